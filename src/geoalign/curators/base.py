@@ -1,0 +1,92 @@
+"""The one plug-in verb: a curator reads rollouts and returns a curation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic import ValidationError
+from torch import Tensor
+
+from geoalign.errors import ConfigError
+from geoalign.types import Curation, Rollouts
+
+
+class Curator(ABC):
+    """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
+
+    A subclass names its settings class in `config_class` and the optional rollout fields that it needs in `requires`,
+    and implements `curate`. Settings come as one frozen config or, as a shorthand, as its keywords.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+    """
+
+    config_class: ClassVar[type]
+    requires: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, config: Any = None, **settings: Any) -> None:
+        if config is not None and settings:
+            raise ConfigError(f"{type(self).__name__}: expected a config or keywords, got both")
+        if config is None:
+            try:
+                config = self.config_class(**settings)
+            except ValidationError as error:
+                raise ConfigError(f"{type(self).__name__}: {_first_problem(error)}") from error
+        if not isinstance(config, self.config_class):
+            raise ConfigError(
+                f"{type(self).__name__}: expected a {self.config_class.__name__}, got {type(config).__name__}"
+            )
+        self.config = config
+
+    @abstractmethod
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Returns the curation of one batch.
+
+        Args:
+            rollouts: the batch; a curator reads it and never changes it.
+            generator: CPU generator of every random draw; None: torch's global one.
+            details: also return what the figures need (`Curation.details`), where the curator has it.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be saved to go on in another process: nested dicts of tensors and plain numbers. Default: nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned.
+
+        Raises:
+            ConfigError: the state is not of this curator.
+        """
+        if state:
+            raise ConfigError(f"{type(self).__name__}: expected an empty state, got keys {sorted(state)}")
+
+
+def reward_weights(rewards: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+    """Weight 1 for scored rows, 0 for rows whose reward is NaN."""
+    return (~rewards.isnan()).to(torch.float32)
+
+
+def identity(rollouts: Rollouts, metrics: dict[str, float] | None = None) -> Curation:
+    """The curation that changes nothing and scores nothing; rows with a NaN reward have weight 0."""
+    rows = len(rollouts)
+    device = rollouts.rewards.device
+    return Curation(
+        source=torch.arange(rows, device=device),
+        rewards=rollouts.rewards,
+        weights=reward_weights(rollouts.rewards),
+        scores=torch.full((rows,), torch.nan, device=device),
+        anomalous=torch.zeros(rows, dtype=torch.bool, device=device),
+        metrics=metrics or {},
+    )
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"]) or "settings"
+    return f"{where}: {problem['msg']}, got {problem['input']!r}"

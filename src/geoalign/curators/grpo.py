@@ -1,0 +1,21 @@
+"""Plain GRPO: the curator that changes nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from geoalign.config import IdentityConfig
+from geoalign.curators.base import Curator, identity
+from geoalign.types import Curation, Rollouts
+
+
+class GRPO(Curator):
+    """Returns every batch unchanged: the base line of every comparison."""
+
+    config_class = IdentityConfig
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Returns the identity curation; draws nothing from `generator`."""
+        return identity(rollouts)

@@ -1,0 +1,27 @@
+"""The errors of the package: one root, each member also a standard type."""
+
+from __future__ import annotations
+
+
+class GeoAlignError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class InputError(GeoAlignError, ValueError):
+    """A tensor or argument is not what a function expects; the message names it, what was expected, what came, where."""
+
+
+class ConfigError(GeoAlignError, ValueError):
+    """A setting is unknown or out of range; the message names the key and, where there is one, the nearest known key."""
+
+
+class UnsupportedError(GeoAlignError, NotImplementedError):
+    """An engine or combination that is refused by name rather than carried out wrongly."""
+
+
+class MissingExtraError(GeoAlignError, ImportError):
+    """An optional dependency is absent; the message names the extra to install."""
+
+
+class RunFolderError(GeoAlignError, RuntimeError):
+    """A run folder is unreadable, incomplete, of another schema version, or in use."""

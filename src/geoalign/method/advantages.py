@@ -1,0 +1,69 @@
+"""Group-relative advantages (Eq. 9)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from geoalign.errors import InputError
+
+
+def group_advantages(
+    rewards: Float[Tensor, " b"],
+    groups: Int[Tensor, " b"],
+    *,
+    weights: Float[Tensor, " b"] | None = None,
+    scale: Literal["std", "none"] = "std",
+    eps: float = 1e-6,
+) -> Float[Tensor, " b"]:
+    """Rewards normalised within their group: (r - mean) / (std + eps), times `weights` (Eq. 9).
+
+    The standard deviation has one degree of freedom less than the group has rewards. NaN rewards are left out of the
+    statistics. A group of one, or of equal rewards, gives 0; so does a NaN reward.
+
+    Args:
+        rewards: [B], NaN where a row could not be scored.
+        groups: [B] group ids, in any order.
+        weights: [B] factor on the normalised advantage; None: 1.
+        scale: "std" divides by the group's standard deviation; "none" only subtracts the mean.
+        eps: added to the standard deviation.
+
+    Raises:
+        InputError: lengths differ, or `scale` is unknown.
+    """
+    if groups.shape != rewards.shape:
+        raise InputError(f"groups: expected shape {tuple(rewards.shape)} as rewards, got {tuple(groups.shape)}")
+    if weights is not None and weights.shape != rewards.shape:
+        raise InputError(f"weights: expected shape {tuple(rewards.shape)} as rewards, got {tuple(weights.shape)}")
+    if scale not in ("std", "none"):
+        raise InputError(f"scale: expected 'std' or 'none', got {scale!r}")
+    rewards = rewards.detach()
+    if not rewards.dtype.is_floating_point or rewards.dtype.itemsize < 4:
+        rewards = rewards.float()
+    _, member = groups.unique(return_inverse=True)
+    scored = ~rewards.isnan()
+    values = rewards.masked_fill(~scored, 0)
+    empty = rewards.new_zeros(int(member.max()) + 1 if len(member) else 0)
+    count = empty.index_add(0, member, scored.to(rewards.dtype))
+    mean = empty.index_add(0, member, values) / count.clamp(min=1)
+    centred = (values - mean[member]).masked_fill(~scored, 0)
+    # Equal rewards can leave rounding in r - mean; eps alone would let it through as a small advantage.
+    equal = _range(values, scored, member, len(empty)) == 0
+    centred = centred.masked_fill(equal[member], 0)
+    if scale == "std":
+        variance = empty.index_add(0, member, centred.square()) / (count - 1).clamp(min=1)
+        centred = centred / (variance.sqrt() + eps)[member]
+    return centred if weights is None else centred * weights.to(centred.dtype)
+
+
+def _range(values: Tensor, scored: Tensor, member: Tensor, groups: int) -> Tensor:
+    highest = values.new_full((groups,), -torch.inf).scatter_reduce(
+        0, member, values.masked_fill(~scored, -torch.inf), "amax"
+    )
+    lowest = values.new_full((groups,), torch.inf).scatter_reduce(
+        0, member, values.masked_fill(~scored, torch.inf), "amin"
+    )
+    return highest - lowest

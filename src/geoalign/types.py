@@ -1,0 +1,262 @@
+"""The vocabulary that crosses module borders: rollouts go in, a curation comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from geoalign.errors import InputError
+
+# The per-row fields of Rollouts that a curator may name in `requires`.
+OPTIONAL_FIELDS = (
+    "hidden",
+    "lengths",
+    "logprobs",
+    "answers",
+    "reference_rewards",
+    "true_rewards",
+    "advantages",
+    "ids",
+    "donor_ok",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """A batch of B rollouts, as a curator reads it.
+
+    A group is the set of rollouts of one prompt: rows with the same id in `groups`. Ids are any integers, rows stand in
+    any order, groups have any size. A NaN reward marks a row that could not be scored: it forms no pair, is never a
+    donor and gets weight 0.
+
+    Attributes:
+        rewards: [B] scalar reward per rollout (any float dtype; kept as float32, or float64 if it came so).
+        groups: [B] group id per rollout.
+        hidden: [B, d] hidden state per rollout, finite; detached here, so no gradient reaches the policy.
+        lengths: [B] response length in tokens.
+        logprobs: [B] mean log-probability per token.
+        answers: B final answers (None where a response gives none).
+        reference_rewards: [B, M] rewards of M reference responses of the row's prompt.
+        true_rewards: [B] reward before corruption, where known (NaN where not).
+        advantages: [B] the engine's own advantages, for curators that work after it.
+        ids: B strings that name the rows in reports.
+        donor_ok: [B] False for rows unfit to replace another (truncated, for example).
+
+    Raises:
+        InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
+            and the row.
+    """
+
+    rewards: Float[Tensor, " b"]
+    groups: Int[Tensor, " b"]
+    hidden: Float[Tensor, "b d"] | None = None
+    lengths: Int[Tensor, " b"] | None = None
+    logprobs: Float[Tensor, " b"] | None = None
+    answers: Sequence[str | None] | None = None
+    reference_rewards: Float[Tensor, "b m"] | None = None
+    true_rewards: Float[Tensor, " b"] | None = None
+    advantages: Float[Tensor, " b"] | None = None
+    ids: Sequence[str] | None = None
+    donor_ok: Bool[Tensor, " b"] | None = None
+
+    def __post_init__(self) -> None:
+        _check_tensor("rewards", self.rewards, rank=1, kind="float")
+        size = len(self.rewards)
+        _check_tensor("groups", self.groups, rank=1, kind="int", size=size)
+        _check_tensor("hidden", self.hidden, rank=2, kind="float", size=size)
+        _check_tensor("lengths", self.lengths, rank=1, kind="int", size=size)
+        _check_tensor("logprobs", self.logprobs, rank=1, kind="float", size=size)
+        _check_tensor("reference_rewards", self.reference_rewards, rank=2, kind="float", size=size)
+        _check_tensor("true_rewards", self.true_rewards, rank=1, kind="float", size=size)
+        _check_tensor("advantages", self.advantages, rank=1, kind="float", size=size)
+        _check_tensor("donor_ok", self.donor_ok, rank=1, kind="bool", size=size)
+        _check_strings("answers", self.answers, size=size, none_allowed=True)
+        _check_strings("ids", self.ids, size=size, none_allowed=False)
+        for name in ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages", "hidden"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, value.detach())
+        infinite = self.rewards.isinf()
+        if infinite.any():
+            row = int(infinite.nonzero()[0])
+            raise InputError(
+                f"rewards: expected finite numbers or NaN (a row that could not be scored), "
+                f"got {self.rewards[row].item()} in row {row}"
+            )
+        if self.hidden is not None:
+            _check_finite_rows("hidden", self.hidden)
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def take(self, index: Int[Tensor, " c"]) -> Rollouts:
+        """Returns the rows named by `index` (repeats allowed), every field with them.
+
+        Raises:
+            InputError: an index lies outside 0..B-1.
+        """
+        outside = (index < 0) | (index >= len(self))
+        if outside.any():
+            at = int(outside.nonzero()[0])
+            raise InputError(f"index: expected rows 0..{len(self) - 1}, got {int(index[at])} at position {at}")
+        taken = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Tensor):
+                taken[item.name] = value[index.to(value.device)]
+            elif value is not None:
+                taken[item.name] = [value[i] for i in index.tolist()]
+        return Rollouts(**taken)
+
+    def require(self, *names: str, by: str) -> None:
+        """Raises InputError unless every optional field named is present (`by` names the curator that needs it)."""
+        missing = [name for name in names if getattr(self, name) is None]
+        if missing:
+            raise InputError(f"{by} needs the rollout field(s) {', '.join(missing)}; got none")
+
+
+@dataclass(frozen=True, eq=False)
+class PairDetails:
+    """The P pairs of one call: row indices into the input, reward margins, deviations and cosines to the prototype."""
+
+    winner: Int[Tensor, " p"]
+    loser: Int[Tensor, " p"]
+    margin: Float[Tensor, " p"]
+    deviation: Float[Tensor, " p"]
+    raw_cosine: Float[Tensor, " p"]
+    projected_cosine: Float[Tensor, " p"]
+
+
+@dataclass(frozen=True, eq=False)
+class DensityDetails:
+    """The density of the scores on a grid, and where it fell below alpha times its peak (NaN: nowhere)."""
+
+    grid: Float[Tensor, " n"]
+    density: Float[Tensor, " n"]
+    peak: float
+    mode: float
+    alpha: float
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class CurationDetails:
+    """What the figures need beyond the curation itself; made only on request.
+
+    `raw_plane` and `projected_plane` are the first two principal coordinates of a sample of unit directions before and
+    after the projector; row i of both is pair `plane_pairs[i]`.
+    """
+
+    pairs: PairDetails
+    density: DensityDetails | None
+    plane_pairs: Int[Tensor, " s"]
+    raw_plane: Float[Tensor, "s 2"]
+    projected_plane: Float[Tensor, "s 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Curation:
+    """What a curator decides about B rollouts: which row stands where, with what reward and what weight.
+
+    Attributes:
+        source: [C] row of the input that stands in each output row: a subset, a permutation, or with repeats. C = B for
+            curators that replace.
+        rewards: [C] reward of each output row.
+        weights: [C] factor on the advantage of each output row.
+        advantages: [C] given only by curators whose method is another advantage; else None, and `group_advantages` or
+            the engine computes them from `rewards`.
+        scores: [B] suspicion of each input row; NaN where unscored.
+        anomalous: [B] which input rows were found anomalous.
+        metrics: floats by name; NaN where a quantity is undefined in this call.
+        details: what the figures need; None unless requested.
+    """
+
+    source: Int[Tensor, " c"]
+    rewards: Float[Tensor, " c"]
+    weights: Float[Tensor, " c"]
+    scores: Float[Tensor, " b"]
+    anomalous: Bool[Tensor, " b"]
+    advantages: Float[Tensor, " c"] | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    details: CurationDetails | None = None
+
+    def __post_init__(self) -> None:
+        rows = len(self.source)
+        for name in ("rewards", "weights", "advantages"):
+            value = getattr(self, name)
+            if value is not None and value.shape != (rows,):
+                raise InputError(f"Curation.{name}: expected shape ({rows},) as source, got {tuple(value.shape)}")
+        if self.scores.shape != self.anomalous.shape:
+            raise InputError(
+                f"Curation.anomalous: expected shape {tuple(self.scores.shape)} as scores, "
+                f"got {tuple(self.anomalous.shape)}"
+            )
+        outside = (self.source < 0) | (self.source >= len(self.scores))
+        if outside.any():
+            at = int(outside.nonzero()[0])
+            raise InputError(
+                f"Curation.source: expected rows 0..{len(self.scores) - 1}, "
+                f"got {int(self.source[at])} at position {at}"
+            )
+
+    @property
+    def replaced(self) -> Bool[Tensor, " c"]:
+        """[C] True where an output row holds another row than the one whose place it takes; C = B only."""
+        if len(self.source) != len(self.scores):
+            raise InputError(
+                f"replaced: expected as many output rows as input rows, got {len(self.source)} and {len(self.scores)}"
+            )
+        return self.source != torch.arange(len(self.source), device=self.source.device)
+
+    def with_metrics(self, **metrics: float) -> Curation:
+        """Returns the same curation with these metrics added."""
+        return replace(self, metrics={**self.metrics, **metrics})
+
+
+_KINDS = {
+    "float": lambda tensor: tensor.is_floating_point(),
+    "int": lambda tensor: not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool,
+    "bool": lambda tensor: tensor.dtype == torch.bool,
+}
+
+
+def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int | None = None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
+    if not _KINDS[kind](value):
+        raise InputError(f"{name}: expected dtype {kind}, got {value.dtype}")
+    if value.dim() != rank:
+        raise InputError(f"{name}: expected {rank} dimension(s), got shape {tuple(value.shape)}")
+    if size is not None and len(value) != size:
+        raise InputError(f"{name}: expected {size} rows as rewards, got {len(value)}")
+
+
+def _check_strings(name: str, value: object, *, size: int, none_allowed: bool) -> None:
+    if value is None:
+        return
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"{name}: expected a list of str, got {type(value).__name__}")
+    if len(value) != size:
+        raise InputError(f"{name}: expected {size} rows as rewards, got {len(value)}")
+    for row, item in enumerate(value):
+        if not (isinstance(item, str) or (none_allowed and item is None)):
+            expected = "str or None" if none_allowed else "str"
+            raise InputError(f"{name}: expected {expected}, got {type(item).__name__} in row {row}")
+
+
+def _check_finite_rows(name: str, value: Tensor) -> None:
+    # A sum is finite only if every term is, or terms overflow: then look closer. Avoids a [B, d] mask in the common case.
+    if bool(value.sum(dtype=torch.float32).isfinite()):
+        return
+    for row, state in enumerate(value):
+        if not bool(state.isfinite().all()):
+            column = int((~state.isfinite()).nonzero()[0])
+            raise InputError(
+                f"{name}: expected finite numbers, got {state[column].item()} in row {row}, column {column}"
+            )

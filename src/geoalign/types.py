@@ -147,8 +147,9 @@ class DensityDetails:
 class CurationDetails:
     """What the figures need beyond the curation itself; made only on request.
 
-    `raw_plane` and `projected_plane` are the first two principal coordinates of a sample of unit directions before and
-    after the projector; row i of both is pair `plane_pairs[i]`.
+    `raw_plane` and `projected_plane` show a sample of unit directions before and after the projector, each in the plane
+    of its prototype (first coordinate: the cosine to it) and of the widest spread across it; all lie in the unit disc,
+    and row i of both is pair `plane_pairs[i]`. Under cross-fitting the view is the first fold's.
     """
 
     pairs: PairDetails
@@ -199,8 +200,7 @@ class Curation:
         if outside.any():
             at = int(outside.nonzero()[0])
             raise InputError(
-                f"Curation.source: expected rows 0..{len(self.scores) - 1}, "
-                f"got {int(self.source[at])} at position {at}"
+                f"Curation.source: expected rows 0..{len(self.scores) - 1}, got {int(self.source[at])} at position {at}"
             )
 
     @property

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import field
+from functools import wraps
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as _pydantic_dataclass
 from typing_extensions import dataclass_transform
 
@@ -19,8 +20,27 @@ from geoalign.errors import ConfigError
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def settings(cls: type) -> Any:
     """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused."""
-    config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=False)
-    return _pydantic_dataclass(cls, frozen=True, kw_only=True, config=config)
+    made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+    validated = made.__init__
+
+    @wraps(validated)
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        try:
+            validated(self, *args, **values)
+        except ValidationError as error:
+            raise ConfigError(problems(cls.__name__, error)) from error
+
+    made.__init__ = __init__
+    return made
+
+
+def problems(name: str, error: ValidationError) -> str:
+    """One line a problem: where, what was expected, what came."""
+    lines = []
+    for problem in error.errors():
+        where = ".".join([name, *(str(part) for part in problem["loc"])])
+        lines.append(f"{where}: {problem['msg']}; got {problem['input']!r}")
+    return "\n".join(lines)
 
 
 def _help(text: str) -> dict[str, str]:
@@ -154,7 +174,9 @@ class GeoAlignReleasedConfig:
     max_fraction: Annotated[float, Field(gt=0, le=1)] = field(
         default=0.2, metadata=_help("At most this share of the rollouts is anomalous.")
     )
-    min_scores: Annotated[int, Field(ge=2)] = field(default=100, metadata=_help("With fewer scores nothing is flagged."))
+    min_scores: Annotated[int, Field(ge=2)] = field(
+        default=100, metadata=_help("With fewer scores nothing is flagged.")
+    )
 
     @model_validator(mode="after")
     def _epochs_in_order(self) -> GeoAlignReleasedConfig:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from pydantic import ValidationError
 from torch import Tensor
 
 from geoalign.errors import ConfigError
@@ -31,10 +32,7 @@ class Curator(ABC):
         if config is not None and settings:
             raise ConfigError(f"{type(self).__name__}: expected a config or keywords, got both")
         if config is None:
-            try:
-                config = self.config_class(**settings)
-            except ValidationError as error:
-                raise ConfigError(f"{type(self).__name__}: {_first_problem(error)}") from error
+            config = self.config_class(**settings)
         if not isinstance(config, self.config_class):
             raise ConfigError(
                 f"{type(self).__name__}: expected a {self.config_class.__name__}, got {type(config).__name__}"
@@ -67,6 +65,14 @@ class Curator(ABC):
             raise ConfigError(f"{type(self).__name__}: expected an empty state, got keys {sorted(state)}")
 
 
+@contextmanager
+def full_precision(rollouts: Rollouts) -> Iterator[None]:
+    """Keeps a caller's autocast and inference mode out: curators compute in float32 and may train small networks."""
+    device = rollouts.rewards.device if rollouts.hidden is None else rollouts.hidden.device
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
 def reward_weights(rewards: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
     """Weight 1 for scored rows, 0 for rows whose reward is NaN."""
     return (~rewards.isnan()).to(torch.float32)
@@ -84,9 +90,3 @@ def identity(rollouts: Rollouts, metrics: dict[str, float] | None = None) -> Cur
         anomalous=torch.zeros(rows, dtype=torch.bool, device=device),
         metrics=metrics or {},
     )
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"]) or "settings"
-    return f"{where}: {problem['msg']}, got {problem['input']!r}"

@@ -1,0 +1,282 @@
+"""GeoAlign: replaces the rollouts that contradict the batch's consensus (Algorithm 1)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoalign.config import GeoAlignConfig, ProjectorConfig
+from geoalign.curators.base import Curator, full_precision, reward_weights
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
+from geoalign.method.density import Tail, cap_highest, sparse_tail
+from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
+from geoalign.method.models import Consensus, new_consensus
+from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
+from geoalign.method.planes import consensus_plane
+from geoalign.method.projector import displacement
+from geoalign.method.rectification import amplify, replace, rows_with_partner
+from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
+from geoalign.method.summaries import cosine_summary, score_summary
+from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
+
+# Pairs shown in the two-dimensional views.
+PLANE_PAIRS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """A batch in sorted order, with its pairs and the raw prototype of their displacements."""
+
+    rows: GroupedRows
+    rewards: Float[Tensor, " b"]
+    states: Float[Tensor, "b d"]
+    pairs: Pairs
+    weights: Float[Tensor, " p"]
+    zero_displacements: int
+    raw_prototype: Float[Tensor, " d"]
+    raw_cosine: Float[Tensor, " p"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Flags:
+    """In sorted order: the rows in the sparse tail, those of them within the cap, and the rows known to be stable."""
+
+    suspect: Bool[Tensor, " b"]
+    anomalous: Bool[Tensor, " b"]
+    stable: Bool[Tensor, " b"]
+    tail: Tail | None
+    too_few: bool
+
+
+class GeoAlign(Curator):
+    """Geometric rollout curation (Algorithm 1 of the paper).
+
+    In each group it draws the direction from every worse rollout's hidden state to every better one's (Eqs. 2 and 3),
+    trains a small projector in which these directions agree (Eq. 4), takes their reward-weighted mean as the prototype
+    (Eq. 5), sums each rollout's deviations from it (Eqs. 6 and 7), flags the rollouts in the sparse upper tail of that
+    score, and puts stable rollouts of the same group in their place (Eq. 8).
+
+    Needs `hidden`. Groups without a strict pair are unscored and unchanged; a batch without any pair is returned as it
+    came. A group whose flagged rollouts find no donor stays as it is and is counted.
+
+    Raises:
+        InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
+    """
+
+    config_class = GeoAlignConfig
+    requires = ("hidden",)
+
+    def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        self._calls = 0
+        self._width: int | None = None
+        self._consensus: list[Consensus] = []
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
+
+        The same rows and generator state give the same bits; another order of the rows gives the same decisions.
+        """
+        started = time.perf_counter()
+        with full_precision(rollouts):
+            batch = self._prepare(rollouts)
+            scored = self._score(batch, generator)
+            scores = deviation_index(1 - scored.cosine, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
+            flags = self._flag(scores)
+            observing = self.config.observe_only or self._calls < self.config.start_step
+            self._calls += 1
+            source, weights, without = self._rectify(rollouts, batch, flags, observing, generator)
+            shown = self._details(batch, scored, flags.tail) if details else None
+        metrics = {
+            **_batch_metrics(batch, scores),
+            **scored.metrics,
+            **cosine_summary("projected", scored.cosine),
+            **_flag_metrics(flags),
+            "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
+            "zero_weighted": float(((weights == 0) & ~batch.rewards[source].isnan()).sum()),
+            "groups_without_donor": float(without),
+            "observed_only": float(observing),
+        }
+        back = in_input_order(batch.rows, rollouts.rewards.device)
+        source, weights = back(batch.rows.order[source]), back(weights)
+        if self.config.strategy == "drop" and not observing:
+            # Rows that could not be scored by the reward stay, with weight 0: dropping is for the anomalous.
+            kept = (weights > 0) | rollouts.rewards.isnan()
+            source, weights = source[kept], weights[kept]
+        return Curation(
+            source=source,
+            rewards=rollouts.rewards[source],
+            weights=weights,
+            scores=back(scores),
+            anomalous=back(flags.anomalous),
+            metrics={**metrics, "seconds": time.perf_counter() - started},
+            details=shown,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Number of calls, width of the states, and every consensus: projector, probe, prototype."""
+        return {
+            "calls": self._calls,
+            "width": self._width,
+            "consensus": [consensus.state_dict() for consensus in self._consensus],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`; the settings must be those that it was saved with."""
+        missing = {"calls", "width", "consensus"} - set(state)
+        if missing:
+            raise ConfigError(f"GeoAlign state: expected keys calls, width, consensus; missing {sorted(missing)}")
+        self._calls, self._width = int(state["calls"]), state["width"]
+        self._consensus = []
+        for saved in state["consensus"]:
+            consensus = new_consensus(int(self._width or 0), self.config.projector, None)
+            try:
+                consensus.load_state_dict(saved)
+            except (KeyError, RuntimeError) as error:
+                raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
+            self._consensus.append(consensus)
+
+    def _prepare(self, rollouts: Rollouts) -> _Batch:
+        rollouts.require("hidden", by="GeoAlign")
+        hidden = rollouts.hidden
+        assert hidden is not None
+        if hidden.shape[1] < 2:
+            raise InputError(f"hidden: expected at least 2 columns, got shape {tuple(hidden.shape)}")
+        if self._width not in (None, hidden.shape[1]):
+            raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
+        self._width = hidden.shape[1]
+        rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
+        rows = canonical_order(rewards, groups, hidden)
+        rewards = rewards[rows.order]
+        pairs = preference_pairs(rewards, rows, top_m=self.config.top_m)
+        states, length = centred_states(hidden, rows)
+        pairs, directed = with_distances(pairs, states, length, rows)
+        pairs, zero = pairs.take(directed), int((~directed).sum())
+        weights = prototype_weights(pairs, self.config.margin_weighted_prototype)
+        prototype = raw_prototype(states, pairs, weights)
+        return _Batch(rows, rewards, states, pairs, weights, zero, prototype, raw_cosines(states, pairs, prototype))
+
+    def _score(self, batch: _Batch, generator: torch.Generator | None) -> ScoredPairs:
+        """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
+        config, pairs = self.config, batch.pairs
+        folds = (config.projector or ProjectorConfig()).folds if config.scoring == "cross_fit" else 1
+        if len(pairs.group.unique_consecutive()) < folds:
+            return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
+        earlier = self._consensus
+        width = batch.states.shape[1]
+        if not (earlier and (config.projector is None or config.projector.warm_start)):
+            self._consensus = [new_consensus(width, config.projector, generator) for _ in range(folds)]
+        parts = (batch.states, batch.rows, pairs, batch.weights, generator)
+        if config.scoring == "cross_fit":
+            return score_cross_fit(self._consensus, *parts)
+        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
+
+    def _flag(self, scores: Float[Tensor, " b"]) -> _Flags:
+        scored = ~scores.isnan()
+        values = scores[scored].double().cpu().numpy()
+        too_few = len(values) < self.config.min_scores
+        tail = None if too_few else sparse_tail(values, alpha=self.config.alpha, tail=self.config.tail)
+        suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
+        if tail is not None:
+            kept = cap_highest(values, tail.flagged, self.config.max_fraction)
+            suspect[scored] = torch.from_numpy(tail.flagged).to(scored.device)
+            anomalous[scored] = torch.from_numpy(kept).to(scored.device)
+        # A suspect that the cap spares stays in its place, but is nobody's donor.
+        return _Flags(suspect, anomalous, scored & ~suspect, tail, too_few)
+
+    def _rectify(
+        self,
+        rollouts: Rollouts,
+        batch: _Batch,
+        flags: _Flags,
+        observing: bool,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor, int]:
+        """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
+        source = torch.arange(len(rollouts), device=batch.rewards.device)
+        group, strategy = batch.rows.group, self.config.strategy
+        without = 0
+        spared = torch.ones_like(batch.rewards, dtype=torch.float32)
+        if not observing:
+            if strategy == "replace":
+                fit = flags.stable
+                if rollouts.donor_ok is not None:
+                    fit = fit & rollouts.donor_ok.to(fit.device)[batch.rows.order]
+                source, without = replace(batch.rewards, group, flags.anomalous, fit, generator)
+            elif strategy == "amplify":
+                source, without = amplify(group, flags.anomalous, flags.stable, generator)
+            else:
+                hit, without = rows_with_partner(group, flags.anomalous, flags.stable)
+                spared[hit] = 0
+        return source, reward_weights(batch.rewards[source]) * spared, without
+
+    def _details(self, batch: _Batch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
+        order, pairs = batch.rows.order, batch.pairs
+        sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
+        shown = pairs.take(sample)
+        raw = consensus_plane(displacement(batch.states, shown), batch.raw_prototype)
+        projected = raw
+        if self._consensus and self._consensus[0].prototype is not None and len(shown):
+            consensus = self._consensus[0]
+            projected = consensus_plane(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
+        return CurationDetails(
+            pairs=PairDetails(
+                winner=order[pairs.winner],
+                loser=order[pairs.loser],
+                margin=pairs.margin,
+                deviation=1 - scored.cosine,
+                raw_cosine=batch.raw_cosine,
+                projected_cosine=scored.cosine,
+            ),
+            density=None if tail is None else _density_details(tail, self.config.alpha),
+            plane_pairs=sample,
+            raw_plane=raw,
+            projected_plane=projected,
+        )
+
+
+def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, float]:
+    pairs, sizes = batch.pairs, batch.rows.sizes
+    scored = batch.rows.group.new_zeros(len(sizes)).index_add(0, batch.rows.group, (~batch.rewards.isnan()).long())
+    paired = len(pairs.group.unique_consecutive())
+    return {
+        "pairs": float(len(pairs)),
+        "scored_groups": float(paired),
+        "scored_rollouts": float((~scores.isnan()).sum()),
+        "zero_displacements": float(batch.zero_displacements),
+        "unscored_rewards": float(batch.rewards.isnan().sum()),
+        "single_groups": float((sizes == 1).sum()),
+        "tied_groups": float((scored > 1).sum() - paired),
+        "chance_accuracy": 0.5,
+        **cosine_summary("raw", batch.raw_cosine),
+        **score_summary(scores[~scores.isnan()]),
+    }
+
+
+def _flag_metrics(flags: _Flags) -> dict[str, float]:
+    return {
+        "threshold": flags.tail.threshold if flags.tail else torch.nan,
+        "suspects": float(flags.suspect.sum()),
+        "anomalous": float(flags.anomalous.sum()),
+        "too_few_scores": float(flags.too_few),
+        "zero_spread": float(flags.tail is None and not flags.too_few),
+    }
+
+
+def _density_details(tail: Tail, alpha: float) -> DensityDetails:
+    return DensityDetails(
+        grid=torch.from_numpy(tail.grid),
+        density=torch.from_numpy(tail.density),
+        peak=tail.peak,
+        mode=tail.mode,
+        alpha=alpha,
+        threshold=tail.threshold,
+    )

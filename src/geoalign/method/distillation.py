@@ -1,0 +1,173 @@
+"""Training the projector on the orientation of the pairs (Eq. 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from geoalign.method.pairs import Pairs, group_ranges
+from geoalign.method.projector import Projector, displacement, new_probe
+
+# Pairs that go through the layers behind the first at a time: bounds memory whatever the batch.
+BLOCK = 8192
+# "auto": groups are drawn for a step until they hold about this many pairs, but never fewer than the minimum.
+AUTO_PAIRS = 1024
+AUTO_MIN_GROUPS = 4
+# Held-out pairs only decide when to stop; more than this many say nothing more.
+MAX_HELDOUT = 4096
+# Steps from one look at the held-out pairs to the next.
+CHECK_EVERY = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Distilled:
+    """What training leaves behind besides the projector's weights; accuracies and loss are NaN where undefined."""
+
+    probe: Float[Tensor, " o"]
+    steps: int
+    loss: float
+    heldout_accuracy: float
+
+
+@torch.enable_grad()
+def distil(
+    projector: Projector,
+    states: Float[Tensor, "b d"],
+    row_offsets: Int[Tensor, " g1"],
+    pairs: Pairs,
+    *,
+    steps: int,
+    learning_rate: float,
+    holdout: float,
+    target_accuracy: float | None,
+    groups_per_step: int | Literal["auto"] | None,
+    generator: torch.Generator | None,
+) -> Distilled:
+    """Minimises softplus(-w.M(u)) + softplus(w.M(-u)), mean over pairs, over M and a fresh probe w (Eq. 4).
+
+    Adam, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the pairs (4096 at
+    most) is kept out of the loss; training stops early once their orientation accuracy, looked at every five steps,
+    reaches `target_accuracy`. Each step takes all pairs of `groups_per_step` groups, walking through shuffled rounds of
+    all groups.
+
+    Args:
+        projector: trained in place.
+        states: [B, d] centred states in sorted order.
+        row_offsets: [G + 1] where the rows of each group begin.
+        pairs: at least one, with their distances.
+        generator: CPU generator of the probe, the held-out pairs and the group draws.
+    """
+    probe = new_probe(projector.output_dim, generator).to(states.device).requires_grad_()
+    heldout, training = _split_pairs(pairs, holdout, generator)
+    groups = training.group.unique_consecutive()
+    pair_offsets = torch.searchsorted(training.group, torch.arange(len(row_offsets), device=row_offsets.device))
+    draws = _GroupDraws(groups, _groups_in_step(groups_per_step, len(groups), len(training)), generator)
+    optimizer = torch.optim.Adam(
+        [*projector.parameters(), probe], lr=learning_rate, fused=states.device.type in ("cpu", "cuda")
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))
+    loss, taken = torch.nan, 0
+    for step in range(steps):
+        chosen = draws.next()
+        rows, batch = (None, training) if chosen is None else _only(chosen, row_offsets, pair_offsets, training)
+        optimizer.zero_grad()
+        loss = _backward(projector, probe, states if rows is None else states[rows], batch)
+        optimizer.step()
+        schedule.step()
+        taken = step + 1
+        looks = target_accuracy is not None and len(heldout) > 0 and taken % CHECK_EVERY == 0
+        if looks and orientation(projector, probe, states, heldout).mean() >= target_accuracy:
+            break
+    accuracy = float(orientation(projector, probe, states, heldout).mean()) if len(heldout) else torch.nan
+    return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
+
+
+@torch.no_grad()
+def orientation(
+    projector: Projector, probe: Float[Tensor, " o"], states: Float[Tensor, "b d"], pairs: Pairs
+) -> Float[Tensor, " p"]:
+    """How right the probe is on each pair: the mean of [w.M(u) > 0] and [w.M(-u) < 0], so chance is one half."""
+    seen, local = _rows_of(states, pairs)
+    on_rollouts = projector.on_rollouts(seen)
+    right = torch.empty(len(pairs), device=states.device)
+    for block in pairs.blocks(BLOCK):
+        first = displacement(on_rollouts, local.take(block))
+        forward = projector.logit(projector.features(first), probe) > 0
+        backward = projector.logit(projector.features(-first), probe) < 0
+        right[block] = (forward.float() + backward.float()) / 2
+    return right
+
+
+def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs) -> Tensor:
+    """Accumulates the gradients of the mean loss, block by block; pair gradients meet on the rollouts first."""
+    on_rollouts = projector.on_rollouts(states)
+    leaf = on_rollouts.detach().requires_grad_()
+    total = torch.zeros((), device=states.device)
+    for block in pairs.blocks(BLOCK):
+        first = displacement(leaf, pairs.take(block))
+        logits = projector.logit(projector.features(torch.cat([first, -first])), probe)
+        forward, backward = logits.chunk(2)
+        loss = (functional.softplus(-forward) + functional.softplus(backward)).sum() / len(pairs)
+        loss.backward()
+        total += loss.detach()
+    on_rollouts.backward(leaf.grad)
+    return total
+
+
+def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator | None) -> tuple[Pairs, Pairs]:
+    """Draws the held-out pairs; at least one pair is left to train on."""
+    count = min(int(share * len(pairs)), MAX_HELDOUT, len(pairs) - 1)
+    out = torch.zeros(len(pairs), dtype=torch.bool)
+    out[torch.randperm(len(pairs), generator=generator)[:count]] = True
+    out = out.to(pairs.winner.device)
+    return pairs.take(out), pairs.take(~out)
+
+
+def _groups_in_step(wanted: int | Literal["auto"] | None, groups: int, pairs: int) -> int:
+    if wanted is None:
+        return groups
+    if wanted == "auto":
+        wanted = max(AUTO_MIN_GROUPS, -(-AUTO_PAIRS * groups // pairs))
+    return min(wanted, groups)
+
+
+class _GroupDraws:
+    """Groups for one step after another, in shuffled rounds; None stands for all of them."""
+
+    def __init__(self, groups: Tensor, size: int, generator: torch.Generator | None) -> None:
+        self._groups, self._size, self._generator = groups, size, generator
+        self._queue = groups.new_empty(0)
+
+    def next(self) -> Tensor | None:
+        if self._size == len(self._groups):
+            return None
+        if len(self._queue) < self._size:
+            shuffled = torch.randperm(len(self._groups), generator=self._generator)
+            self._queue = self._groups[shuffled.to(self._groups.device)]
+        chosen, self._queue = self._queue[: self._size], self._queue[self._size :]
+        return chosen.sort().values
+
+
+def _only(chosen: Tensor, row_offsets: Tensor, pair_offsets: Tensor, pairs: Pairs) -> tuple[Tensor, Pairs]:
+    """The rows of the chosen groups and their pairs, renumbered to those rows."""
+    rows = group_ranges(row_offsets, chosen)
+    batch = pairs.take(group_ranges(pair_offsets, chosen))
+    return rows, Pairs(
+        torch.searchsorted(rows, batch.winner),
+        torch.searchsorted(rows, batch.loser),
+        batch.group,
+        batch.margin,
+        batch.distance,
+    )
+
+
+def _rows_of(states: Tensor, pairs: Pairs) -> tuple[Tensor, Pairs]:
+    """The states that the pairs need, and the pairs renumbered to them."""
+    rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
+    winner, loser = local.chunk(2)
+    return states[rows], Pairs(winner, loser, pairs.group, pairs.margin, pairs.distance)

@@ -1,0 +1,72 @@
+"""How a consensus does on groups that it was never trained on, and the folds that make such groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from geoalign.method.models import Consensus
+from geoalign.method.pairs import Pairs
+from geoalign.statistics.intervals import Interval, clustered_proportion
+
+# Accuracies and deviations that only describe a fit are taken over at most this many pairs.
+JUDGED_PAIRS = 8192
+
+
+@dataclass(frozen=True)
+class NewGroups:
+    """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there."""
+
+    accuracy: Interval
+    deviation: float
+
+
+UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan)
+
+
+def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"], pairs: Pairs) -> NewGroups:
+    """Accuracy with its group-wise interval, and mean deviation, from what was found on each pair."""
+    _, member = pairs.group.unique_consecutive(return_inverse=True)
+    groups = int(member[-1]) + 1
+    per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
+    total = torch.bincount(member, minlength=groups)
+    accuracy = clustered_proportion(per_group.cpu().numpy(), total.cpu().numpy())
+    return NewGroups(accuracy, float((1 - cosine).mean()))
+
+
+def judge_new_groups(
+    consensus: Consensus, states: Float[Tensor, "b d"], pairs: Pairs, generator: torch.Generator | None
+) -> NewGroups:
+    """Judges a consensus of an earlier batch on this one, before it is trained on it.
+
+    Free of new rollouts, because prompts are new in every iteration. Whole groups are drawn until they hold about 8192
+    pairs. NaN where the consensus was never trained.
+    """
+    if consensus.prototype is None:
+        return UNKNOWN
+    groups = pairs.group.unique_consecutive()
+    wanted = max(1, len(groups) * JUDGED_PAIRS // len(pairs))
+    if wanted < len(groups):
+        drawn = torch.randperm(len(groups), generator=generator)[:wanted]
+        chosen = torch.zeros(int(groups[-1]) + 1, dtype=torch.bool, device=groups.device)
+        chosen[groups[drawn.to(groups.device)]] = True
+        pairs = pairs.take(chosen[pairs.group])
+    cosine = consensus.cosines(consensus.view(states), pairs)
+    return summarise_new_groups(consensus.orientation(states, pairs), cosine, pairs)
+
+
+def every_nth(pairs: Pairs, most: int = JUDGED_PAIRS) -> Pairs:
+    """At most `most` pairs, evenly spread over all; draws nothing."""
+    return pairs.take(slice(None, None, -(-len(pairs) // most))) if len(pairs) > most else pairs
+
+
+def fold_of_groups(pairs: Pairs, groups: int, folds: int, generator: torch.Generator | None) -> Int[Tensor, " g"]:
+    """A random fold for each group that has pairs, sizes even; -1 for the others."""
+    paired = pairs.group.unique_consecutive()
+    fold = torch.full((groups,), -1, device=paired.device)
+    shuffled = torch.randperm(len(paired), generator=generator).to(paired.device)
+    fold[paired[shuffled]] = torch.arange(len(paired), device=paired.device) % folds
+    return fold

@@ -1,0 +1,64 @@
+"""A canonical order of the rows, so that nothing depends on the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedRows:
+    """B rows sorted by group, within a group by ascending reward (NaN last).
+
+    Attributes:
+        order: [B] input row at each sorted position.
+        group: [B] dense group index at each sorted position, non-decreasing; dense indices follow the sorted group ids.
+        offsets: [G + 1] group g occupies the sorted positions offsets[g] to offsets[g + 1].
+    """
+
+    order: Int[Tensor, " b"]
+    group: Int[Tensor, " b"]
+    offsets: Int[Tensor, " g1"]
+
+    @property
+    def sizes(self) -> Int[Tensor, " g"]:
+        """[G] rows of each group."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+
+def canonical_order(
+    rewards: Float[Tensor, " b"], groups: Int[Tensor, " b"], hidden: Float[Tensor, "b d"] | None = None
+) -> GroupedRows:
+    """Sorts the rows by group id, then reward, then the sum of the hidden state (so that ties have an order too).
+
+    Two batches that hold the same rows in different orders give the same sorted batch; rows equal in all three keys are
+    told apart by their input order only. Everything random is drawn over sorted positions.
+    """
+    order = torch.arange(len(rewards), device=rewards.device)
+    if hidden is not None:
+        # One pass over hidden in its own dtype, summed in float64: no copy of it is made.
+        order = hidden.sum(dim=1, dtype=_widest(hidden)).argsort(stable=True)
+    order = order[rewards[order].argsort(stable=True)]
+    order = order[groups[order].argsort(stable=True)]
+    _, group, sizes = groups[order].unique_consecutive(return_inverse=True, return_counts=True)
+    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    return GroupedRows(order=order, group=group, offsets=offsets)
+
+
+def in_input_order(rows: GroupedRows, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """A function that brings a [B] tensor from sorted to input order, on `device`."""
+
+    def back(value: Tensor) -> Tensor:
+        restored = torch.empty_like(value)
+        restored[rows.order] = value
+        return restored.to(device)
+
+    return back
+
+
+def _widest(tensor: Tensor) -> torch.dtype:
+    return torch.float32 if tensor.device.type == "mps" else torch.float64

@@ -1,0 +1,81 @@
+"""The projector M: R^d -> R^d' on unit displacements, with its first layer on rollouts (Eq. 4).
+
+The first layer is linear and u is a scaled difference of two rollouts, so W u = (W h_k - W h_l) / ||h_k - h_l||: rollouts
+go through it once, and no [pairs, d] tensor ever exists. -u needs only the sign of that product flipped before the bias.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geoalign.method.pairs import Pairs
+
+
+class Projector(nn.Module):
+    """An MLP of `layers` linear layers with ReLU between them, and none on the output.
+
+    Widths larger than d are reduced to d. Weights are drawn from `generator` (on the CPU, then moved), with the usual
+    uniform bound 1 / sqrt(fan in).
+    """
+
+    def __init__(
+        self, d: int, *, layers: int, hidden_dim: int, output_dim: int, generator: torch.Generator | None
+    ) -> None:
+        super().__init__()
+        sizes = [d] + [min(hidden_dim, d)] * (layers - 1) + [min(output_dim, d)]
+        self.linears = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, fan_in, fan_out)
+            for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        for linear in self.linears:
+            bound = 1 / math.sqrt(linear.in_features)
+            nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+
+    @property
+    def output_dim(self) -> int:
+        """Width d' of the projected space."""
+        return self.linears[-1].out_features
+
+    def on_rollouts(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
+        """The first layer's product W h of every rollout, without bias."""
+        return functional.linear(states, self.linears[0].weight)
+
+    def features(self, first: Float[Tensor, "p h"]) -> Float[Tensor, "p f"]:
+        """From the first layer's product W u of each pair to what enters the last layer's ReLU."""
+        value = first + self.linears[0].bias
+        for linear in self.linears[1:-1]:
+            value = linear(functional.relu(value))
+        return value
+
+    def output(self, features: Float[Tensor, "p f"]) -> Float[Tensor, "p o"]:
+        """M(u) from the features."""
+        return features if len(self.linears) == 1 else self.linears[-1](functional.relu(features))
+
+    def logit(self, features: Float[Tensor, "p f"], probe: Float[Tensor, " o"]) -> Float[Tensor, " p"]:
+        """The probe's product w.M(u) from the features.
+
+        The last layer and the probe are both linear: w.(W r + b) = (W^T w).r + w.b. So training and judging an
+        orientation cost a vector product where the last layer costs a matrix.
+        """
+        if len(self.linears) == 1:
+            return features @ probe
+        last = self.linears[-1]
+        return functional.relu(features) @ (last.weight.T @ probe) + last.bias @ probe
+
+
+def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tensor, " o"]:
+    """A fresh linear probe w, drawn like a linear layer's weights."""
+    bound = 1 / math.sqrt(output_dim)
+    return torch.empty(output_dim).uniform_(-bound, bound, generator=generator)
+
+
+def displacement(on_rollouts: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, "p h"]:
+    """The unit displacement of each pair, seen through a linear map that was applied to the rollouts."""
+    difference = on_rollouts.index_select(0, pairs.winner) - on_rollouts.index_select(0, pairs.loser)
+    return difference / pairs.distance[:, None]

@@ -1,0 +1,130 @@
+"""Scoring every pair by a consensus: trained on all groups, or on the other folds' groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.method.distillation import Distilled
+from geoalign.method.generalisation import (
+    NewGroups,
+    every_nth,
+    fold_of_groups,
+    judge_new_groups,
+    summarise_new_groups,
+)
+from geoalign.method.groups import GroupedRows
+from geoalign.method.models import Consensus
+from geoalign.method.pairs import Pairs
+
+# What training says of itself, NaN where undefined.
+METRICS = (
+    "projector_steps",
+    "projector_loss",
+    "train_accuracy",
+    "heldout_pair_accuracy",
+    "train_deviation",
+    "new_group_accuracy",
+    "new_group_accuracy_low",
+    "new_group_accuracy_high",
+    "new_group_deviation",
+    "deviation_gap",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """[P] cosine of each pair to its prototype, and the metrics named in METRICS."""
+
+    cosine: Float[Tensor, " p"]
+    metrics: dict[str, float]
+
+
+def score_in_sample(
+    consensus: Consensus,
+    earlier: Consensus,
+    states: Float[Tensor, "b d"],
+    rows: GroupedRows,
+    pairs: Pairs,
+    weights: Float[Tensor, " p"],
+    generator: torch.Generator | None,
+) -> ScoredPairs:
+    """The paper's scoring: one consensus, trained on all groups and asked about the same groups.
+
+    `earlier` (the same object where weights are kept) judges the batch as it stands after the batch before, so accuracy
+    and deviation on new groups are honest; the gap compares that deviation with the one in its own training.
+    """
+    new = judge_new_groups(earlier, states, pairs, generator)
+    before = earlier.train_deviation
+    distilled = consensus.fit(states, rows, pairs, generator)
+    view = consensus.view(states)
+    consensus.settle(view, pairs, weights)
+    cosine = consensus.cosines(view, pairs)
+    consensus.train_deviation = float((1 - cosine).mean())
+    accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
+    metrics = _metrics([distilled], [accuracy], consensus.train_deviation, new, new.deviation - before)
+    return ScoredPairs(cosine, metrics)
+
+
+def score_cross_fit(
+    folds: Sequence[Consensus],
+    states: Float[Tensor, "b d"],
+    rows: GroupedRows,
+    pairs: Pairs,
+    weights: Float[Tensor, " p"],
+    generator: torch.Generator | None,
+) -> ScoredPairs:
+    """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
+
+    So every group is scored alike, and accuracy, deviation and gap are those of groups never trained on. Needs as many
+    groups with pairs as there are folds.
+    """
+    fold = fold_of_groups(pairs, len(rows.sizes), len(folds), generator)[pairs.group]
+    cosine, right = torch.empty_like(weights), torch.empty_like(weights)
+    distilled, accuracies, deviations = [], [], []
+    for number, consensus in enumerate(folds):
+        held = fold == number
+        training, asked = pairs.take(~held), pairs.take(held)
+        distilled.append(consensus.fit(states, rows, training, generator))
+        view = consensus.view(states)
+        consensus.settle(view, training, weights[~held])
+        cosine[held] = consensus.cosines(view, asked)
+        right[held] = consensus.orientation(states, asked)
+        some = every_nth(training)
+        consensus.train_deviation = float((1 - consensus.cosines(view, some)).mean())
+        deviations.append(consensus.train_deviation)
+        accuracies.append(float(consensus.orientation(states, some).mean()))
+    new = summarise_new_groups(right, cosine, pairs)
+    train_deviation = _mean(deviations)
+    return ScoredPairs(cosine, _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation))
+
+
+def _metrics(
+    distilled: Sequence[Distilled | None],
+    accuracies: Sequence[float],
+    train_deviation: float,
+    new: NewGroups,
+    gap: float,
+) -> dict[str, float]:
+    trained = [one for one in distilled if one is not None]
+    values = (
+        _mean([one.steps for one in trained]) if trained else 0.0,
+        _mean([one.loss for one in trained]),
+        _mean(accuracies),
+        _mean([one.heldout_accuracy for one in trained]),
+        train_deviation,
+        new.accuracy.estimate,
+        new.accuracy.low,
+        new.accuracy.high,
+        new.deviation,
+        gap,
+    )
+    return dict(zip(METRICS, values, strict=True))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else torch.nan

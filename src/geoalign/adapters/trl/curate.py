@@ -1,0 +1,278 @@
+"""One generation batch on its way through a curator: what is measured, decided and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geoalign.adapters.trl import advantages, logs, rows
+from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
+from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
+from geoalign.adapters.trl.losses import dropping_scale
+from geoalign.adapters.trl.placement import Placement, place
+from geoalign.adapters.trl.states import HiddenSource, TrlPass, own_hidden, own_logprobs, trl_pass_problem
+from geoalign.adapters.trl.step import CuratedStep, CurationObserver
+from geoalign.curators.base import Curator
+from geoalign.errors import InputError, UnsupportedError
+from geoalign.hidden.positions import HiddenPosition
+from geoalign.types import Curation, Rollouts
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """The mixin's keywords."""
+
+    hidden_position: HiddenPosition
+    hidden_source: HiddenSource
+    fields: dict[str, RolloutField]
+    observer: CurationObserver | None
+    details_every: int
+
+
+class GenerationRound:
+    """Follows one generation batch from TRL's `_generate` to the dict that enters the buffer.
+
+    The methods are called in the order in which they stand, on every process alike.
+    """
+
+    def __init__(
+        self, trainer: Any, curator: Curator, options: RoundOptions, generator: torch.Generator, index: int
+    ) -> None:
+        self._trainer = trainer
+        self._curator = curator
+        self._options = options
+        self._generator = generator
+        self._index = index
+        listens = "logprobs" in curator.requires or options.hidden_source == "logprob_pass"
+        from_trl = "hidden" in curator.requires and options.hidden_source == "logprob_pass"
+        self._trl_pass: TrlPass | None = None
+        if listens and trl_pass_problem(trainer) is None:
+            self._trl_pass = TrlPass(options.hidden_position if from_trl else None)
+        self._prompt_ids: list[list[int]] = []
+        self._response_ids: list[list[int]] = []
+        self._truncated: list[bool] = []
+        self._raw: Tensor | None = None
+        self._curated: Tensor | None = None
+        self._groups: Tensor | None = None
+        self._placement: Placement | None = None
+
+    def hear_generation(self, *, prompt_ids: list[list[int]], response_ids: list[list[int]]) -> None:
+        """Notes the tokens of this process's rows."""
+        self._prompt_ids, self._response_ids = prompt_ids, response_ids
+        trainer = self._trainer
+        tokenizer = trainer._tokenizer
+        # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
+        ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
+        self._truncated = [trainer.mask_truncated_completions and ids[-1] not in ends for ids in response_ids]
+
+    def hear_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
+        """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
+        if self._trl_pass is None or self._trl_pass.done:
+            return run()
+        return self._trl_pass.listen(run, self._trainer.model, input_ids, logits_to_keep, self._response_ids)
+
+    def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> Tensor:
+        """Returns the rewards [B, F] with which TRL goes on; B rows over all processes, F reward functions."""
+        trainer = self._trainer
+        accelerator = trainer.accelerator
+        rollouts = self._rollouts(raw, inputs, prompts, completions)
+        every = self._options.details_every
+        details = every > 0 and self._index % every == 0
+
+        def decide() -> Curation:
+            # A curator that draws from the global generators must not shift rank 0's samples either.
+            devices = [accelerator.device] if accelerator.device.type == "cuda" else []
+            with torch.random.fork_rng(devices=devices), torch.enable_grad():
+                curation = self._curator.curate(rollouts, generator=self._generator, details=details)
+            if len(curation.scores) != len(rollouts):
+                raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
+            return curation
+
+        curation = curation_from_rank_0(decide, rows=len(rollouts), device=accelerator.device, accelerator=accelerator)
+        self._raw, self._groups = raw, rollouts.groups
+        self._placement = place(curation, rollouts.groups)
+        self._log(curation, rollouts, count=len(prompts))
+        self._observe(curation, rollouts, prompts)
+        self._curated = self._rewards_for_trl(rollouts.rewards)
+        return self._curated
+
+    def carry_out(self, batch: dict[str, Any], *, scale_key: str) -> None:
+        """Makes this process's part of TRL's batch the curated one, in place."""
+        trainer, placement = self._trainer, self._placement
+        if placement is None or self._raw is None or self._curated is None:
+            raise UnsupportedError("TRL without a call of _calculate_rewards: this version's flow is not known")
+        rows.check_keys(batch)
+        self._check_masks(batch["completion_mask"])
+        local = len(batch["completion_ids"])
+        mine = slice(trainer.accelerator.process_index * local, (trainer.accelerator.process_index + 1) * local)
+        if bool(placement.replaced.any()):
+            rows.move_rows(batch, placement.source, trainer.accelerator, pad_id=trainer._tokenizer.pad_token_id)
+        own = self._own_advantages()
+        if own is not None:
+            batch["advantages"] = own[mine].to(batch["advantages"].dtype)
+            logs.overwrite_advantages(trainer, own)
+        elif bool((placement.weights != 1).any()):
+            batch["advantages"] = batch["advantages"] * placement.weights[mine]
+            logs.overwrite_advantages(trainer, trainer.accelerator.gather(batch["advantages"]))
+        if placement.dropped:
+            kept = int(placement.kept.sum())
+            scale = dropping_scale(trainer, rows=len(placement.kept), kept=kept)
+            batch["completion_mask"] = batch["completion_mask"] * placement.kept[mine, None]
+            batch[scale_key] = torch.tensor(scale, device=trainer.accelerator.device)
+        if placement.dropped or bool(placement.replaced.any()):
+            tokens = trainer.accelerator.gather(batch["completion_mask"].sum()).sum()
+            batch["num_items_in_batch"] = tokens.clamp(min=1)
+        if self._curated is not self._raw:
+            logs.restore_raw_rewards(trainer, self._raw)
+
+    def _rollouts(
+        self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]
+    ) -> Rollouts:
+        trainer, needs = self._trainer, self._curator.requires
+        device, gather = trainer.accelerator.device, trainer.accelerator.gather
+        rewards = advantages.total_rewards(raw, trainer.reward_weights)
+        groups = torch.arange(len(rewards), device=device) // trainer.num_generations
+        fields: dict[str, Any] = {"lengths": gather(torch.tensor([len(r) for r in self._response_ids], device=device))}
+        fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
+        if "hidden" in needs:
+            fields["hidden"] = gather(self._hidden().contiguous())
+        if "logprobs" in needs:
+            fields["logprobs"] = gather(self._logprobs().contiguous())
+        if "advantages" in needs:
+            fields["advantages"] = self._trl_advantages(rewards, raw, groups)
+        if trainer.mask_truncated_completions:
+            fields["donor_ok"] = ~gather(torch.tensor(self._truncated, device=device))
+        fields.update(self._user_fields(inputs, prompts, completions))
+        return Rollouts(rewards=rewards, groups=groups, **fields)
+
+    def _hidden(self) -> Tensor:
+        if self._options.hidden_source == "own_pass":
+            return own_hidden(self._trainer, self._prompt_ids, self._response_ids, self._options.hidden_position)
+        if self._trl_pass is None or self._trl_pass.hidden is None:
+            raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
+        return self._trl_pass.hidden
+
+    def _logprobs(self) -> Tensor:
+        if self._trl_pass is not None and self._trl_pass.logprobs is not None:
+            return self._trl_pass.logprobs
+        return own_logprobs(self._trainer, self._prompt_ids, self._response_ids)
+
+    def _user_fields(self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> dict[str, Any]:
+        device, gather = self._trainer.accelerator.device, self._trainer.accelerator.gather
+        own = zip(inputs, prompts, completions, self._response_ids, strict=True)
+        local = [{**row, "prompt": prompt, "completion": text, "completion_ids": ids} for row, prompt, text, ids in own]
+        fields: dict[str, Any] = {}
+        for name, field in self._options.fields.items():
+            values = field_values(name, field, local)
+            if name == "answers":
+                fields[name] = gather_list(as_answers(values))
+            else:
+                fields[name] = gather(as_floats(name, values, device))
+        return fields
+
+    def _rewards_for_trl(self, totals: Tensor) -> Tensor:
+        """The rewards per function with which TRL's own code reaches the curated advantages, where it can."""
+        placement, raw, trainer = self._needed(), self._raw_rewards(), self._trainer
+        if self._adapter_computes(placement):
+            return raw
+        moved = raw[placement.source] if bool(placement.replaced.any()) else raw
+        expected = totals[placement.source]
+        if torch.equal(placement.rewards.nan_to_num(0), expected.nan_to_num(0)) and torch.equal(
+            placement.rewards.isnan(), expected.isnan()
+        ):
+            return moved
+        self._check_shaped()
+        # TRL sums the functions again: the whole reward stands in the first one with a weight, divided by it.
+        shaped = torch.zeros_like(raw)
+        column = int((trainer.reward_weights != 0).nonzero()[0])
+        shaped[:, column] = placement.rewards / trainer.reward_weights[column].to(raw.device)
+        return shaped.masked_fill(placement.rewards.isnan()[:, None], torch.nan)
+
+    def _adapter_computes(self, placement: Placement) -> bool:
+        return placement.dropped or placement.advantages is not None
+
+    def _own_advantages(self) -> Tensor | None:
+        """[B] the advantages that TRL cannot compute, weights included; None where it can."""
+        placement, raw = self._needed(), self._raw_rewards()
+        if not self._adapter_computes(placement):
+            return None
+        given = placement.advantages
+        if given is None:
+            moved = raw[placement.source].masked_fill(~placement.kept[:, None], torch.nan)
+            given = self._trl_advantages(placement.rewards, moved, self._groups)
+        return (given * placement.weights).nan_to_num(0.0)
+
+    def _trl_advantages(self, rewards: Tensor, per_function: Tensor, groups: Tensor | None) -> Tensor:
+        trainer = self._trainer
+        if groups is None:
+            raise UnsupportedError("advantages before the rollouts were gathered")
+        if trainer.multi_objective_aggregation == "normalize_then_sum":
+            totals = advantages.total_rewards(per_function, trainer.reward_weights)
+            if not torch.equal(rewards.nan_to_num(0), totals.nan_to_num(0)):
+                self._check_shaped()
+            return advantages.trl_advantages_by_function(per_function, trainer.reward_weights, groups)
+        return advantages.trl_advantages(rewards, groups, scale_rewards=trainer.scale_rewards)
+
+    def _check_shaped(self) -> None:
+        if self._trainer.multi_objective_aggregation == "normalize_then_sum":
+            raise UnsupportedError(
+                f"{type(self._curator).__name__} shapes rewards under multi_objective_aggregation="
+                "'normalize_then_sum': TRL normalises each reward function there, and a shaped sum has none"
+            )
+
+    def _check_masks(self, mask: Tensor) -> None:
+        """TRL must have hidden exactly the rows that `donor_ok` calls unfit."""
+        hidden = (mask.sum(1) == 0).tolist()
+        if self._trainer.mask_truncated_completions and hidden != self._truncated:
+            row = next(i for i, pair in enumerate(zip(hidden, self._truncated, strict=True)) if pair[0] != pair[1])
+            raise UnsupportedError(
+                f"mask_truncated_completions: this TRL hides other rows than those without an end token (row {row})"
+            )
+
+    def _log(self, curation: Curation, rollouts: Rollouts, *, count: int) -> None:
+        trainer, placement = self._trainer, self._needed()
+        first = trainer.accelerator.process_index * count
+        logs.log_columns(trainer, curation, placement.source, first=first, count=count)
+        if trainer.accelerator.is_main_process:
+            kept = placement.rewards[placement.kept]
+            adapter = {
+                "curated_reward": kept.nanmean().item() if len(kept) else torch.nan,
+                "dropped_rows": float((~placement.kept).sum()),
+            }
+            logs.log_metrics(trainer, {**curation.metrics, **adapter})
+
+    def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
+        observer = self._options.observer
+        if observer is None:
+            return
+        trainer = self._trainer
+        decode = trainer._tokenizer.batch_decode
+        texts = prompts if isinstance(prompts[0], str) else decode(self._prompt_ids, skip_special_tokens=True)
+        prompt_texts = gather_list(list(texts))
+        responses = gather_list(decode(self._response_ids, skip_special_tokens=True))
+        if trainer.accelerator.is_main_process and rollouts.lengths is not None:
+            observer(
+                CuratedStep(
+                    step=trainer.state.global_step,
+                    generation=self._index,
+                    rollouts=rollouts,
+                    curation=curation,
+                    prompts=prompt_texts,
+                    responses=responses,
+                    lengths=rollouts.lengths,
+                )
+            )
+
+    def _needed(self) -> Placement:
+        if self._placement is None:
+            raise UnsupportedError("placement before the curation")
+        return self._placement
+
+    def _raw_rewards(self) -> Tensor:
+        if self._raw is None:
+            raise UnsupportedError("rewards before the curation")
+        return self._raw

@@ -1,0 +1,154 @@
+"""A curator inside TRL's GRPO: three of its methods wrapped, none copied.
+
+`_calculate_rewards` is where the rewards of the whole generation batch meet: the curator decides there, and TRL's own
+code goes on with the curated rewards. `_generate_and_score_completions` then moves the rows accordingly. `compute_loss`
+scales the loss where rows were dropped. The others only listen (`_generate`, `_get_per_token_logps_and_entropies`) or
+take the curator along in checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from geoalign.adapters.trl import checkpoint, logs
+from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
+from geoalign.adapters.trl.fields import RolloutField
+from geoalign.adapters.trl.refusals import check_curator, check_trainer
+from geoalign.adapters.trl.states import HiddenSource
+from geoalign.adapters.trl.step import CurationObserver
+from geoalign.curators.base import Curator
+from geoalign.hidden.positions import HiddenPosition
+
+_Base: Any = object
+if TYPE_CHECKING:
+    from trl import GRPOTrainer as _Base
+
+LOSS_SCALE = "geoalign_loss_scale"
+
+
+class GeoAlignMixin(_Base):
+    """Puts a curator into a subclass of `trl.GRPOTrainer`: `class Mine(GeoAlignMixin, MyGRPOTrainer)`.
+
+    Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out so that the loss sees the
+    curated batch; evaluation is never curated. Rank 0 decides for all processes. Pass the same arguments on every
+    process.
+
+    Args:
+        curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
+        hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
+        hidden_source: "own_pass" runs the backbone once more over the batch, in eval mode; "logprob_pass" listens to
+            TRL's pass for the old log-probabilities, where that exists.
+        rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
+            this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
+            and returns one value per row. Called after the rewards were computed.
+        curation_observer: called on rank 0 with a `CuratedStep` after each curation.
+        details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
+
+    Raises:
+        UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a
+            "logprob_pass" that does not exist; later: unknown per-row keys, sources across groups, and rows dropped
+            under a loss that cannot leave them out.
+        ConfigError: an argument is out of range, or the curator requires a field that `rollout_fields` lacks.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        curator: Curator | None = None,
+        hidden_position: HiddenPosition = "predicting",
+        hidden_source: HiddenSource = "own_pass",
+        rollout_fields: Mapping[str, RolloutField] | None = None,
+        curation_observer: CurationObserver | None = None,
+        details_every: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        if curator is not None:
+            check_curator(curator)
+        super().__init__(*args, **kwargs)
+        self.curator = curator
+        self._curation_options = RoundOptions(
+            hidden_position=hidden_position,
+            hidden_source=hidden_source,
+            fields=dict(rollout_fields or {}),
+            observer=curation_observer,
+            details_every=details_every,
+        )
+        # On the CPU and of its own: no draw of a curator moves the global generators that sample completions.
+        self._curation_generator = torch.Generator().manual_seed(self.args.seed)
+        self._curation_count = 0
+        self._curation_round: GenerationRound | None = None
+        if curator is not None:
+            check_trainer(
+                self,
+                curator,
+                hidden_position=hidden_position,
+                hidden_source=hidden_source,
+                rollout_fields=dict(rollout_fields or {}),
+                details_every=details_every,
+            )
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        if self.curator is None or not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        self._curation_round = GenerationRound(
+            self, self.curator, self._curation_options, self._curation_generator, self._curation_count
+        )
+        try:
+            batch = super()._generate_and_score_completions(inputs)
+            self._curation_round.carry_out(batch, scale_key=LOSS_SCALE)
+        finally:
+            self._curation_round = None
+        self._curation_count += 1
+        return batch
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        generated = super()._generate(prompts)
+        if self._curation_round is not None:
+            self._curation_round.hear_generation(prompt_ids=generated[0], response_ids=generated[1])
+        return generated
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        def run() -> Any:
+            return super(GeoAlignMixin, self)._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+            )
+
+        if self._curation_round is None or model is not self.model:
+            return run()
+        return self._curation_round.hear_logprob_pass(run, input_ids, logits_to_keep)
+
+    def _calculate_rewards(
+        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: Any
+    ) -> Tensor:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self._curation_round is not None:
+            return self._curation_round.curate(rewards, inputs, prompts, completions)
+        if self.curator is not None:
+            first = self.accelerator.process_index * len(prompts)
+            logs.log_uncurated_columns(self, first=first, count=len(prompts))
+        return rewards
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """TRL's loss, scaled to a mean over the kept rows where rows were dropped."""
+        loss = super().compute_loss(model, inputs, *args, **kwargs)
+        scale = inputs.get(LOSS_SCALE)
+        return loss if scale is None else loss * scale
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.curator is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            checkpoint.save_curator(folder, self.curator, self._curation_generator, self._curation_count)
+
+    def _load_optimizer_and_scheduler(self, checkpoint_folder: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint_folder)
+        if self.curator is not None and checkpoint_folder is not None:
+            self._curation_count = checkpoint.load_curator(checkpoint_folder, self.curator, self._curation_generator)

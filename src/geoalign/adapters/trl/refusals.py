@@ -1,0 +1,74 @@
+"""What the adapter refuses by name, before the first step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import ProcessorMixin
+
+from geoalign.adapters.trl.fields import check_fields
+from geoalign.adapters.trl.logs import COLUMNS
+from geoalign.adapters.trl.states import HiddenSource, check_prompt_learning, trl_pass_problem
+from geoalign.curators.base import Curator
+from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.hidden.positions import check_position
+
+
+def check_curator(curator: Any) -> None:
+    """Raises ConfigError unless `curator` is a Curator."""
+    if not isinstance(curator, Curator):
+        raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
+
+
+def check_trainer(
+    trainer: Any,
+    curator: Curator,
+    *,
+    hidden_position: str,
+    hidden_source: HiddenSource,
+    rollout_fields: dict[str, Any],
+    details_every: int,
+) -> None:
+    """Checks a trainer that is otherwise complete against what the adapter carries out.
+
+    Raises:
+        UnsupportedError: a combination that is refused; the message names it.
+        ConfigError: an argument is out of range, or the curator needs a field that nobody gives.
+        InputError: an unknown hidden position.
+    """
+    check_position(hidden_position)
+    if hidden_source not in ("own_pass", "logprob_pass"):
+        raise ConfigError(f"hidden_source: expected 'own_pass' or 'logprob_pass', got {hidden_source!r}")
+    if details_every < 0:
+        raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
+    check_fields(rollout_fields, curator.requires, type(curator).__name__)
+    _check_rows(trainer)
+    _check_engine(trainer)
+    if "hidden" in curator.requires:
+        check_prompt_learning(trainer.model)
+        if hidden_source == "logprob_pass":
+            problem = trl_pass_problem(trainer)
+            if problem:
+                raise UnsupportedError(f"hidden_source='logprob_pass': {problem}; use 'own_pass'")
+
+
+def _check_rows(trainer: Any) -> None:
+    if isinstance(trainer.processing_class, ProcessorMixin):
+        raise UnsupportedError(
+            f"vision model (processing class {type(trainer.processing_class).__name__}): curating its rows is not "
+            "supported"
+        )
+    if trainer.tools or getattr(trainer, "environment_factories", None) or getattr(trainer, "environments", None):
+        raise UnsupportedError("tools or environment_factory: curating tool or environment rows is not supported")
+    taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
+    if taken:
+        raise UnsupportedError(f"reward function called {taken[0]!r}: the completions table has a column of that name")
+
+
+def _check_engine(trainer: Any) -> None:
+    if trainer.args.use_liger_kernel:
+        raise UnsupportedError("use_liger_kernel: never run with the adapter (it needs a GPU); leave it off")
+    if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
+        raise UnsupportedError("DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2")
+    if trainer.is_fsdp_enabled:
+        raise UnsupportedError("FSDP: never run with the adapter; use data parallelism")

@@ -1,0 +1,77 @@
+"""Moving the rows of TRL's generation batch, over processes where donors live elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from geoalign.errors import UnsupportedError
+
+# Per-row tensors that travel with a rollout, and what pads their columns (None: the tokenizer's padding token).
+MOVED: dict[str, float | None] = {
+    "completion_ids": None,
+    "completion_mask": 0,
+    "old_per_token_logps": 0.0,
+    "ref_per_token_logps": 0.0,
+    "sampling_per_token_logps": 0.0,
+    "importance_sampling_ratio": 1.0,
+}
+# Rows of one group share their prompt, advantages are recomputed, and the count is one number for the whole batch.
+IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
+
+_REFUSED = {
+    "tool_mask": "tool or environment rows",
+    "pixel_values": "images",
+    "image_grid_thw": "images",
+    "image_position_ids": "images",
+    "image_sizes": "images",
+    "num_images": "images",
+    "num_tiles": "images",
+    "pixel_attention_mask": "images",
+    "spatial_shapes": "images",
+    "token_type_ids": "a vision or encoder model",
+    "mm_token_type_ids": "a vision model",
+}
+
+
+def check_keys(batch: dict[str, Any]) -> None:
+    """Raises UnsupportedError if the batch holds anything that belongs to a row and is not known to travel with it.
+
+    Anything but a single number may belong to a row, so this also refuses what a later TRL adds.
+    """
+    for key, value in batch.items():
+        if key in MOVED or key in IN_PLACE or value is None:
+            continue
+        if isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.dim() == 0):
+            continue
+        reason = _REFUSED.get(key, "a per-row key that this version of geoalign does not know")
+        raise UnsupportedError(f"TRL batch with {key!r} ({reason}): curating such rows is not supported")
+
+
+def move_rows(batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int) -> None:
+    """Puts the content of row `source[i]` into slot i, in place, for this process's slots.
+
+    Args:
+        batch: this process's part of the generation batch (`check_keys` has passed).
+        source: [B] over all processes, the same on each; B is a multiple of the number of processes.
+        accelerator: gathers the rows if any donor lives on another process.
+        pad_id: the tokenizer's padding token.
+    """
+    local = len(batch["completion_ids"])
+    first = accelerator.process_index * local
+    mine = source[first : first + local]
+    slots = torch.arange(len(source), device=source.device)
+    # The same answer on every process, so that either all gather or none.
+    crossing = bool((source // local != slots // local).any())
+    for key, fill in MOVED.items():
+        if batch.get(key) is None:
+            continue
+        rows = batch[key]
+        if not crossing:
+            batch[key] = rows[mine - first]
+            continue
+        rows = accelerator.pad_across_processes(rows, dim=1, pad_index=pad_id if fill is None else fill)
+        batch[key] = accelerator.gather(rows.contiguous())[mine]

@@ -1,0 +1,145 @@
+"""Hidden states and mean log-probabilities of this process's rows, from TRL's own pass or one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.errors import UnsupportedError
+from geoalign.hidden.extract import batched_states, eval_mode
+from geoalign.hidden.positions import HiddenPosition, response_states
+from geoalign.hidden.tap import BackboneTap, backbone_of, last_hidden
+
+HiddenSource = Literal["own_pass", "logprob_pass"]
+TokenIds = list[list[int]]
+
+
+def trl_pass_problem(trainer: Any) -> str | None:
+    """Why TRL's pass for the old log-probabilities cannot serve a curator; None if it can.
+
+    It runs where generation and optimisation are not aligned, or with vLLM and its importance correction. It feeds
+    truncated rows without their completion under `mask_truncated_completions`, and leaves dropout on.
+    """
+    args = trainer.args
+    generate_every = args.steps_per_generation * trainer.num_iterations
+    corrected = trainer.use_vllm and trainer.vllm_importance_sampling_correction
+    if args.gradient_accumulation_steps % generate_every == 0 and not corrected:
+        return (
+            "TRL computes no old log-probabilities here: gradient_accumulation_steps is a multiple of "
+            "steps_per_generation * num_iterations"
+        )
+    if trainer.mask_truncated_completions:
+        return "mask_truncated_completions hides truncated completions from that pass"
+    if has_dropout(trainer.model):
+        return "the model has dropout, which stays on in that pass"
+    return None
+
+
+def has_dropout(model: torch.nn.Module) -> bool:
+    """Whether a training-mode forward pass of the model drops anything: a dropout layer, or one in its config."""
+    layers = any(isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0 for module in model.modules())
+    config = getattr(model, "config", None)
+    settings = config.to_dict() if config is not None else {}
+    drops = [value for key, value in settings.items() if "dropout" in key or key.endswith("pdrop")]
+    return layers or any(isinstance(value, float) and value > 0 for value in drops)
+
+
+class TrlPass:
+    """Listens to TRL's first log-probability pass of the policy in a generation batch; keeps what rows need of it."""
+
+    def __init__(self, position: HiddenPosition | None) -> None:
+        self._position = position
+        self.done = False
+        self.hidden: Tensor | None = None
+        self.logprobs: Tensor | None = None
+
+    def listen(
+        self,
+        run: Callable[[], Any],
+        model: torch.nn.Module,
+        input_ids: Tensor,
+        logits_to_keep: int,
+        responses: TokenIds,
+    ) -> Any:
+        """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
+        self.done = True
+        lengths = torch.tensor([len(ids) for ids in responses], device=input_ids.device)
+        if self._position is None:
+            result = run()
+        else:
+            position = self._position
+            start = torch.full_like(lengths, input_ids.size(1) - logits_to_keep)
+
+            def select(states: Tensor, first: int) -> Tensor:
+                rows = slice(first, first + len(states))
+                return response_states(states, start[rows], lengths[rows], position)
+
+            with BackboneTap(model, select) as tap:
+                result = run()
+            self.hidden = torch.cat(tap.states)
+        self.logprobs = mean_logprobs(result[0], lengths)
+        return result
+
+
+def mean_logprobs(per_token: Float[Tensor, "b t"], lengths: Tensor) -> Float[Tensor, " b"]:
+    """Mean over the tokens of each response, whose log-probabilities stand in the first columns of its row."""
+    inside = torch.arange(per_token.size(1), device=per_token.device) < lengths[:, None]
+    return (per_token.float() * inside).sum(1) / lengths
+
+
+def own_hidden(trainer: Any, prompts: TokenIds, responses: TokenIds, position: HiddenPosition) -> Float[Tensor, "b d"]:
+    """The states of these rows under the current policy: a pass through its backbone, in eval mode, no gradient.
+
+    It draws no random number and leaves every module in the mode that it had.
+    """
+    backbone = backbone_of(trainer.model)
+
+    def forward(ids: Tensor, mask: Tensor) -> Tensor:
+        with trainer.accelerator.autocast():
+            return last_hidden(backbone(input_ids=ids, attention_mask=mask, use_cache=False))
+
+    with eval_mode(trainer.model):
+        return batched_states(
+            forward,
+            prompts,
+            responses,
+            position=position,
+            batch_size=trainer.args.per_device_train_batch_size,
+            pad_id=trainer._tokenizer.pad_token_id,
+            device=trainer.accelerator.device,
+        )
+
+
+def own_logprobs(trainer: Any, prompts: TokenIds, responses: TokenIds) -> Float[Tensor, " b"]:
+    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function."""
+    device = trainer.accelerator.device
+    pad = trainer._tokenizer.pad_token_id
+    before, after = max(map(len, prompts)), max(map(len, responses))
+    ids, mask = [], []
+    for prompt, response in zip(prompts, responses, strict=True):
+        left, right = before - len(prompt), after - len(response)
+        ids.append([pad] * left + list(prompt) + list(response) + [pad] * right)
+        mask.append([0] * left + [1] * (len(prompt) + len(response)) + [0] * right)
+    with torch.no_grad(), eval_mode(trainer.model):
+        result = trainer._get_per_token_logps_and_entropies(
+            trainer.model,
+            torch.tensor(ids, device=device),
+            torch.tensor(mask, device=device),
+            after,
+            batch_size=trainer.args.per_device_train_batch_size,
+        )
+    return mean_logprobs(result[0], torch.tensor([len(ids) for ids in responses], device=device))
+
+
+def check_prompt_learning(model: torch.nn.Module) -> None:
+    """Raises UnsupportedError for PEFT methods that put virtual tokens before the prompt."""
+    for name, config in getattr(model, "peft_config", {}).items():
+        if getattr(config, "is_prompt_learning", False):
+            raise UnsupportedError(
+                f"PEFT adapter {name!r} of type {config.peft_type}: prompt learning puts virtual tokens before the "
+                "prompt, and the positions of hidden states would be wrong"
+            )

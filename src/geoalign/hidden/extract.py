@@ -1,0 +1,198 @@
+"""Hidden states of many (prompt, response) rows from any Hugging Face causal language model, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from geoalign.errors import InputError
+from geoalign.hidden.positions import HiddenPosition, check_position, response_states
+from geoalign.hidden.tap import backbone_of, last_hidden
+
+# Padded ids and their attention mask go in, last hidden states [b, t, d] come out.
+Forward = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ExtractedStates:
+    """What an extraction found: states [B, d] (float32, on the CPU), response lengths [B] in tokens, and how many rows
+    lost the beginning of their prompt or response to `max_tokens`."""
+
+    states: Float[Tensor, "b d"]
+    lengths: Int[Tensor, " b"]
+    cut_rows: int
+
+
+def extract_states(
+    model: nn.Module,
+    prompt_ids: Sequence[Sequence[int]],
+    response_ids: Sequence[Sequence[int]],
+    *,
+    position: HiddenPosition = "predicting",
+    batch_size: int = 16,
+    max_tokens: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExtractedStates:
+    """The hidden state of each response, with the model in eval mode and no gradient.
+
+    Rows are batched by length, so that little padding is computed; the result is in the order of the input.
+
+    Args:
+        model: any Hugging Face model with a language-model head, PEFT included; used where it stands.
+        prompt_ids: B token lists.
+        response_ids: B token lists, none empty; an end-of-sequence token that was generated belongs to them.
+        position: which state (`response_states`).
+        batch_size: rows per forward pass.
+        max_tokens: a longer row keeps its last `max_tokens` tokens; None: rows of any length are fed whole.
+        progress: called with the number of rows done after every batch.
+
+    Raises:
+        InputError: the lists differ in length, a response is empty, `predicting` has nothing before a row's last token,
+            or `batch_size` or `max_tokens` is too small.
+    """
+    backbone = backbone_of(model)
+    device = next(model.parameters()).device
+    _check_lengths(prompt_ids, response_ids)
+    prompts, responses, cut = _cut(prompt_ids, response_ids, max_tokens)
+
+    def forward(ids: Tensor, mask: Tensor) -> Tensor:
+        return last_hidden(backbone(input_ids=ids, attention_mask=mask))
+
+    with eval_mode(model):
+        states = batched_states(
+            forward,
+            prompts,
+            responses,
+            position=position,
+            batch_size=batch_size,
+            pad_id=_pad_id(model),
+            device=device,
+            progress=progress,
+        )
+    lengths = torch.tensor([len(ids) for ids in responses])
+    return ExtractedStates(states=states.cpu(), lengths=lengths, cut_rows=cut)
+
+
+def extract_states_from_texts(
+    model: nn.Module,
+    tokenizer: Any,
+    prompts: Sequence[str],
+    responses: Sequence[str],
+    *,
+    end_of_sequence: bool = True,
+    **options: Any,
+) -> ExtractedStates:
+    """The hidden state of each response text after its prompt text.
+
+    A prompt is tokenised as its tokenizer does by default (with a beginning-of-sequence token where it adds one), the
+    response without special tokens; text that only looks like a special token is split as text where the tokenizer can.
+
+    Args:
+        model: as in `extract_states`.
+        tokenizer: the model's Hugging Face tokenizer; a chat template must already be applied to the prompts.
+        prompts: B texts.
+        responses: B texts.
+        end_of_sequence: append the tokenizer's end-of-sequence token to each response, as a finished rollout has it.
+        options: keywords of `extract_states`.
+
+    Raises:
+        InputError: as `extract_states`; also where the tokenizer has no end-of-sequence token but one is wanted.
+    """
+    end = [tokenizer.eos_token_id] if end_of_sequence else []
+    if None in end:
+        raise InputError("end_of_sequence: expected a tokenizer with an end-of-sequence token, got none; pass False")
+    prompt_ids = [tokenizer(text)["input_ids"] for text in prompts]
+    response_ids = [
+        [*tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"], *end] for text in responses
+    ]
+    return extract_states(model, prompt_ids, response_ids, **options)
+
+
+def batched_states(
+    forward: Forward,
+    prompt_ids: Sequence[Sequence[int]],
+    response_ids: Sequence[Sequence[int]],
+    *,
+    position: HiddenPosition,
+    batch_size: int,
+    pad_id: int,
+    device: torch.device,
+    progress: Callable[[int], None] | None = None,
+) -> Float[Tensor, "b d"]:
+    """The states of all rows through `forward`, right-padded, longest rows first, in the order of the input."""
+    check_position(position)
+    _check_lengths(prompt_ids, response_ids)
+    if not len(prompt_ids):
+        raise InputError("prompt_ids: expected at least one row, got none")
+    if batch_size < 1:
+        raise InputError(f"batch_size: expected at least 1, got {batch_size}")
+    for row, response in enumerate(response_ids):
+        if not len(response):
+            raise InputError(f"response_ids: expected at least 1 token per response, got none in row {row}")
+    total = [len(prompt) + len(response) for prompt, response in zip(prompt_ids, response_ids, strict=True)]
+    order = sorted(range(len(total)), key=lambda row: -total[row])
+    collected: list[Tensor | None] = [None] * len(total)
+    with torch.no_grad():
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            ids, mask = _pad([[*prompt_ids[row], *response_ids[row]] for row in rows], pad_id, device)
+            start = torch.tensor([len(prompt_ids[row]) for row in rows], device=device)
+            length = torch.tensor([len(response_ids[row]) for row in rows], device=device)
+            for row, state in zip(rows, response_states(forward(ids, mask), start, length, position), strict=True):
+                collected[row] = state
+            if progress is not None:
+                progress(first + len(rows))
+    return torch.stack([state for state in collected if state is not None])
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Every module of `model` in eval mode (no dropout) for the block; each gets its own mode back afterwards."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _check_lengths(prompt_ids: Sequence[Sequence[int]], response_ids: Sequence[Sequence[int]]) -> None:
+    if len(prompt_ids) != len(response_ids):
+        raise InputError(f"response_ids: expected {len(prompt_ids)} rows as prompt_ids, got {len(response_ids)}")
+
+
+def _pad(sequences: list[list[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    width = max(len(ids) for ids in sequences)
+    ids = torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in sequences], device=device)
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in sequences], device=device)
+    return ids, mask
+
+
+def _cut(
+    prompt_ids: Sequence[Sequence[int]], response_ids: Sequence[Sequence[int]], max_tokens: int | None
+) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], int]:
+    if max_tokens is None:
+        return prompt_ids, response_ids, 0
+    if max_tokens < 2:
+        raise InputError(f"max_tokens: expected at least 2, got {max_tokens}")
+    cut = sum(len(p) + len(r) > max_tokens for p, r in zip(prompt_ids, response_ids, strict=True))
+    responses = [ids[-max_tokens:] for ids in response_ids]
+    prompts = [
+        prompt[max(0, len(prompt) + len(response) - max_tokens) :]
+        for prompt, response in zip(prompt_ids, responses, strict=True)
+    ]
+    return prompts, responses, cut
+
+
+def _pad_id(model: nn.Module) -> int:
+    # Any id in the vocabulary will do: padded positions are masked, and stand behind the ones that are read.
+    pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
+    return 0 if pad_id is None else pad_id

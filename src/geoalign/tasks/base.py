@@ -1,0 +1,50 @@
+"""What a task gives to training and evaluation: problems with gold answers, and demonstrations for the warm start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt, as chat messages ({"role": ..., "content": ...}), with its gold answer. `id` is unique in its set."""
+
+    id: str
+    prompt: tuple[dict[str, str], ...]
+    answer: str
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A prompt, as chat messages, with a response to imitate."""
+
+    prompt: tuple[dict[str, str], ...]
+    completion: str
+
+
+class Task(ABC):
+    """Problems in a fixed order; the same settings and seed give the same problems."""
+
+    name: str
+
+    @abstractmethod
+    def train_problems(self) -> Sequence[Problem]:
+        """The problems for RL, in the order in which they are to be read."""
+
+    @abstractmethod
+    def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
+        """The problems kept aside, by the name of their set; empty where there are none."""
+
+    def demonstrations(self) -> Sequence[Demonstration]:
+        """What the warm start imitates; empty where the task has none (then there is no warm start)."""
+        return ()
+
+    def alphabet(self) -> str | None:
+        """Every character that prompts and demonstrations use; None where a byte-level tokenizer is needed."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """Lines that the person who runs it should see, such as how many rows of a file were left out, and why."""
+        return ()

@@ -1,0 +1,22 @@
+"""From a task's settings to the task."""
+
+from __future__ import annotations
+
+from geoalign.config.tasks import ArithmeticConfig, MathConfig
+from geoalign.errors import ConfigError
+from geoalign.tasks.arithmetic import ArithmeticTask
+from geoalign.tasks.base import Task
+from geoalign.tasks.math import MathTask
+
+
+def make_task(settings: object, *, seed: int) -> Task:
+    """The task of these settings (`ArithmeticConfig`, `MathConfig`); `seed` is that of the run.
+
+    Raises:
+        ConfigError: settings of another type, or settings that the task cannot fulfil.
+    """
+    if isinstance(settings, ArithmeticConfig):
+        return ArithmeticTask(settings, seed=seed if settings.seed is None else settings.seed)
+    if isinstance(settings, MathConfig):
+        return MathTask(settings)
+    raise ConfigError(f"task: expected settings of a known task, got {type(settings).__name__}")

@@ -8,11 +8,11 @@ class GeoAlignError(Exception):
 
 
 class InputError(GeoAlignError, ValueError):
-    """A tensor or argument is not what a function expects; the message names it, what was expected, what came, where."""
+    """A tensor or argument is not what a function expects; named with what was expected, what came, where."""
 
 
 class ConfigError(GeoAlignError, ValueError):
-    """A setting is unknown or out of range; the message names the key and, where there is one, the nearest known key."""
+    """A setting is unknown or out of range; the message names the key and the nearest known one, if any."""
 
 
 class UnsupportedError(GeoAlignError, NotImplementedError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -103,7 +104,7 @@ class Rollouts:
         if outside.any():
             at = int(outside.nonzero()[0])
             raise InputError(f"index: expected rows 0..{len(self) - 1}, got {int(index[at])} at position {at}")
-        taken = {}
+        taken: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
@@ -251,7 +252,7 @@ def _check_strings(name: str, value: object, *, size: int, none_allowed: bool) -
 
 
 def _check_finite_rows(name: str, value: Tensor) -> None:
-    # A sum is finite only if every term is, or terms overflow: then look closer. Avoids a [B, d] mask in the common case.
+    # A sum is finite only if every term is (or terms overflow: then look closer). No [B, d] mask in the common case.
     if bool(value.sum(dtype=torch.float32).isfinite()):
         return
     for row, state in enumerate(value):

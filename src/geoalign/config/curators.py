@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import field
 from functools import wraps
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as _pydantic_dataclass
@@ -16,21 +16,23 @@ from typing_extensions import dataclass_transform
 
 from geoalign.errors import ConfigError
 
+_Settings = TypeVar("_Settings")
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def settings(cls: type) -> Any:
+def settings(cls: type[_Settings]) -> type[_Settings]:
     """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused."""
     made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
     validated = made.__init__
 
     @wraps(validated)
-    def __init__(self: Any, *args: Any, **values: Any) -> None:
+    def checked(self: Any, *args: Any, **values: Any) -> None:
         try:
             validated(self, *args, **values)
         except ValidationError as error:
             raise ConfigError(problems(cls.__name__, error)) from error
 
-    made.__init__ = __init__
+    made.__init__ = checked
     return made
 
 
@@ -54,9 +56,12 @@ def _from_json(value: Any) -> Any:
     if value.strip().lower() in ("none", "null"):
         return None
     try:
-        return json.loads(value)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {value!r}") from error
+        loaded = json.loads(value)
+    except json.JSONDecodeError:
+        loaded = value
+    if not isinstance(loaded, dict):
+        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {value!r}")
+    return loaded
 
 
 @settings
@@ -86,8 +91,12 @@ class ProjectorConfig:
     )
 
 
-# `str` stands in the union for command lines, whose parsers know no nested settings; it never survives validation.
-_Projector = Annotated[ProjectorConfig | None, BeforeValidator(_from_json)]
+if TYPE_CHECKING:
+    _Projector = ProjectorConfig | None
+else:
+    # `str` stands in the union, second, for command lines: HfArgumentParser knows no nested settings and reads the type
+    # `X | str | None` as text. It never survives validation.
+    _Projector = Annotated[ProjectorConfig | str | None, BeforeValidator(_from_json)]
 
 
 @settings
@@ -135,8 +144,8 @@ class GeoAlignConfig:
     def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
         """The paper's settings for `task` "math" or "dialogue"; keywords override single values.
 
-        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85, no cap, no minimum count beyond
-        what a density needs, all groups in every step.
+        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85, no cap, no minimum count
+        beyond what a density needs, all groups in every step.
 
         Raises:
             ConfigError: an unknown preset or task.

@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
+_Config = TypeVar("_Config")
 
-class Curator(ABC):
+
+class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
 
     A subclass names its settings class in `config_class` and the optional rollout fields that it needs in `requires`,
@@ -25,10 +27,10 @@ class Curator(ABC):
         ConfigError: a setting is unknown or out of range.
     """
 
-    config_class: ClassVar[type]
+    config_class: ClassVar[type[Any]]
     requires: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, config: Any = None, **settings: Any) -> None:
+    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
         if config is not None and settings:
             raise ConfigError(f"{type(self).__name__}: expected a config or keywords, got both")
         if config is None:
@@ -37,7 +39,7 @@ class Curator(ABC):
             raise ConfigError(
                 f"{type(self).__name__}: expected a {self.config_class.__name__}, got {type(config).__name__}"
             )
-        self.config = config
+        self.config: _Config = config
 
     @abstractmethod
     def curate(
@@ -52,7 +54,7 @@ class Curator(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be saved to go on in another process: nested dicts of tensors and plain numbers. Default: nothing."""
+        """What another process needs to go on: nested dicts and lists of tensors and plain values. Default: nothing."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -71,6 +73,19 @@ def full_precision(rollouts: Rollouts) -> Iterator[None]:
     device = rollouts.rewards.device if rollouts.hidden is None else rollouts.hidden.device
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
+
+
+def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:
+    """The hidden states of a batch, which the curator named `by` cannot do without.
+
+    Raises:
+        InputError: there are none, or they have fewer than two columns.
+    """
+    rollouts.require("hidden", by=by)
+    assert rollouts.hidden is not None
+    if rollouts.hidden.shape[1] < 2:
+        raise InputError(f"hidden: expected at least 2 columns, got shape {tuple(rollouts.hidden.shape)}")
+    return rollouts.hidden
 
 
 def reward_weights(rewards: Float[Tensor, " c"]) -> Float[Tensor, " c"]:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.config import GeoAlignConfig, ProjectorConfig
-from geoalign.curators.base import Curator, full_precision, reward_weights
+from geoalign.curators.base import Curator, full_precision, hidden_states, reward_weights
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.density import Tail, cap_highest, sparse_tail
@@ -54,7 +54,7 @@ class _Flags:
     too_few: bool
 
 
-class GeoAlign(Curator):
+class GeoAlign(Curator[GeoAlignConfig]):
     """Geometric rollout curation (Algorithm 1 of the paper).
 
     In each group it draws the direction from every worse rollout's hidden state to every better one's (Eqs. 2 and 3),
@@ -145,11 +145,7 @@ class GeoAlign(Curator):
             self._consensus.append(consensus)
 
     def _prepare(self, rollouts: Rollouts) -> _Batch:
-        rollouts.require("hidden", by="GeoAlign")
-        hidden = rollouts.hidden
-        assert hidden is not None
-        if hidden.shape[1] < 2:
-            raise InputError(f"hidden: expected at least 2 columns, got shape {tuple(hidden.shape)}")
+        hidden = hidden_states(rollouts, by="GeoAlign")
         if self._width not in (None, hidden.shape[1]):
             raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
         self._width = hidden.shape[1]
@@ -224,9 +220,9 @@ class GeoAlign(Curator):
         shown = pairs.take(sample)
         raw = consensus_plane(displacement(batch.states, shown), batch.raw_prototype)
         projected = raw
-        if self._consensus and self._consensus[0].prototype is not None and len(shown):
-            consensus = self._consensus[0]
-            projected = consensus_plane(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
+        for consensus in self._consensus[:1]:
+            if consensus.prototype is not None and len(shown):
+                projected = consensus_plane(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
         return CurationDetails(
             pairs=PairDetails(
                 winner=order[pairs.winner],

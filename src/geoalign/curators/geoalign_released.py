@@ -1,7 +1,7 @@
 """What the authors' released code does, built from the same blocks, so that both can be compared on the same rollouts.
 
-Source: repository SYSUzhouting/Trinity-RFT, commit 9cecab1, `trinity/buffer/operators/filters/`. Only its defined behaviour
-is reproduced: the watcher process, the polled pickle files and the reward of -100 for a failed service are not.
+Source: repository SYSUzhouting/Trinity-RFT, commit 9cecab1, `trinity/buffer/operators/filters/`. Only its defined
+behaviour is reproduced: the watcher process, the polled files and the reward of -100 for a failed service are not.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geoalign.config import GeoAlignReleasedConfig
-from geoalign.curators.base import Curator, full_precision, reward_weights
-from geoalign.errors import InputError
+from geoalign.curators.base import Curator, full_precision, hidden_states, reward_weights
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, sparse_tail
 from geoalign.method.distillation import BLOCK
@@ -28,7 +27,7 @@ from geoalign.types import Curation, Rollouts
 
 
 class ReleasedNetwork(nn.Module):
-    """d -> d/2 -> `output_dim`, ReLU on the output too, dropout behind the first; a linear head judges the orientation."""
+    """d -> d/2 -> `output_dim`, ReLU on the output too, dropout behind the first; a linear head for the orientation."""
 
     def __init__(self, d: int, output_dim: int, dropout: float, generator: torch.Generator | None) -> None:
         super().__init__()
@@ -50,13 +49,13 @@ class ReleasedNetwork(nn.Module):
         return functional.relu(self.second(hidden))
 
 
-class GeoAlignReleased(Curator):
+class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
     """GeoAlign as the released code runs it (the right-hand column of the table in docs/method.md).
 
     Raw differences instead of unit displacements; a fresh two-layer network with ReLU output in every call, trained in
     epochs of batches with a margin-weighted loss, the weights of the best validation accuracy kept; an unweighted
-    prototype; everything beyond the first sparse grid point (or mean + 2 standard deviations) is anomalous, at most 20% of
-    the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
+    prototype; everything beyond the first sparse grid point (or mean + 2 standard deviations) is anomalous, at most 20%
+    of the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
 
     Needs `hidden`. Keeps no state from call to call.
 
@@ -71,11 +70,9 @@ class GeoAlignReleased(Curator):
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
         """Scores the batch and replaces its anomalous rollouts; `details` has no effect."""
-        rollouts.require("hidden", by="GeoAlignReleased")
-        if rollouts.hidden is None or rollouts.hidden.shape[1] < 2:
-            raise InputError(f"hidden: expected at least 2 columns, got shape {tuple(rollouts.hidden.shape)}")
+        hidden = hidden_states(rollouts, by="GeoAlignReleased")
         with full_precision(rollouts):
-            return self._curate(rollouts, rollouts.hidden, generator)
+            return self._curate(rollouts, hidden, generator)
 
     def _curate(self, rollouts: Rollouts, hidden: Tensor, generator: torch.Generator | None) -> Curation:
         started = time.perf_counter()
@@ -144,7 +141,7 @@ class GeoAlignReleased(Curator):
         return network, {"projector_steps": float(steps), "heldout_pair_accuracy": best if count else torch.nan}
 
     def _flag(self, scores: Float[Tensor, " b"], rollouts: int) -> Bool[Tensor, " b"]:
-        """First sparse grid point beyond the mode, else mean + 2 standard deviations; at most a share of all rollouts."""
+        """Beyond the first sparse grid point, else mean + 2 standard deviations; at most a share of all rollouts."""
         scored = ~scores.isnan()
         flagged = torch.zeros_like(scored)
         values = scores[scored].double().cpu().numpy()

@@ -9,7 +9,7 @@ from geoalign.curators.base import Curator, identity
 from geoalign.types import Curation, Rollouts
 
 
-class GRPO(Curator):
+class GRPO(Curator[IdentityConfig]):
     """Returns every batch unchanged: the base line of every comparison."""
 
     config_class = IdentityConfig

@@ -1,4 +1,4 @@
-"""The density criterion: which scores lie in the sparse upper tail (Section "Geometry-Aware Experience Rectification")."""
+"""The density criterion: which scores lie in the sparse upper tail (paper, "Experience Rectification")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import gaussian_kde
 
-# Up to here the density is evaluated at every score; beyond, on a grid and interpolated (not one flag changed in trials).
+# Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
 GRID_POINTS = 2048
 # A kernel must be wider than this many grid steps, or interpolation would miss it.

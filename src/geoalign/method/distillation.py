@@ -71,7 +71,7 @@ def distil(
         [*projector.parameters(), probe], lr=learning_rate, fused=states.device.type in ("cpu", "cuda")
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))
-    loss, taken = torch.nan, 0
+    loss, taken = torch.full((), torch.nan), 0
     for step in range(steps):
         chosen = draws.next()
         rows, batch = (None, training) if chosen is None else _only(chosen, row_offsets, pair_offsets, training)
@@ -80,8 +80,9 @@ def distil(
         optimizer.step()
         schedule.step()
         taken = step + 1
-        looks = target_accuracy is not None and len(heldout) > 0 and taken % CHECK_EVERY == 0
-        if looks and orientation(projector, probe, states, heldout).mean() >= target_accuracy:
+        if target_accuracy is None or not len(heldout) or taken % CHECK_EVERY:
+            continue
+        if orientation(projector, probe, states, heldout).mean() >= target_accuracy:
             break
     accuracy = float(orientation(projector, probe, states, heldout).mean()) if len(heldout) else torch.nan
     return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)

@@ -1,8 +1,8 @@
 """A consensus: a view of the directions, the prototype in it, and how far each pair deviates from that prototype.
 
 Two views stand behind one interface: through a trained projector (the method), and the raw unit displacements (its
-ablation). A consensus keeps what its last training left behind, so that the next batch can judge it before it is trained
-again.
+ablation). A consensus keeps what its last training left behind, so that the next batch can judge it before it is
+trained again.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from torch.nn import functional
 def consensus_plane(directions: Float[Tensor, "s d"], prototype: Float[Tensor, " d"]) -> Float[Tensor, "s 2"]:
     """Unit directions seen in the plane of the prototype and of their own widest spread at right angles to it.
 
-    The first coordinate is the cosine to the prototype, the second lies along the first principal axis of what remains;
-    so every point lies in the unit disc, and views before and after a projection can be compared. A sign convention (the
-    largest coordinate is positive) makes the view unique. Fewer than two directions spread nowhere: second coordinate 0.
+    The first coordinate is the cosine to the prototype, the second lies along the first principal axis of what
+    remains; so every point lies in the unit disc, and views before and after a projection can be compared. A sign
+    convention (the largest coordinate is positive) makes the view unique. Fewer than two directions spread nowhere:
+    their second coordinate is 0.
     """
     directions = functional.normalize(directions, dim=1)
     along = directions @ prototype

@@ -1,12 +1,15 @@
 """The projector M: R^d -> R^d' on unit displacements, with its first layer on rollouts (Eq. 4).
 
-The first layer is linear and u is a scaled difference of two rollouts, so W u = (W h_k - W h_l) / ||h_k - h_l||: rollouts
-go through it once, and no [pairs, d] tensor ever exists. -u needs only the sign of that product flipped before the bias.
+The first layer is linear and u is a scaled difference of two rollouts, so W u = (W h_k - W h_l) / ||h_k - h_l||:
+rollouts go through it once, and no [pairs, d] tensor ever exists. -u needs only the sign of that product flipped before
+the bias.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -28,11 +31,11 @@ class Projector(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [d] + [min(hidden_dim, d)] * (layers - 1) + [min(output_dim, d)]
-        self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, fan_in, fan_out)
-            for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True)
-        )
-        for linear in self.linears:
+        linears: list[nn.Linear] = [
+            nn.utils.skip_init(nn.Linear, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)
+        ]
+        self.linears = nn.ModuleList(linears)
+        for linear in linears:
             bound = 1 / math.sqrt(linear.in_features)
             nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
             nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
@@ -40,15 +43,15 @@ class Projector(nn.Module):
     @property
     def output_dim(self) -> int:
         """Width d' of the projected space."""
-        return self.linears[-1].out_features
+        return self._linear(-1).out_features
 
     def on_rollouts(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
         """The first layer's product W h of every rollout, without bias."""
-        return functional.linear(states, self.linears[0].weight)
+        return functional.linear(states, self._linear(0).weight)
 
     def features(self, first: Float[Tensor, "p h"]) -> Float[Tensor, "p f"]:
         """From the first layer's product W u of each pair to what enters the last layer's ReLU."""
-        value = first + self.linears[0].bias
+        value = first + self._linear(0).bias
         for linear in self.linears[1:-1]:
             value = linear(functional.relu(value))
         return value
@@ -65,8 +68,11 @@ class Projector(nn.Module):
         """
         if len(self.linears) == 1:
             return features @ probe
-        last = self.linears[-1]
+        last = self._linear(-1)
         return functional.relu(features) @ (last.weight.T @ probe) + last.bias @ probe
+
+    def _linear(self, index: int) -> nn.Linear:
+        return cast(nn.Linear, self.linears[index])
 
 
 def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tensor, " o"]:

@@ -24,8 +24,8 @@ def clustered_proportion(
     """A proportion over all cases, with an interval that takes groups, not cases, as independent.
 
     The estimate is p = sum(right) / sum(total); its variance that of a ratio of group totals,
-    G / (G - 1) * sum (right_g - p total_g)^2 / (sum total)^2, with Student's t on G - 1 degrees of freedom; the bounds are
-    cut to [0, 1]. One group gives bounds of 0 and 1, none gives NaN.
+    G / (G - 1) * sum (right_g - p total_g)^2 / (sum total)^2, with Student's t on G - 1 degrees of freedom; the bounds
+    are cut to [0, 1]. One group gives bounds of 0 and 1, none gives NaN.
 
     Args:
         right: [G] right cases of each group.

@@ -1,0 +1,152 @@
+"""Time and peak extra memory of a whole `curate` call, by shape, beside the naive form of the same mathematics."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from geoalign.benchmarks.naive import naive_distil, naive_pairs, naive_scores
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.config import GeoAlignConfig, ProjectorConfig
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.errors import ConfigError
+from geoalign.method.projector import Projector, new_probe
+from geoalign.types import Rollouts
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Groups x rollouts of each x hidden size."""
+
+    groups: int
+    size: int
+    d: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """Reads "96x16x2048".
+
+        Raises:
+            ConfigError: the text is not three positive numbers.
+        """
+        parts = text.lower().split("x")
+        if len(parts) != 3 or not all(part.isdigit() and int(part) > 0 for part in parts):
+            raise ConfigError(f"shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {text!r}")
+        return cls(*(int(part) for part in parts))
+
+    def __str__(self) -> str:
+        return f"{self.groups} x {self.size}, d = {self.d}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One shape: the whole call at default settings, and both forms at equal widths, pairs and steps.
+
+    Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
+    system does not tell); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out.
+    """
+
+    shape: Shape
+    pairs: int
+    seconds: float
+    extra_megabytes: float
+    equal_seconds: float
+    equal_megabytes: float
+    naive_seconds: float
+    naive_megabytes: float
+    equal_steps: int
+
+
+def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps: int) -> Measured:
+    """Measures one shape in this process; `measure_shapes` gives each shape a process of its own."""
+    rollouts = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=0).rollouts
+    assert rollouts.hidden is not None
+    rollouts = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.to(device))
+    # Never stop early: the figure is that of all 50 steps.
+    default = GeoAlignConfig(projector=ProjectorConfig(target_accuracy=None))
+    pairs = 0
+
+    def curate(config: GeoAlignConfig) -> None:
+        nonlocal pairs
+        curation = GeoAlign(config).curate(rollouts, generator=torch.Generator().manual_seed(0))
+        pairs = int(curation.metrics["pairs"])
+
+    seconds, extra = _cost(lambda: curate(default), repeats, device)
+    nothing = (float("nan"), float("nan"))
+    equal, obvious = nothing, nothing
+    if naive:
+        same = ProjectorConfig(target_accuracy=None, groups_per_step=None, holdout=0, steps=equal_steps)
+        equal = _cost(lambda: curate(GeoAlignConfig(projector=same)), repeats, device)
+        obvious = _cost(lambda: _naive(rollouts, equal_steps), repeats, device)
+    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps)
+
+
+def measure_shapes(
+    shapes: Sequence[Shape], *, device: str = "cpu", repeats: int = 3, naive: bool = True, equal_steps: int = 10
+) -> list[Measured]:
+    """Measures each shape in a fresh process, so that the memory of one does not hide that of the next."""
+    results = []
+    for shape in shapes:
+        with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+            job = pool.submit(measure, shape, device=device, repeats=repeats, naive=naive, equal_steps=equal_steps)
+            results.append(job.result())
+    return results
+
+
+def _naive(rollouts: Rollouts, steps: int) -> None:
+    assert rollouts.hidden is not None
+    generator = torch.Generator().manual_seed(0)
+    config = ProjectorConfig()
+    pairs = naive_pairs(rollouts)
+    projector = Projector(
+        rollouts.hidden.shape[1],
+        layers=config.layers,
+        hidden_dim=config.hidden_dim,
+        output_dim=config.output_dim,
+        generator=generator,
+    ).to(rollouts.hidden.device)
+    probe = new_probe(projector.output_dim, generator).to(rollouts.hidden.device)
+    naive_distil(projector, probe, pairs.displacement, steps=steps, learning_rate=config.learning_rate)
+    naive_scores(projector, pairs, len(rollouts))
+
+
+def _cost(call: Callable[[], None], repeats: int, device: str) -> tuple[float, float]:
+    """Median seconds and peak extra megabytes of the calls."""
+    _reset_peak(device)
+    before = _peak(device)
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return sorted(seconds)[len(seconds) // 2], (_peak(device) - before) / 2**20
+
+
+def _reset_peak(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    elif sys.platform == "linux":
+        # Freed pages that the allocator kept would hide what the call takes; then the high-water mark restarts.
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak(device: str) -> float:
+    if device != "cpu":
+        return float(torch.cuda.max_memory_allocated())
+    if sys.platform != "linux":
+        return float("nan")
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return float(line.split()[1]) * 1024
+    return float("nan")

@@ -1,0 +1,127 @@
+"""The command line: `geoalign train`, `report`, `bench`. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from geoalign import __version__
+from geoalign.errors import GeoAlignError
+
+app = typer.Typer(
+    name="geoalign",
+    help="Geometric rollout curation for robust reinforcement learning of language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"geoalign {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Geometric rollout curation for robust reinforcement learning of language models."""
+
+
+@app.command("train")
+def train_command(
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG.yaml]", help="Settings of the run.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="a.b=c", help="Override one setting; may be repeated.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Run folder; default: output.folder, or runs/<name>.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder; start it where there is none.")
+    ] = False,
+) -> None:
+    """Train one run: warm start, RL with a curator, evaluation, report.
+
+    A folder with an unfinished run is never overwritten: add --resume to go on with it. On a finished one the report is
+    rebuilt and the closing table printed. Examples:
+
+      geoalign train configs/quickstart.yaml --output runs/quickstart
+
+      geoalign train configs/quickstart.yaml --set curator.type=grpo --output runs/plain_grpo
+    """
+    from geoalign.config.loading import load_run_config
+    from geoalign.experiments.run_folder import RunFolder
+
+    from_folder = resume and config is None and not overrides and output is not None and RunFolder(output).started()
+    loaded = None if from_folder else load_run_config(config, overrides or [])
+    folder = output
+    if folder is None and loaded is not None:
+        folder = Path(loaded.config.output.folder or Path("runs") / (config.stem if config else "default"))
+    assert folder is not None  # --resume without settings names its folder
+    from geoalign.experiments.train import train
+
+    try:
+        train(
+            loaded.config if loaded else None,
+            folder,
+            resume=resume,
+            places=loaded.places if loaded else None,
+            console=Console(),
+        )
+    except KeyboardInterrupt:
+        started = RunFolder(folder).started()
+        hint = f"Go on with: {_resume_command(config, overrides, folder)}" if started else "Nothing was trained yet."
+        Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
+        raise typer.Exit(130) from None
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+) -> None:
+    """Rebuild the report and figures of run folders."""
+    from geoalign.reports import build_report
+
+    for run in runs:
+        typer.echo(build_report(run))
+
+
+@app.command("bench")
+def bench_command() -> None:
+    """Measure time and memory of curation on this machine, by shape."""
+    from geoalign.experiments.bench import bench
+
+    bench(Console())
+
+
+def _resume_command(config: Path | None, overrides: list[str] | None, folder: Path) -> str:
+    import shlex
+
+    parts = ["geoalign", "train", *([str(config)] if config else [])]
+    for override in overrides or []:
+        parts += ["--set", override]
+    return shlex.join([*parts, "--output", str(folder), "--resume"])
+
+
+def main() -> None:
+    """Runs the command line; an error of this package is one red message and exit code 2, never a traceback."""
+    try:
+        app()
+    except GeoAlignError as error:
+        console = Console(stderr=True)
+        console.print("Error: ", style="bold red", end="")
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""From a YAML file and `--set` overrides to the typed settings of a run, and back to plain data."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+
+from geoalign.config.curators import CURATOR_CONFIGS
+from geoalign.config.places import Places, parse_value, read_yaml
+from geoalign.config.run import MODEL_CONFIGS, RunConfig
+from geoalign.config.tasks import TASK_CONFIGS
+from geoalign.errors import ConfigError
+
+ENTRY_POINT_GROUP = "geoalign.curators"
+
+# The kind that a section has where its `type` is left out.
+_DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
+
+# Sections whose keys are options of TRL; `geoalign.training.options` checks them, because they need torch to be known.
+_PASSED_ON = ("sft", "grpo")
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """The settings of a run, and where each was written."""
+
+    config: RunConfig
+    places: Places
+
+
+def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """The settings of a run: defaults, then the file, then each `a.b=c` of `overrides` in order.
+
+    Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
+
+    Raises:
+        ConfigError: an unreadable file, an unknown key (with the nearest known one), or a value out of range; the
+            message has the dotted key, the file and the line.
+    """
+    data, places = read_yaml(path) if path is not None else ({}, {})
+    for override in overrides:
+        _override(data, places, override)
+    return LoadedConfig(parse_run_config(data, Places(places)), Places(places))
+
+
+def parse_run_config(data: Mapping[str, Any], places: Places | None = None) -> RunConfig:
+    """The settings of a run from plain data, as `plain_run_config` gives them.
+
+    Raises:
+        ConfigError: as `load_run_config`.
+    """
+    places = places or Places()
+    check_keys(data, [item.name for item in fields(RunConfig)], "", places)
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in _DEFAULT_TYPES:
+            values[name] = _typed_section(name, value, places)
+        elif name in _PASSED_ON:
+            values[name] = _passed_on(name, value, places)
+        else:
+            kind = _settings_class(get_type_hints(RunConfig, include_extras=True)[name])
+            values[name] = _section(kind, name, value, places) if kind else value
+    return _construct(RunConfig, "", values, places)
+
+
+def plain_run_config(config: RunConfig) -> dict[str, Any]:
+    """The settings as nested dicts of plain values, `type` of each section included: what `config.yaml` holds."""
+    plain: dict[str, Any] = {}
+    for item in fields(RunConfig):
+        value = getattr(config, item.name)
+        if item.name == "curator":
+            plain[item.name] = {"type": curator_name(value), **asdict(value)}
+        elif is_dataclass(value) and not isinstance(value, type):
+            section = asdict(value)
+            plain[item.name] = {"type": section.pop("type"), **section} if "type" in section else section
+        else:
+            plain[item.name] = value
+    return _lists_for_tuples(plain)
+
+
+def curator_name(settings: Any) -> str:
+    """The name under which the curator of these settings is known.
+
+    Raises:
+        ConfigError: no built-in or installed curator has settings of this type.
+    """
+    for name, kind in CURATOR_CONFIGS.items():
+        if type(settings) is kind:
+            return name
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        if type(settings) is point.load().config_class:
+            return point.name
+    raise ConfigError(f"curator: no curator takes settings of type {type(settings).__name__}")
+
+
+def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, places: Places) -> None:
+    """Raises ConfigError for the first key of `data` that is not in `known`, naming the nearest one that is."""
+    known = list(known)
+    for key in data:
+        if key not in known:
+            raise unknown_key(f"{section}.{key}" if section else str(key), known, section, places)
+
+
+def unknown_key(key: str, known: Sequence[str], section: str, places: Places) -> ConfigError:
+    """The error for a dotted key that is not among the `known` names of its section."""
+    last = key.rpartition(".")[2]
+    candidates = {name: f"{section}.{name}" if section else name for name in known}
+    near = difflib.get_close_matches(last, candidates, n=1, cutoff=0.6)
+    if near:
+        expected = f"expected {candidates[near[0]]}, the nearest known key"
+    elif elsewhere := _elsewhere(last):
+        other = elsewhere == key
+        expected = (
+            f"known only to another {section}.type" if other else f"expected {elsewhere}, a known key of that name"
+        )
+    elif len(known) > 20:
+        expected = f"expected one of the {len(known)} options known there"
+    else:
+        expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
+    return ConfigError(f"{places.prefix(key)}{key}: unknown key: {expected}; got {last!r}")
+
+
+def _override(data: dict[str, Any], places: dict[str, str], override: str) -> None:
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"--set: expected section.key=value, got {override!r}")
+    value = parse_value(text)
+    section = data
+    for part in parts[:-1]:
+        inner = section.get(part)
+        if inner is None:
+            inner = section[part] = {}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {override}: expected {part} to be a section, got {inner!r}")
+        section = inner
+    name = parts[0]
+    picks_kind = len(parts) == 2 and parts[1] == "type" and name in _DEFAULT_TYPES
+    if picks_kind and section.get("type", _DEFAULT_TYPES[name]) != value:
+        section.clear()
+    section[parts[-1]] = value
+    places[".".join(parts)] = f"--set {override}"
+
+
+def _typed_section(name: str, value: Any, places: Places) -> Any:
+    values = dict(_mapping(name, value, places))
+    kind_name = values.pop("type", _DEFAULT_TYPES[name])
+    kind = _kind(name, kind_name, places)
+    extra = {"type": kind_name} if "type" in {item.name for item in fields(kind)} else {}
+    return _section(kind, name, values, places, extra)
+
+
+def _kind(section: str, name: Any, places: Places) -> Any:
+    if section == "curator":
+        return _curator_settings(name, places)
+    kinds = {"model": MODEL_CONFIGS, "task": TASK_CONFIGS}[section]
+    if not isinstance(name, str) or name not in kinds:
+        raise _unknown_kind(section, name, kinds, places)
+    return kinds[name]
+
+
+def _curator_settings(name: Any, places: Places) -> Any:
+    if isinstance(name, str) and name in CURATOR_CONFIGS:
+        return CURATOR_CONFIGS[name]
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if not isinstance(name, str) or name not in installed:
+        raise _unknown_kind("curator", name, {**installed, **CURATOR_CONFIGS}, places)
+    return installed[name].load().config_class
+
+
+def _unknown_kind(section: str, name: Any, kinds: Mapping[str, Any], places: Places) -> ConfigError:
+    key = f"{section}.type"
+    near = difflib.get_close_matches(str(name), kinds, n=1, cutoff=0.6)
+    hint = f" (nearest: {near[0]})" if near else ""
+    return ConfigError(f"{places.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {name!r}")
+
+
+def _passed_on(name: str, value: Any, places: Places) -> dict[str, Any] | None:
+    if value is None and name == "sft":
+        return None
+    return dict(_mapping(name, value, places))
+
+
+def _mapping(name: str, value: Any, places: Places) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{places.prefix(name)}{name}: expected a section of settings, got {value!r}")
+    return value
+
+
+def _section(kind: Any, path: str, value: Any, places: Places, extra: Mapping[str, Any] | None = None) -> Any:
+    values = dict(_mapping(path, value, places))
+    check_keys(values, [item.name for item in fields(kind) if item.name != "type"], path, places)
+    hints = get_type_hints(kind, include_extras=True)
+    for name, item in values.items():
+        inner = _settings_class(hints[name])
+        if inner is not None and isinstance(item, Mapping):
+            values[name] = _section(inner, f"{path}.{name}", item, places)
+    return _construct(kind, path, {**values, **(extra or {})}, places)
+
+
+def _construct(kind: Any, path: str, values: Mapping[str, Any], places: Places) -> Any:
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        problem = error.__cause__.errors()[0]
+    inner = [str(part) for part in problem["loc"] if isinstance(part, str) and part.isidentifier()]
+    # A union's branches stand in `loc` as names too; only the names of settings are of use to a reader.
+    key = ".".join(filter(None, [path, *inner[:1]]))
+    if problem["type"] == "missing":
+        raise ConfigError(f"{places.prefix(path)}{key}: expected a value, got none")
+    message = problem["msg"].removeprefix("Value error, ")
+    raise ConfigError(f"{places.prefix(key)}{key}: {_expected(message)}, got {problem['input']!r}")
+
+
+def _expected(message: str) -> str:
+    """pydantic's "Input should be greater than 0" in this project's words."""
+    for start in ("Input should be a valid ", "Input should be ", "String should have "):
+        if message.startswith(start):
+            return f"expected {message.removeprefix(start)}"
+    return message
+
+
+def _settings_class(hint: Any) -> Any:
+    """The settings class within a type hint: itself, or the one member of a union; None where there is none."""
+    if is_dataclass(hint):
+        return hint
+    if get_origin(hint) is Annotated:
+        return _settings_class(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        found = [inner for inner in map(_settings_class, get_args(hint)) if inner is not None]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def _elsewhere(name: str) -> str | None:
+    """The dotted key of that very name in another section, where there is one."""
+    sections: dict[str, list[Any]] = {
+        "model": list(MODEL_CONFIGS.values()),
+        "task": list(TASK_CONFIGS.values()),
+        "curator": list(CURATOR_CONFIGS.values()),
+    }
+    hints = get_type_hints(RunConfig, include_extras=True)
+    for item in fields(RunConfig):
+        kind = _settings_class(hints[item.name])
+        if kind is not None:
+            sections[item.name] = [kind]
+        elif item.name == name:
+            return item.name
+    for section, kinds in sections.items():
+        for kind in kinds:
+            for item in fields(kind):
+                if item.name == name:
+                    return f"{section}.{name}"
+                inner = _settings_class(get_type_hints(kind, include_extras=True)[item.name])
+                if inner is not None and name in {field.name for field in fields(inner)}:
+                    return f"{section}.{item.name}.{name}"
+    return None
+
+
+def _lists_for_tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists_for_tuples(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_lists_for_tuples(item) for item in value]
+    return value

@@ -1,0 +1,104 @@
+"""The settings of one training run: sections, defaults, ranges. Importing them loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from geoalign.config.curators import GeoAlignConfig, settings
+from geoalign.config.rewards import RewardConfig
+from geoalign.config.tasks import ArithmeticConfig
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@settings
+class TinyModelConfig:
+    """A small Qwen3-architecture language model with a character tokenizer, made from the task's alphabet."""
+
+    type: Literal["tiny"] = "tiny"
+    hidden_size: Annotated[int, Field(ge=8)] = field(default=128, metadata=_help("Width of the model."))
+    layers: Annotated[int, Field(ge=1)] = field(default=3, metadata=_help("Transformer layers."))
+    heads: Annotated[int, Field(ge=1)] = field(default=4, metadata=_help("Attention heads; divides hidden_size."))
+    max_length: Annotated[int, Field(ge=16)] = field(
+        default=4096, metadata=_help("Longest sequence, prompt and response together, in tokens.")
+    )
+
+
+@settings
+class PretrainedModelConfig:
+    """A causal language model from a folder or from the Hugging Face hub."""
+
+    path: Annotated[str, Field(min_length=1)]
+    type: Literal["pretrained"] = "pretrained"
+    revision: str | None = field(default=None, metadata=_help("Branch, tag or commit on the hub."))
+    dtype: Literal["float32", "bfloat16", "float16"] = field(
+        default="float32", metadata=_help("Type of the weights in memory.")
+    )
+
+
+@settings
+class EvaluationConfig:
+    """Accuracy on problems kept aside: before RL, every few steps, and after."""
+
+    every: Annotated[int, Field(ge=1)] | None = field(
+        default=20, metadata=_help("Steps between evaluations in RL; null: only before and after.")
+    )
+    problems: Annotated[int, Field(ge=1)] | None = field(
+        default=256, metadata=_help("At most so many problems of each set; null: all.")
+    )
+    samples: Annotated[int, Field(ge=1)] = field(default=1, metadata=_help("Responses per problem."))
+    temperature: Annotated[float, Field(ge=0)] = field(
+        default=1.0, metadata=_help("Sampling temperature; 0: the likeliest token.")
+    )
+    batch_size: Annotated[int, Field(ge=1)] = field(default=128, metadata=_help("Responses generated at a time."))
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Longest response in tokens; null: as in RL (grpo.max_completion_length).")
+    )
+
+
+@settings
+class OutputConfig:
+    """What a run folder keeps."""
+
+    folder: str | None = field(default=None, metadata=_help("The run folder, unless --output names one."))
+    keep_checkpoints: Annotated[int, Field(ge=1)] | None = field(
+        default=2, metadata=_help("Complete checkpoints kept per stage; null: all.")
+    )
+    rollouts: bool = field(default=True, metadata=_help("Keep every generated response with its scores."))
+    details_every: Annotated[int, Field(ge=1)] | None = field(
+        default=10,
+        metadata=_help("Generations between saved details (pairs, density, directions) for the figures; null: none."),
+    )
+
+
+@settings
+class RunConfig:
+    """One training run. Every section has a default; `type` picks the kind in `model`, `task` and `curator`.
+
+    `sft` and `grpo` hold options of TRL's `SFTConfig` and `GRPOConfig`, passed on as they are; options left out
+    take this project's defaults (`geoalign.training.options`), then TRL's. `sft: null` leaves the warm start out.
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of every random draw."))
+    hidden_position: Literal["final", "predicting", "mean"] = field(
+        default="predicting", metadata=_help("Which last-layer hidden state stands for a response.")
+    )
+    hidden_source: Literal["own_pass", "logprob_pass"] = field(
+        default="own_pass", metadata=_help("Hidden states from a forward pass of their own, or from TRL's.")
+    )
+    model: Any = field(default_factory=TinyModelConfig)
+    task: Any = field(default_factory=ArithmeticConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    curator: Any = field(default_factory=GeoAlignConfig)
+    sft: dict[str, Any] | None = field(default_factory=dict)
+    grpo: dict[str, Any] = field(default_factory=dict)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+
+MODEL_CONFIGS: dict[str, type] = {"tiny": TinyModelConfig, "pretrained": PretrainedModelConfig}

@@ -1,0 +1,123 @@
+"""Going on with a run: the settings must be the same, and what followed the last checkpoint is cut away."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.experiments.run_folder import RunFolder
+from geoalign.training.checkpoints import checkpoint_step, latest_complete
+from geoalign.training.files import keep_lines, read_lines
+
+# What may stand in a folder whose run was killed before it had written its first two files.
+_BEFORE_START = {".lock", "config.yaml"}
+
+# Settings that change what is kept, never what is computed.
+_FREE = ("output.",)
+
+_ABSENT = object()
+
+
+def check_vacant(folder: RunFolder, *, resume: bool) -> None:
+    """Raises RunFolderError unless a run may start or go on in this folder.
+
+    An absent folder, an empty one, and one whose run was killed in its first moment are vacant. A started run needs
+    `resume`; a folder of other files is refused either way.
+    """
+    if folder.started():
+        folder.read_versions()
+        if not resume and not folder.finished():
+            raise RunFolderError(
+                f"{folder.root}: expected a new folder, got one with an unfinished run: "
+                f"go on with it by --resume, or choose another --output"
+            )
+        return
+    if folder.root.exists() and not folder.root.is_dir():
+        raise RunFolderError(f"{folder.root}: expected a folder, got a file")
+    if not folder.root.is_dir():
+        return
+    others = [
+        item.name for item in folder.root.iterdir() if item.name not in _BEFORE_START and not item.name.endswith(".tmp")
+    ]
+    if others:
+        raise RunFolderError(
+            f"{folder.root}: expected a new or empty folder or that of a run, got one with {sorted(others)[0]} "
+            f"and no versions.json: choose another --output"
+        )
+
+
+def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
+    """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
+    left, right = _flat(now), _flat(then)
+    for key in sorted({*left, *right}):
+        if key.startswith(_FREE):
+            continue
+        new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
+        if new != old or type(new) is not type(old):
+            raise ConfigError(
+                f"{key}: expected {_shown(old)}, as the run in {folder} was started with, got {_shown(new)}: "
+                f"resume with the same settings, or start a new run with another --output"
+            )
+
+
+def cut_back(folder: RunFolder) -> None:
+    """Removes everything that a resumed run will write again, so that nothing stands twice.
+
+    Lines of a finished stage stay. Those of the stage that was under way stay up to its last complete checkpoint;
+    incomplete checkpoints and half-written files go.
+    """
+    for path in folder.root.rglob("*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    warm = folder.warm_started.is_dir()
+    sft_step = _last_step(folder.sft_checkpoints)
+    rl_step = _last_step(folder.rl_checkpoints) if warm else 0
+    done = warm and folder.final.is_dir()
+
+    def keep_metrics(line: dict[str, Any]) -> bool:
+        if line.get("stage") == "sft":
+            return warm or line["step"] <= sft_step
+        return done or (warm and line["step"] <= rl_step)
+
+    def keep_evaluation(line: dict[str, Any]) -> bool:
+        if line.get("stage") == "before_rl":
+            return warm
+        return done or (warm and line.get("stage") == "rl" and line["step"] <= rl_step)
+
+    keep_lines(folder.metrics, keep_metrics)
+    keep_lines(folder.evaluation, keep_evaluation)
+    # A generation made after N updates is of step N: it follows the checkpoint of step N, which therefore lacks it.
+    folder.drop_steps(lambda step: done or step < rl_step)
+
+
+def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
+    """True if a stage's evaluation stands complete in `evaluation.jsonl`; lines of an incomplete one are cut away."""
+    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
+    if lines and len(lines) >= sets:
+        return True
+    keep_lines(folder.evaluation, lambda line: line.get("stage") != stage)
+    return False
+
+
+def _last_step(checkpoints: Path) -> int:
+    latest = latest_complete(checkpoints)
+    return checkpoint_step(latest) if latest else 0
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else repr(value)

@@ -1,0 +1,137 @@
+"""The folder of one run: what lies where, written so that a kill at any moment leaves it readable.
+
+Small files are written beside their place and renamed; lines are appended whole; what follows a checkpoint is cut away
+when a run goes on from it.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import geoalign
+from geoalign.errors import RunFolderError
+from geoalign.training.files import read_json, write_atomically, write_json
+
+SCHEMA_VERSION = 1
+
+# The packages whose version may change a run's numbers.
+_PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", "scipy", "tokenizers", "safetensors")
+
+
+class RunFolder:
+    """Paths and atomic writes of one run folder (schema version 1)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self.config = self.root / "config.yaml"
+        self.versions = self.root / "versions.json"
+        self.metrics = self.root / "metrics.jsonl"
+        self.evaluation = self.root / "evaluation.jsonl"
+        self.summary = self.root / "summary.json"
+        self.rollouts = self.root / "rollouts"
+        self.details = self.root / "details"
+        self.checkpoints = self.root / "checkpoints"
+        self.report = self.root / "report.html"
+
+    @property
+    def sft_checkpoints(self) -> Path:
+        """Where the warm start's checkpoints lie."""
+        return self.checkpoints / "sft"
+
+    @property
+    def rl_checkpoints(self) -> Path:
+        """Where the RL stage's checkpoints lie."""
+        return self.checkpoints / "rl"
+
+    @property
+    def warm_started(self) -> Path:
+        """The model that RL starts from; complete if it exists."""
+        return self.checkpoints / "warm_start"
+
+    @property
+    def final(self) -> Path:
+        """The trained model; complete if it exists."""
+        return self.checkpoints / "final"
+
+    def has_content(self) -> bool:
+        """True if the folder exists and holds more than a lock file and half-written files."""
+        return self.root.is_dir() and any(
+            item.name != ".lock" and not item.name.endswith(".tmp") for item in self.root.iterdir()
+        )
+
+    def started(self) -> bool:
+        """True if a run has written its settings and versions here."""
+        return self.versions.is_file() and self.config.is_file()
+
+    def finished(self) -> bool:
+        """True if a run here came to its end: its summary is written last of all but the report."""
+        return self.started() and self.summary.is_file()
+
+    def initialise(self, config: Mapping[str, Any], *, threads: int) -> None:
+        """Writes `config.yaml`, then `versions.json`; a folder with the second is a started run."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        write_atomically(self.config, text)
+        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **_versions(), "threads": threads})
+
+    def read_versions(self) -> dict[str, Any]:
+        """The content of `versions.json`.
+
+        Raises:
+            RunFolderError: it is unreadable, or of a newer schema than this version of the package knows.
+        """
+        versions = read_json(self.versions)
+        schema = versions.get("schema_version")
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise RunFolderError(f"{self.versions}: schema_version: expected a whole number from 1, got {schema!r}")
+        if schema > SCHEMA_VERSION:
+            raise RunFolderError(
+                f"{self.versions}: schema_version: expected at most {SCHEMA_VERSION}, got {schema}: "
+                f"the run was written by geoalign {versions.get('geoalign')}, this is {geoalign.__version__}"
+            )
+        return versions
+
+    def read_config(self) -> dict[str, Any]:
+        """The resolved settings of the run as plain data.
+
+        Raises:
+            RunFolderError: the file is unreadable or no mapping.
+        """
+        try:
+            data = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunFolderError(f"{self.config}: expected the settings of a run, got {error}") from error
+        if not isinstance(data, dict):
+            raise RunFolderError(f"{self.config}: expected a mapping, got {type(data).__name__}")
+        return data
+
+    def step_file(self, folder: Path, step: int, suffix: str) -> Path:
+        """`folder/step-000012.suffix`."""
+        return folder / f"step-{step:06d}{suffix}"
+
+    def drop_steps(self, keep: Callable[[int], bool]) -> int:
+        """Removes rollout and detail files whose step `keep` refuses, and half-written ones; returns how many."""
+        dropped = 0
+        for folder in (self.rollouts, self.details):
+            for path in sorted(folder.glob("*")):
+                step = path.name.removeprefix("step-").partition(".")[0]
+                if path.name.endswith(".tmp") or not step.isdigit() or not keep(int(step)):
+                    path.unlink()
+                    dropped += 1
+        return dropped
+
+
+def _versions() -> dict[str, str]:
+    found = {"geoalign": geoalign.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found

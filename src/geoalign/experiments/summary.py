@@ -1,0 +1,141 @@
+"""What a run came to: the numbers of `summary.json` and the closing table on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from geoalign.experiments.run_folder import RunFolder
+from geoalign.statistics.ranking import auroc
+from geoalign.training.files import read_lines
+
+_PREFIX = "geoalign/"
+# Added up over the run.
+_COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
+# Averaged over the generations where they are defined.
+_MEANS = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high", "chance_accuracy")
+
+
+def summarise(folder: RunFolder) -> dict[str, Any]:
+    """The numbers of a run, read from its own files, so that a resumed run has the same as an undisturbed one."""
+    lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
+    evaluations = read_lines(folder.evaluation)
+    curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
+    counts = {name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS}
+    means = {name: _mean(_values(curated, _PREFIX + name)) for name in _MEANS}
+    return {
+        "steps": max((line["step"] for line in lines), default=0),
+        "generations": len(curated),
+        "accuracy": {
+            stage: {line["set"]: line["accuracy"] for line in evaluations if line["stage"] == stage}
+            for stage in ("before_rl", "after_rl")
+        },
+        "evaluated": {line["set"]: line["count"] for line in evaluations if line["stage"] == "after_rl"},
+        "reward_first": _mean(_values(lines[:10], "reward")),
+        "reward_last": _mean(_values(lines[-10:], "reward")),
+        "curator": {**counts, **means, **detection(folder.rollouts)},
+    }
+
+
+def detection(rollouts: Path) -> dict[str, float | int | None]:
+    """How the scores rank the rollouts whose reward was corrupted, where that is known.
+
+    AUROC within each generation, then the mean over generations that hold scored rollouts of both kinds; the share of
+    corrupted rewards among the anomalous rollouts of the whole run, beside their share among all.
+    """
+    areas: list[float] = []
+    flagged = flagged_corrupted = corrupted_rows = known_rows = 0
+    for path in sorted(rollouts.glob("step-*.parquet")):
+        table = pq.read_table(path, columns=["score", "corrupted", "anomalous"])
+        if table["corrupted"].null_count:
+            continue
+        corrupted = table["corrupted"].to_numpy().astype(bool)
+        score = np.array([math.nan if value is None else value for value in table["score"].to_pylist()], dtype=float)
+        anomalous = table["anomalous"].to_numpy().astype(bool)
+        known_rows += len(corrupted)
+        corrupted_rows += int(corrupted.sum())
+        flagged += int(anomalous.sum())
+        flagged_corrupted += int((anomalous & corrupted).sum())
+        scored = ~np.isnan(score)
+        if corrupted[scored].any() and not corrupted[scored].all():
+            areas.append(auroc(score[scored], corrupted[scored]))
+    return {
+        "auroc": _mean(areas),
+        "auroc_generations": len(areas),
+        "corrupted_share": corrupted_rows / known_rows if known_rows else None,
+        "corrupted_share_of_anomalous": flagged_corrupted / flagged if flagged and known_rows else None,
+    }
+
+
+def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
+    """Prints the closing table."""
+    table = Table(title="What came out", title_justify="left", show_header=False)
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
+    before, after = summary["accuracy"]["before_rl"], summary["accuracy"]["after_rl"]
+    for name in after:
+        count = summary["evaluated"].get(name, 0)
+        table.add_row(f"accuracy before RL ({name}, {count} answers)", _percent(before.get(name)))
+        table.add_row(f"accuracy after RL ({name}, {count} answers)", _percent(after[name]))
+    table.add_row("mean reward, first and last 10 updates", _pair(summary["reward_first"], summary["reward_last"]))
+    table.add_row("updates; generations", f"{summary['steps']}; {summary['generations']}")
+    for label, value in _curator_rows(summary["curator"]):
+        table.add_row(f"{curator}: {label}", value)
+    console.print(table)
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if found["pairs"] is not None:
+        rows += [
+            ("pairs compared", _whole(found["pairs"])),
+            ("rollouts flagged", _whole(found["anomalous"])),
+            ("rollouts replaced", _whole(found["replaced"])),
+            ("groups left without a donor", _whole(found["groups_without_donor"])),
+        ]
+        interval = f"{_number(found['new_group_accuracy_low'])} to {_number(found['new_group_accuracy_high'])}"
+        chance = _number(found["chance_accuracy"])
+        rows.append(
+            ("accuracy on new groups, mean (mean interval; chance)",
+             f"{_number(found['new_group_accuracy'])} ({interval}; {chance})")
+        )  # fmt: skip
+    if found["auroc"] is not None:
+        rows.append(("AUROC of GDI for flipped rewards (chance 0.50)", _number(found["auroc"])))
+    if found["corrupted_share_of_anomalous"] is not None:
+        rows.append(
+            ("flipped among the flagged; among all",
+             f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
+        )  # fmt: skip
+    return rows
+
+
+def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [value for line in lines if isinstance(value := line.get(key), (int, float))]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _pair(first: float | None, last: float | None) -> str:
+    return f"{_number(first)}; {_number(last)}"

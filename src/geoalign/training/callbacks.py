@@ -1,0 +1,123 @@
+"""What a stage does beside training: lines of metrics, evaluations, a progress bar. TRL's own printing is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+# Keys of the line that transformers logs once, after training; they say nothing about a step.
+_CLOSING = "train_runtime"
+
+
+class MetricLines(TrainerCallback):
+    """Passes each logged step on as one dict: stage, step, and TRL's keys.
+
+    Args:
+        stage: "sft" or "rl".
+        write: takes one dict; it must be on the disk when the call returns, because a checkpoint may follow.
+    """
+
+    def __init__(self, stage: str, write: Callable[[Mapping[str, Any]], None]) -> None:
+        self.stage = stage
+        self.write = write
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Called by the trainer with the metrics of a step."""
+        if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
+            self.write({"stage": self.stage, "step": state.global_step, **logs})
+
+
+class PeriodicEvaluation(TrainerCallback):
+    """Evaluates every so many updates, before the checkpoint of that step is written; the last step is left out.
+
+    Args:
+        every: updates between evaluations.
+        evaluate: takes the number of updates and the model; must leave every random generator as it was.
+    """
+
+    def __init__(self, every: int, evaluate: Callable[[int, Any], None]) -> None:
+        self.every = every
+        self.evaluate = evaluate
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Called by the trainer after each update."""
+        if state.global_step % self.every == 0 and state.global_step < state.max_steps:
+            self.evaluate(state.global_step, kwargs["model"])
+
+
+class ProgressBar(TrainerCallback):
+    """One progress bar per stage, with the last value of a few metrics beside it.
+
+    Args:
+        title: name of the stage.
+        shown: label -> metric key, in the order shown.
+    """
+
+    def __init__(self, console: Console, title: str, shown: Mapping[str, str]) -> None:
+        self.progress = stage_progress(console)
+        self.title = title
+        self.shown = shown
+        self.task: Any = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Shows the bar; a resumed stage starts where its checkpoint stands."""
+        self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
+        self.progress.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Moves the bar."""
+        self.progress.update(self.task, completed=state.global_step)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Shows the newest values."""
+        values = [(label, (logs or {}).get(key)) for label, key in self.shown.items()]
+        text = "  ".join(f"{label} {value:.3g}" for label, value in values if isinstance(value, (int, float)))
+        if text:
+            self.progress.update(self.task, values=text)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Leaves the finished bar on the terminal."""
+        self.progress.stop()
+
+    def __enter__(self) -> ProgressBar:
+        """The bar is drawn from `on_train_begin` on."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stops drawing, also where training broke off, so that the terminal is usable again."""
+        self.progress.stop()
+
+
+def stage_progress(console: Console) -> Progress:
+    """The look of every bar: title, bar, count, elapsed and remaining time, a few values."""
+    return Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[values]}"),
+        console=console,
+    )

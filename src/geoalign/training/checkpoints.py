@@ -1,0 +1,76 @@
+"""Trainer checkpoints that count only once they are complete.
+
+transformers writes a checkpoint file by file into its final place, and would go on from one that a kill cut short.
+Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from geoalign.training.files import sync_tree, write_json
+
+MARK = "COMPLETE.json"
+_PREFIX = "checkpoint-"
+
+
+class CompleteCheckpoints(TrainerCallback):
+    """Marks each checkpoint complete when the trainer has written all of it, then removes old ones.
+
+    Args:
+        folder: the trainer's output folder.
+        keep: complete checkpoints kept; None: all.
+    """
+
+    def __init__(self, folder: Path, keep: int | None) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Called by the trainer after a checkpoint's last file."""
+        if state.is_world_process_zero:
+            checkpoint = self.folder / f"{_PREFIX}{state.global_step}"
+            sync_tree(checkpoint)
+            write_json(checkpoint / MARK, {"step": state.global_step})
+            if self.keep is not None:
+                prune(self.folder, self.keep)
+        return control
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The number of updates after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix(_PREFIX))
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints of a stage, oldest first."""
+    return [path for path in _checkpoints(folder) if (path / MARK).is_file()]
+
+
+def latest_complete(folder: Path) -> Path | None:
+    """The newest complete checkpoint of a stage; None where there is none. Incomplete ones are removed."""
+    for path in _checkpoints(folder):
+        if not (path / MARK).is_file():
+            shutil.rmtree(path)
+    complete = complete_checkpoints(folder)
+    return complete[-1] if complete else None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Removes all but the newest `keep` complete checkpoints; the mark goes first, so half of one never counts."""
+    for path in complete_checkpoints(folder)[:-keep]:
+        (path / MARK).unlink()
+        shutil.rmtree(path)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.glob(f"{_PREFIX}*") if path.name.removeprefix(_PREFIX).isdigit() and path.is_dir()]
+    return sorted(found, key=checkpoint_step)

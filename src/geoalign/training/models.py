@@ -1,0 +1,60 @@
+"""The model and tokenizer of a run: a tiny one made here, or a pretrained one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from geoalign.config.run import PretrainedModelConfig, TinyModelConfig
+from geoalign.errors import ConfigError
+from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
+
+
+def first_model(config: Any, *, alphabet: str | None, seed: int) -> tuple[Any, Any]:
+    """The model and tokenizer that a run starts from, on the CPU.
+
+    Args:
+        config: `TinyModelConfig` or `PretrainedModelConfig`.
+        alphabet: the task's characters, for the tiny model's tokenizer; None: one token per byte.
+
+    Raises:
+        ConfigError: a pretrained model that cannot be loaded, or whose tokenizer has no chat template.
+    """
+    if isinstance(config, TinyModelConfig):
+        made = make_tokenizer(alphabet, max_length=config.max_length)
+        return make_tiny_model(config, made, seed=seed), made
+    if not isinstance(config, PretrainedModelConfig):
+        raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")
+    tokenizer: Any
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.path, revision=config.revision, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(
+            config.path, revision=config.revision, dtype=getattr(torch, config.dtype)
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path: expected a causal language model, got {config.path!r}: {error}") from error
+    if tokenizer.chat_template is None:
+        raise ConfigError(f"model.path: expected a tokenizer with a chat template, got none in {config.path!r}")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def load_saved(folder: Path, *, dtype: str) -> tuple[Any, Any]:
+    """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    return model, AutoTokenizer.from_pretrained(folder, padding_side="left")
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes model and tokenizer as `from_pretrained` reads them."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def weights_dtype(config: Any) -> str:
+    """Name of the type of a run's weights in memory."""
+    return config.dtype if isinstance(config, PretrainedModelConfig) else "float32"

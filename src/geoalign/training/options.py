@@ -1,0 +1,228 @@
+"""The options of TRL's trainers: which are passed on, which are set here, and what this project's defaults are."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOConfig, SFTConfig
+
+from geoalign.config.loading import check_keys
+from geoalign.config.places import Places
+from geoalign.errors import ConfigError
+
+# What a run folder and its resumption decide themselves, with the setting to use instead.
+_SET_HERE = {
+    "output_dir": "output.folder",
+    "save_strategy": "save_steps",
+    "save_total_limit": "output.keep_checkpoints",
+    "save_only_model": "nothing (a checkpoint must hold all that --resume needs)",
+    "load_best_model_at_end": "nothing (the last weights are the run's)",
+    "resume_from_checkpoint": "--resume",
+    "ignore_data_skip": "nothing (--resume must see the same data)",
+    "eval_strategy": "evaluation.every",
+    "eval_steps": "evaluation.every",
+    "do_eval": "evaluation",
+    "disable_tqdm": "nothing (the progress bar is this project's)",
+    "logging_strategy": "logging_steps",
+    "restore_callback_states_from_checkpoint": "nothing",
+}
+
+# transformers renamed the switch in 5.23 and warns about the old name.
+_CHECKPOINTING = (
+    "activation_checkpointing"
+    if "activation_checkpointing" in {item.name for item in dataclasses.fields(GRPOConfig)}
+    else "gradient_checkpointing"
+)
+
+_COMMON: dict[str, Any] = {
+    "report_to": "none",
+    "save_strategy": "steps",
+    "disable_tqdm": True,
+    # TRL's default recomputes the activations to save memory; a small model needs the time more.
+    _CHECKPOINTING: False,
+    "logging_steps": 1,
+    "logging_nan_inf_filter": False,
+}
+
+_SFT: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 200,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 3e-3,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 20,
+    "save_steps": 50,
+    "max_length": None,
+    "packing": False,
+    # TRL refuses a completion-only loss for data without a prompt column; ours always have one.
+    "completion_only_loss": True,
+}
+
+_GRPO: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 100,
+    "num_generations": 8,
+    "per_device_train_batch_size": 128,
+    "steps_per_generation": 2,
+    "learning_rate": 5e-4,
+    "lr_scheduler_type": "constant_with_warmup",
+    "warmup_steps": 5,
+    "max_completion_length": 64,
+    "temperature": 1.0,
+    "beta": 0.0,
+}
+
+
+def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> SFTConfig:
+    """TRL's `SFTConfig` from the `sft` section.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
+    """
+    return _make(SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places)
+
+
+def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> GRPOConfig:
+    """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
+
+    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, one that TRL refuses, or a
+            checkpoint off the generation boundary.
+    """
+    defaults = {**_GRPO, **_device(), "seed": seed, "save_steps": 1}
+    if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
+        defaults.pop("steps_per_generation")
+    if "num_train_epochs" in values and "max_steps" not in values:
+        defaults["max_steps"] = -1
+    options = _make(GRPOConfig, "grpo", defaults, values, folder, places)
+    between = generation_shape(options).updates
+    if "save_steps" not in values:
+        options.save_steps = between * math.ceil(20 / between)
+    place = (places or Places()).prefix("grpo.save_steps")
+    for name, unit, why in (
+        ("save_steps", between, "updates per generation, because a run resumes bit for bit only there"),
+        (
+            "save_steps",
+            options.logging_steps,
+            "grpo.logging_steps, so that no metric is half collected in a checkpoint",
+        ),
+    ):
+        value = getattr(options, name)
+        if value != int(value) or value < 1 or unit != int(unit) or value % unit:
+            raise ConfigError(f"{place}grpo.{name}: expected a multiple of {unit} ({why}), got {value}")
+    return options
+
+
+@dataclass(frozen=True)
+class GenerationShape:
+    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
+
+    prompts: int
+    samples: int
+    longest: int
+    updates: int
+
+
+def generation_shape(options: GRPOConfig) -> GenerationShape:
+    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
+
+    Raises:
+        ConfigError: the accumulation does not divide the micro-batches, so that one update would span two generations.
+    """
+    samples, longest = options.num_generations, options.max_completion_length
+    rollouts, steps = options.generation_batch_size, options.steps_per_generation
+    if samples is None or longest is None or rollouts is None or steps is None:
+        raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
+    micro_batches = steps * options.num_iterations
+    if micro_batches % options.gradient_accumulation_steps:
+        raise ConfigError(
+            f"grpo.gradient_accumulation_steps: expected a divisor of steps_per_generation x num_iterations = "
+            f"{micro_batches}, got {options.gradient_accumulation_steps}"
+        )
+    return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
+
+
+@dataclass(frozen=True)
+class PromptPlan:
+    """Which problem stands at each place of the training data, and how many updates they make."""
+
+    order: list[int]
+    max_steps: int
+
+
+def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> PromptPlan:
+    """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
+
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
+    several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's place is fixed
+    from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
+    incomplete batch is left out.
+
+    Raises:
+        ConfigError: fewer problems than one generation batch needs.
+    """
+    per_generation, updates = shape.prompts, shape.updates
+    if problems < per_generation:
+        raise ConfigError(
+            f"task: expected at least {per_generation} training problems, as one generation batch holds "
+            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
+        )
+    per_epoch = problems // per_generation
+    max_steps = (
+        options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
+    )
+    generations = math.ceil(max_steps / updates)
+    shuffle = options.shuffle_dataset is not False
+    generator = torch.Generator().manual_seed(options.seed)
+    order: list[int] = []
+    while len(order) < generations * per_generation:
+        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
+        order.extend(epoch[: per_epoch * per_generation])
+    return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)
+
+
+def _device() -> dict[str, Any]:
+    # bf16 is TRL's default; on a CPU it is slow and coarse.
+    return {} if torch.accelerator.is_available() else {"use_cpu": True, "bf16": False}
+
+
+def _make(
+    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
+) -> Any:
+    places = places or Places()
+    known = {item.name: item for item in dataclasses.fields(kind) if item.init}
+    for name, instead in _SET_HERE.items():
+        if name in values:
+            key = f"{section}.{name}"
+            raise ConfigError(
+                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {values[name]!r}"
+            )
+    check_keys(values, known, section, places)
+    for name, value in values.items():
+        _check_type(f"{section}.{name}", known[name].default, value, places)
+    try:
+        return kind(output_dir=str(folder), **{**defaults, **values})
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(f"{places.prefix(section)}{section}: {type(error).__name__} from TRL: {error}") from error
+
+
+def _check_type(key: str, default: Any, value: Any, places: Places) -> None:
+    """TRL's dataclasses take any value and fail late; a number or switch of the wrong type is refused here."""
+    if isinstance(default, bool):
+        right, expected = isinstance(value, bool), "true or false"
+    elif isinstance(default, int) and not isinstance(value, float):
+        right, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+    elif isinstance(default, (int, float)):
+        right, expected = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
+    else:
+        return
+    if value is not None and not right:
+        raise ConfigError(f"{places.prefix(key)}{key}: expected {expected}, got {value!r}")

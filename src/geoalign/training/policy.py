@@ -1,0 +1,73 @@
+"""The RL stage: TRL's GRPO trainer with a curator between rewards and advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig
+
+from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
+from geoalign.adapters.trl.states import HiddenSource
+from geoalign.curators.base import Curator
+from geoalign.hidden.positions import HiddenPosition
+from geoalign.training.policy_shift import PolicyShift
+
+
+class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
+    """TRL's GRPO trainer with a curator and `ppo_kl`, without the model card that it writes at every checkpoint."""
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Writes nothing: a run folder describes itself."""
+
+
+@dataclass(frozen=True)
+class Curating:
+    """How the trainer curates, and who looks on: the keywords of `GeoAlignGRPOTrainer` beyond TRL's own."""
+
+    curator: Curator
+    hidden_position: HiddenPosition
+    hidden_source: HiddenSource
+    rollout_fields: Mapping[str, Any]
+    observer: Callable[[CuratedStep], None]
+    details_every: int
+
+
+def train_policy(
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Mapping[str, Any]],
+    rewards: Sequence[Any],
+    options: GRPOConfig,
+    curating: Curating,
+    *,
+    callbacks: Sequence[TrainerCallback],
+    resume_from: Path | None,
+) -> None:
+    """Trains `model` in place by GRPO on curated rollouts.
+
+    Args:
+        rows: one dict per prompt, in the order in which they are used (`plan_prompts`); TRL's sampler does not shuffle.
+        rewards: TRL reward functions.
+        resume_from: a complete checkpoint of the same run, written at a generation boundary.
+    """
+    trainer = PolicyTrainer(
+        model=model,
+        reward_funcs=list(rewards),
+        args=options,
+        train_dataset=Dataset.from_list([dict(row) for row in rows]),
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+        curator=curating.curator,
+        hidden_position=curating.hidden_position,
+        hidden_source=curating.hidden_source,
+        rollout_fields=dict(curating.rollout_fields),
+        curation_observer=curating.observer,
+        details_every=curating.details_every,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)

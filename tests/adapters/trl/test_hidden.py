@@ -1,0 +1,136 @@
+"""The hidden states and log-probabilities that a curator gets are the policy's own."""
+
+import pytest
+import torch
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from trl_parts import Scripted, curated_batch, curation, model, trainer
+
+from geoalign.errors import UnsupportedError
+from geoalign.hidden import HIDDEN_POSITIONS, extract_states
+
+GENERATED = {"num_iterations": 2, "per_device_train_batch_size": 8}
+
+
+def rollouts_of(folder, requires=("hidden", "logprobs"), policy=None, extra=None, **changes):
+    """What the curator saw in the first generation batch, its tokens, and the trainer."""
+    watcher = Scripted(curation, requires=requires)
+    made = trainer(folder, watcher, policy=policy, extra=extra, **{**GENERATED, **changes})
+    generated = {}
+    generate = made._generate
+
+    def remember(prompts):
+        generated["out"] = generate(prompts)
+        return generated["out"]
+
+    made._generate = remember
+    curated_batch(made)
+    prompt_ids, response_ids = generated["out"][:2]
+    return watcher.seen[0], prompt_ids, response_ids, made
+
+
+def reference(policy, prompt_ids, response_ids, position):
+    """One row at a time, without padding, through output_hidden_states."""
+    rows = []
+    policy.eval()
+    for prompt, response in zip(prompt_ids, response_ids, strict=True):
+        ids = torch.tensor([list(prompt) + list(response)])
+        with torch.no_grad():
+            states = policy(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
+        rows.append({"final": states[-1], "predicting": states[-2], "mean": states[len(prompt) :].mean(0)}[position])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("position", HIDDEN_POSITIONS)
+@pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
+def test_states_match_the_model_run_row_by_row(tmp_path, position, source):
+    extra = {"hidden_position": position, "hidden_source": source}
+    seen, prompt_ids, response_ids, made = rollouts_of(tmp_path, extra=extra, max_completion_length=20)
+    assert len({len(ids) for ids in response_ids}) > 1
+    torch.testing.assert_close(
+        seen.hidden, reference(made.model, prompt_ids, response_ids, position), atol=2e-5, rtol=1e-4
+    )
+    assert seen.hidden.dtype == torch.float32
+    assert not seen.hidden.requires_grad
+    offline = extract_states(made.model, prompt_ids, response_ids, position=position, batch_size=3)
+    torch.testing.assert_close(seen.hidden, offline.states, atol=2e-5, rtol=1e-4)
+    assert seen.lengths.tolist() == offline.lengths.tolist()
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_iterations": 1, "temperature": 0.7}])
+def test_logprobs_are_the_mean_over_the_response(tmp_path, changes):
+    """From TRL's pass where it runs (first case), from our own where it does not."""
+    seen, prompt_ids, response_ids, made = rollouts_of(tmp_path, max_completion_length=20, **changes)
+    made.model.eval()
+    expected = []
+    for prompt, response in zip(prompt_ids, response_ids, strict=True):
+        ids = torch.tensor([list(prompt) + list(response)])
+        with torch.no_grad():
+            logits = made.model(input_ids=ids).logits[0, len(prompt) - 1 : -1] / made.temperature
+        expected.append(logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None]).mean())
+    torch.testing.assert_close(seen.logprobs, torch.stack(expected), atol=2e-5, rtol=1e-4)
+
+
+def lora(policy):
+    return get_peft_model(
+        policy,
+        LoraConfig(
+            r=4, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False
+        ),
+    )
+
+
+@pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
+def test_lora_states_are_the_adapted_models_not_the_references(tmp_path, source):
+    # beta: the reference pass runs through the same model with its adapter off, after the policy's own.
+    policy = lora(model())
+    seen, prompt_ids, response_ids, _ = rollouts_of(
+        tmp_path, policy=policy, beta=0.1, extra={"hidden_position": "final", "hidden_source": source}
+    )
+    adapted = reference(policy, prompt_ids, response_ids, "final")
+    torch.testing.assert_close(seen.hidden, adapted, atol=2e-5, rtol=1e-4)
+    with policy.disable_adapter():
+        bare = reference(policy, prompt_ids, response_ids, "final")
+    assert (adapted - bare).abs().max() > 1e-2
+
+
+def test_lora_trains_only_its_adapter(tmp_path):
+    policy = lora(model())
+    before = {name: value.clone() for name, value in policy.named_parameters()}
+    made = trainer(tmp_path, Scripted(curation, requires=("hidden",)), policy=policy)
+    made.train()
+    moved = {name for name, value in made.model.named_parameters() if not torch.equal(value, before[name])}
+    assert moved
+    assert all("lora" in name for name in moved)
+
+
+def test_dropout_is_off_for_the_states_and_back_on_afterwards(tmp_path):
+    policy = model(dropout=0.5)
+    seen, prompt_ids, response_ids, made = rollouts_of(tmp_path, policy=policy, extra={"hidden_position": "final"})
+    assert all(module.training for module in made.model.modules())
+    torch.testing.assert_close(
+        seen.hidden, reference(made.model, prompt_ids, response_ids, "final"), atol=2e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy", "words"),
+    [
+        ({"num_iterations": 1}, None, "no old log-probabilities"),
+        ({"mask_truncated_completions": True}, None, "mask_truncated_completions"),
+        ({}, 0.1, "dropout"),
+    ],
+)
+def test_a_log_probability_pass_that_cannot_serve_is_refused(tmp_path, changes, policy, words):
+    with pytest.raises(UnsupportedError, match=words):
+        rollouts_of(
+            tmp_path,
+            policy=None if policy is None else model(dropout=policy),
+            extra={"hidden_source": "logprob_pass"},
+            **changes,
+        )
+
+
+def test_prompt_learning_is_refused(tmp_path):
+    policy = get_peft_model(model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    with pytest.raises(UnsupportedError, match="prompt learning"):
+        rollouts_of(tmp_path, policy=policy)

@@ -1,0 +1,137 @@
+"""Where rows are dropped, the gradient is that of a batch which holds only the kept rows."""
+
+import pytest
+import torch
+from trl import GRPOTrainer
+from trl_parts import Scripted, curated_batch, curation, model, trainer
+
+from geoalign.adapters.trl.losses import LOSS_NORMALISERS, dropping_scale
+from geoalign.errors import UnsupportedError
+
+ROWS = 16
+
+
+def drop_some(rollouts):
+    """Keeps 10 of 16 rows, an uneven number per group."""
+    return curation(rollouts, source=torch.tensor([0, 2, 4, 5, 6, 7, 8, 9, 11, 13]))
+
+
+def gradient(made, batches, *, plain):
+    """The summed gradient of the micro-batches, as TRL alone computes it or as the adapter does."""
+    made.model.zero_grad()
+    for batch in batches:
+        if plain:
+            loss = GRPOTrainer.compute_loss(made, made.model, batch)
+        else:
+            loss = made.compute_loss(made.model, batch)
+        loss.backward()
+    return torch.cat([p.grad.flatten() for p in made.model.parameters()])
+
+
+def rows_of(batch, index):
+    return {key: value[index] if value.dim() else value for key, value in batch.items()}
+
+
+def only_kept(batch):
+    """What TRL would hold had only the kept rows been generated: no trace of the others, no scale."""
+    kept = batch["completion_mask"].sum(1) > 0
+    smaller = {key: value for key, value in rows_of(batch, kept).items() if key != "geoalign_loss_scale"}
+    return {**smaller, "num_items_in_batch": smaller["completion_mask"].sum()}
+
+
+def prepared(tmp_path, loss, **changes):
+    """A trainer with a dropping curator, its batch, and a policy that has moved since (ratios differ from 1)."""
+    model().save_pretrained(tmp_path / "model")
+    made = trainer(
+        tmp_path / "run",
+        Scripted(drop_some),
+        policy=str(tmp_path / "model"),
+        model_init_kwargs={"dtype": "float32"},
+        loss_type=loss,
+        per_device_train_batch_size=ROWS,
+        num_iterations=2,
+        **changes,
+    )
+    batch = curated_batch(made)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
+    return made, batch
+
+
+CASES = [(loss, 0.0, {}) for loss in LOSS_NORMALISERS] + [
+    (loss, 0.2, {"importance_sampling_level": "sequence"} if loss in ("grpo", "luspo") else {})
+    for loss in LOSS_NORMALISERS
+]
+
+
+@pytest.mark.parametrize(("loss", "beta", "changes"), CASES)
+def test_gradient_is_that_of_the_kept_rows(tmp_path, loss, beta, changes):
+    made, batch = prepared(tmp_path, loss, beta=beta, **changes)
+    ours = gradient(made, [batch], plain=False)
+    theirs = gradient(made, [only_kept(batch)], plain=True)
+    assert theirs.abs().max() > 1e-3
+    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
+    if LOSS_NORMALISERS[loss] == "rows":
+        # The test can fail: without the factor the gradient is 10/16 of it.
+        unscaled = gradient(made, [batch], plain=True)
+        torch.testing.assert_close(unscaled, theirs * 10 / 16, atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [loss for loss, kind in LOSS_NORMALISERS.items() if kind != "micro_batch_tokens"])
+def test_micro_batches_add_up_to_the_batch_of_kept_rows(tmp_path, loss):
+    """Two micro-batches that keep 6 and 4 rows: their accumulated gradient is that of the 10 rows together."""
+    made, batch = prepared(tmp_path, loss)
+    theirs = gradient(made, [only_kept(batch)], plain=True)
+    halves = [rows_of(batch, slice(0, 8)), rows_of(batch, slice(8, 16))]
+    assert [int((half["completion_mask"].sum(1) > 0).sum()) for half in halves] == [6, 4]
+    made.current_gradient_accumulation_steps = 2
+    if LOSS_NORMALISERS[loss] == "tokens":
+        # These losses know of the split only through steps_per_generation; their normaliser is the whole batch's.
+        made.args.steps_per_generation = 2
+    ours = gradient(made, halves, plain=False)
+    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("half", [slice(0, 8), slice(8, 16)])
+def test_each_micro_batch_of_bnpo_is_that_of_its_kept_rows(tmp_path, half):
+    made, batch = prepared(tmp_path, "bnpo")
+    ours = gradient(made, [rows_of(batch, half)], plain=False)
+    theirs = gradient(made, [only_kept(rows_of(batch, half))], plain=True)
+    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
+
+
+def test_nothing_dropped_nothing_scaled(tmp_path):
+    made = trainer(tmp_path, Scripted(curation), loss_type="grpo")
+    assert "geoalign_loss_scale" not in curated_batch(made)
+
+
+def test_unknown_loss_is_refused_only_when_rows_are_dropped(tmp_path):
+    made = trainer(tmp_path, Scripted(drop_some), per_device_train_batch_size=ROWS)
+    made.loss_type = "future"
+    with pytest.raises(UnsupportedError, match="loss_type='future'"):
+        curated_batch(made)
+    harmless = trainer(tmp_path, Scripted(curation), per_device_train_batch_size=ROWS)
+    harmless.loss_type = "future"
+    curated_batch(harmless)
+
+
+def test_entropy_bonus_is_refused_where_the_loss_is_scaled(tmp_path):
+    made = trainer(tmp_path, Scripted(drop_some), per_device_train_batch_size=ROWS, entropy_coef=0.1, loss_type="grpo")
+    with pytest.raises(UnsupportedError, match="entropy bonus"):
+        curated_batch(made)
+
+
+def test_entropy_bonus_with_dropped_rows_under_dapo(tmp_path):
+    made, batch = prepared(tmp_path, "dapo", entropy_coef=0.5)
+    ours = gradient(made, [batch], plain=False)
+    theirs = gradient(made, [only_kept(batch)], plain=True)
+    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
+
+
+def test_auxiliary_router_loss_is_refused(tmp_path):
+    made = trainer(tmp_path, Scripted(drop_some), per_device_train_batch_size=ROWS)
+    made.aux_loss_enabled = True
+    with pytest.raises(UnsupportedError, match="router auxiliary loss"):
+        dropping_scale(made, rows=16, kept=10)

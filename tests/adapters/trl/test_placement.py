@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from geoalign.adapters.trl.placement import place
+from geoalign.errors import UnsupportedError
+from geoalign.types import Curation
+
+GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
+
+
+def made(source, rewards=None, weights=None, advantages=None):
+    count = len(source)
+    return Curation(
+        source=torch.tensor(source, dtype=torch.long),
+        rewards=torch.arange(count).float() if rewards is None else torch.tensor(rewards),
+        weights=torch.ones(count) if weights is None else torch.tensor(weights),
+        advantages=None if advantages is None else torch.tensor(advantages),
+        scores=torch.zeros(6),
+        anomalous=torch.zeros(6, dtype=torch.bool),
+    )
+
+
+def test_full_curation_stands_row_by_row():
+    placed = place(made([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
+    assert placed.source.tolist() == [1, 1, 2, 3, 5, 4]
+    assert placed.replaced.tolist() == [True, False, False, False, True, True]
+    assert placed.kept.all()
+    assert not placed.dropped
+    assert placed.weights.tolist() == [1, 2, 1, 1, 1, 1]
+    assert placed.advantages is None
+
+
+def test_shorter_curation_keeps_rows_in_their_own_slots():
+    # Rows 4 and 0 are kept, in that order: output row 0 stands in slot 4, output row 1 in slot 0.
+    placed = place(made([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
+    assert placed.source.tolist() == [0, 1, 2, 3, 4, 5]
+    assert placed.kept.tolist() == [True, False, False, False, True, False]
+    assert placed.rewards[[0, 4]].tolist() == [7.0, 5.0]
+    assert placed.rewards[[1, 2, 3, 5]].isnan().all()
+    assert placed.weights.tolist() == [1, 0, 0, 0, 1, 0]
+    assert placed.advantages.tolist() == [-0.5, 0, 0, 0, 0.5, 0]
+
+
+def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
+    # Row 1 twice: once in slot 1, once in slot 0, the first free one of group 0. Slot 2 and group 1 but for row 5 drop.
+    placed = place(made([1, 1, 5]), GROUPS)
+    assert placed.source.tolist() == [1, 1, 2, 3, 4, 5]
+    assert placed.kept.tolist() == [True, True, False, False, False, True]
+    assert placed.rewards[[1, 0, 5]].tolist() == [0, 1, 2]
+
+
+def test_everything_dropped():
+    placed = place(made([]), GROUPS)
+    assert placed.source.tolist() == list(range(6))
+    assert not placed.kept.any()
+    assert placed.rewards.isnan().all()
+    assert placed.weights.tolist() == [0.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ([3, 1, 2, 3, 4, 5], "across groups: slot 0 of group 0 takes row 3 of group 1"),
+        ([0, 0, 1, 2], "group 0 has 3 slots"),
+        ([0, 1, 2, 3, 4, 5, 5], "more rows than the batch: expected at most 6, got 7"),
+    ],
+)
+def test_refusals_name_the_row(source, words):
+    with pytest.raises(UnsupportedError, match=words):
+        place(made(source), GROUPS)

@@ -1,0 +1,237 @@
+"""The tiny training that the adapter's tests run: tokenizer, model, data, reward, arguments, curators."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from datasets import Dataset
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOConfig
+
+from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
+from geoalign.config import IdentityConfig
+from geoalign.curators.base import Curator, identity
+from geoalign.types import Curation, Rollouts
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m['role']=='user' %}<u>{{ m['content'] }}{% else %}<a>{{ m['content'] }}</s>{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+)
+
+
+def tokenizer():
+    names = ["<pad>", "<s>", "</s>", "<u>", "<a>", "<unk>", *"0123456789+-*/=()., abcdefghijklmnopqrstuvwxyz?"]
+    core = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
+    core.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        chat_template=TEMPLATE,
+    )
+
+
+def model(seed: int = 0, dropout: float = 0.0):
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=56,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=128,
+        attention_dropout=dropout,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        tie_word_embeddings=True,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def data(rows: int = 32, conversational: bool = False):
+    prompts = [f"{i}+{i + 1}=" for i in range(rows)]
+    if conversational:
+        return Dataset.from_list(
+            [{"prompt": [{"role": "user", "content": p}], "gold": str(i)} for i, p in enumerate(prompts)]
+        )
+    return Dataset.from_list([{"prompt": p, "gold": str(i), "score_a": float(i)} for i, p in enumerate(prompts)])
+
+
+def digits(completions, **columns):
+    """Share of digits: graded, and different from rollout to rollout."""
+    texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+    return [sum(ch.isdigit() for ch in text) / max(len(text), 1) for text in texts]
+
+
+def length(completions, **columns):
+    return [float(len(c)) for c in completions]
+
+
+def arguments(folder, **changes):
+    values: dict[str, Any] = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "per_device_train_batch_size": 8,
+        "num_generations": 4,
+        "max_completion_length": 6,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "report_to": "none",
+        "save_strategy": "no",
+        "learning_rate": 1e-2,
+        "disable_tqdm": True,
+        "beta": 0.0,
+        "seed": 3,
+    }
+    return GRPOConfig(**{**values, **changes})
+
+
+def trainer(
+    folder, curator=None, cls=GeoAlignGRPOTrainer, reward=digits, policy=None, dataset=None, extra=None, **changes
+):
+    """A trainer of the tiny model; `extra` are keywords of the trainer, `changes` those of its arguments."""
+    keywords = dict(extra or {})
+    if cls is not None and issubclass(cls, GeoAlignGRPOTrainer):
+        keywords["curator"] = curator
+    return cls(
+        model() if policy is None else policy,
+        reward,
+        args=arguments(folder, **changes),
+        train_dataset=data() if dataset is None else dataset,
+        processing_class=tokenizer(),
+        **keywords,
+    )
+
+
+def weights_of(trained):
+    return {name: value.detach().clone() for name, value in trained.model.named_parameters()}
+
+
+def same_weights(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def curation(rollouts: Rollouts, **changes: Any) -> Curation:
+    """The identity curation with some fields changed."""
+    base = identity(rollouts)
+    values = {
+        "source": base.source,
+        "rewards": base.rewards,
+        "weights": base.weights,
+        "scores": base.scores,
+        "anomalous": base.anomalous,
+        **changes,
+    }
+    if "source" in changes and "rewards" not in changes:
+        values["rewards"] = rollouts.rewards[values["source"]]
+    if len(values["weights"]) != len(values["source"]):
+        values["weights"] = torch.ones(len(values["source"]))
+    return Curation(**values)
+
+
+class Scripted(Curator):
+    """A curator whose decision is a function of the rollouts; remembers what it saw."""
+
+    config_class = IdentityConfig
+
+    def __init__(self, decide, requires=()):
+        super().__init__()
+        self.decide = decide
+        self.requires = tuple(requires)
+        self.seen: list[Rollouts] = []
+        self.draws: list[float] = []
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        self.seen.append(rollouts)
+        return self.decide(rollouts)
+
+
+def best_of_group(rollouts: Rollouts) -> Curation:
+    """Every row of a group becomes its row of highest reward."""
+    source = torch.empty(len(rollouts), dtype=torch.long)
+    for group in rollouts.groups.unique():
+        rows = (rollouts.groups == group).nonzero().squeeze(1)
+        source[rows] = rows[rollouts.rewards[rows].nan_to_num(-9).argmax()]
+    return curation(rollouts, source=source)
+
+
+def second_half_from_first(rollouts: Rollouts) -> Curation:
+    """The second half of each group of 4 is replaced by the first half: donors cross a process border between them."""
+    source = torch.arange(len(rollouts))
+    source[2::4] = source[0::4]
+    source[3::4] = source[1::4]
+    return curation(rollouts, source=source, anomalous=source != torch.arange(len(rollouts)))
+
+
+def drop_last_of_group(rollouts: Rollouts) -> Curation:
+    """Row 3 of each group of 4 is left out."""
+    rows = torch.arange(len(rollouts))
+    return curation(rollouts, source=rows[rows % 4 != 3])
+
+
+class Drawing(Curator):
+    """Draws from its generator at every call, replaces by the draw, and keeps state."""
+
+    config_class = IdentityConfig
+    requires: ClassVar[tuple[str, ...]] = ("hidden",)
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.memory = torch.zeros(3)
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        self.calls += 1
+        offset = torch.randint(0, 4, (1,), generator=generator)
+        self.memory = self.memory + torch.rand(3, generator=generator)
+        rows = torch.arange(len(rollouts))
+        return curation(rollouts, source=rows // 4 * 4 + (rows + offset + self.calls) % 4)
+
+    def state_dict(self):
+        return {"calls": self.calls, "memory": self.memory}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+        self.memory = state["memory"]
+
+
+class Recording(GeoAlignGRPOTrainer):
+    """Remembers what entered the loss: (prompt, response, advantage) of every row of every micro-batch."""
+
+    def __init__(self, *args, **kwargs):
+        self.entered: list[tuple[str, str, float]] = []
+        self.steps: list[CuratedStep] = []
+        super().__init__(*args, curation_observer=self.steps.append, **kwargs)
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        text = self._tokenizer.decode
+        for row in range(len(inputs["advantages"])):
+            prompt = text(inputs["prompt_ids"][row][inputs["prompt_mask"][row].bool()], skip_special_tokens=True)
+            kept = inputs["completion_ids"][row][inputs["completion_mask"][row].bool()]
+            self.entered.append(
+                (prompt, text(kept, skip_special_tokens=True), round(float(inputs["advantages"][row]), 3))
+            )
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def curated_batch(prepared):
+    """The dict that would enter the buffer for the trainer's first generation batch."""
+    prepared.model.train()
+    prepared.current_gradient_accumulation_steps = prepared.args.gradient_accumulation_steps
+    return prepared._generate_and_score_completions(next(iter(prepared.get_train_dataloader())))
+
+
+def by_hand(rewards: torch.Tensor, size: int = 4) -> torch.Tensor:
+    """GRPO's advantages of contiguous groups with TRL's constant, written out: (r - mean) / (std + 1e-4)."""
+    grouped = rewards.view(-1, size)
+    return ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)).view(-1)

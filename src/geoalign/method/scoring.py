@@ -112,7 +112,7 @@ def _metrics(
 ) -> dict[str, float]:
     trained = [one for one in distilled if one is not None]
     values = (
-        _mean([one.steps for one in trained]) if trained else 0.0,
+        _mean([float(one.steps) for one in trained]) if trained else 0.0,
         _mean([one.loss for one in trained]),
         _mean(accuracies),
         _mean([one.heldout_accuracy for one in trained]),

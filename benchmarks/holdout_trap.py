@@ -1,0 +1,175 @@
+"""How generalisation must not be measured: what scoring does to groups that a projector was not trained on.
+
+Three ways to score the same synthetic batch at d = 2048: the trap (one projector, trained on 90% of the groups, scores all
+of them), in sample (the paper), and cross-fitted. The table says where the flagged rollouts lie, how well the score finds
+corrupted rewards, and how far training and new groups part. Run: python benchmarks/holdout_trap.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
+from geoalign.benchmarks.synthetic import Synthetic, synthetic_rollouts
+from geoalign.method.consensus import deviation_index, pair_count, prototype_weights
+from geoalign.method.density import cap_highest, sparse_tail
+from geoalign.method.groups import canonical_order
+from geoalign.method.models import ProjectedConsensus
+from geoalign.method.pairs import centred_states, preference_pairs, with_distances
+from geoalign.statistics import auroc
+
+PROJECTOR = ProjectorConfig(target_accuracy=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """[B] scores and flags in input order, the groups held out (none where every group is treated alike), and accuracies."""
+
+    scores: np.ndarray
+    flagged: np.ndarray
+    held_out: np.ndarray
+    train_deviation: float
+    new_deviation: float
+    new_accuracy: float
+
+
+def trap(data: Synthetic, seed: int) -> Outcome:
+    """Trains on 90% of the groups and scores all of them: what must not be done."""
+    rollouts = data.rollouts
+    assert rollouts.hidden is not None
+    generator = torch.Generator().manual_seed(seed)
+    rows = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
+    states, length = centred_states(rollouts.hidden, rows)
+    pairs, directed = with_distances(preference_pairs(rollouts.rewards[rows.order], rows), states, length, rows)
+    pairs = pairs.take(directed)
+    groups = len(rows.sizes)
+    held = torch.zeros(groups, dtype=torch.bool)
+    held[torch.randperm(groups, generator=generator)[: groups // 10]] = True
+    training = pairs.take(~held[pairs.group])
+    consensus = ProjectedConsensus(states.shape[1], PROJECTOR, generator)
+    consensus.fit(states, rows, training, generator)
+    view = consensus.view(states)
+    consensus.settle(view, training, prototype_weights(training, margin_weighted=True))
+    deviation = 1 - consensus.cosines(view, pairs)
+    new = held[pairs.group]
+    scores = torch.empty(len(rollouts))
+    scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
+    flagged = _flag(scores.numpy())
+    accuracy = float(consensus.orientation(states, pairs.take(new)).mean())
+    outside = held[rows.group[rows.order.argsort()]].numpy()
+    return Outcome(
+        scores.numpy(), flagged, outside, float(deviation[~new].mean()), float(deviation[new].mean()), accuracy
+    )
+
+
+def curated(scoring: str) -> Callable[[Synthetic, int], Outcome]:
+    """GeoAlign's own scoring, in a call that follows one on another batch, so that new-group metrics exist."""
+
+    def run(data: Synthetic, seed: int) -> Outcome:
+        generator = torch.Generator().manual_seed(seed)
+        curator = GeoAlign(GeoAlignConfig(scoring=scoring, projector=PROJECTOR))
+        curation = curator.curate(data.rollouts, generator=generator)
+        metrics = curation.metrics
+        return Outcome(
+            curation.scores.numpy(),
+            curation.anomalous.numpy(),
+            np.zeros(len(data.rollouts), dtype=bool),
+            metrics["train_deviation"],
+            metrics["new_group_deviation"],
+            metrics["new_group_accuracy"],
+        )
+
+    return run
+
+
+def pair_counts(data: Synthetic) -> np.ndarray:
+    """The control without geometry: how many pairs each rollout is in."""
+    rows = canonical_order(data.rollouts.rewards, data.rollouts.groups)
+    counts = torch.empty(len(data.rollouts))
+    counts[rows.order] = pair_count(preference_pairs(data.rollouts.rewards[rows.order], rows), len(counts))
+    return counts.numpy()
+
+
+def _flag(scores: np.ndarray) -> np.ndarray:
+    scored = ~np.isnan(scores)
+    flagged = np.zeros(len(scores), dtype=bool)
+    tail = sparse_tail(scores[scored], alpha=0.05)
+    if tail is not None:
+        flagged[scored] = cap_highest(scores[scored], tail.flagged, 0.2)
+    return flagged
+
+
+def _groups_with_flags(outcome: Outcome, groups: np.ndarray) -> float:
+    """Share of the groups that hold a flagged rollout."""
+    return len(np.unique(groups[outcome.flagged])) / len(np.unique(groups))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--groups", type=int, default=96)
+    parser.add_argument("--size", type=int, default=8)
+    parser.add_argument("--d", type=int, default=2048)
+    parser.add_argument("--signal", type=float, default=1.0)
+    options = parser.parse_args()
+    ways = {"trap: 90% of the groups": trap, "in sample": curated("in_sample"), "cross-fit": curated("cross_fit")}
+    print(
+        "| states | rewards | scoring | flagged | flags in held-out groups (10% of all) | groups with flags "
+        "| deviation: training / new | new-group accuracy | AUROC: GDI / pair count | precision among flagged |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for states in ("isotropic", "compressible"):
+        for rewards in ("continuous", "binary"):
+            batches = [
+                synthetic_rollouts(
+                    options.groups,
+                    options.size,
+                    options.d,
+                    seed=seed,
+                    states=states,
+                    rewards=rewards,
+                    signal=options.signal,
+                )
+                for seed in range(options.seeds)
+            ]
+            for name, way in ways.items():
+                outcomes = [way(batch, seed) for seed, batch in enumerate(batches)]
+                print(_row(states, rewards, name, outcomes, batches), flush=True)
+
+
+def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches: list[Synthetic]) -> str:
+    def mean(values: list[float]) -> float:
+        known = [value for value in values if not np.isnan(value)]
+        return float(np.mean(known)) if known else float("nan")
+
+    inside = [
+        float(one.held_out[one.flagged].mean()) if one.held_out.any() and one.flagged.any() else float("nan")
+        for one in outcomes
+    ]
+    cells = [
+        states,
+        rewards,
+        name,
+        f"{mean([one.flagged.sum() for one in outcomes]):.0f}",
+        "none held out" if np.isnan(mean(inside)) else f"{mean(inside):.0%}",
+        f"{mean([_groups_with_flags(o, b.rollouts.groups.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.0%}",
+        f"{mean([one.train_deviation for one in outcomes]):.3f} / {mean([one.new_deviation for one in outcomes]):.3f}",
+        f"{mean([one.new_accuracy for one in outcomes]):.3f}",
+        f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.2f} / "
+        f"{mean([auroc(_paired(b, o), b.corrupted.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.2f}",
+        f"{mean([b.corrupted.numpy()[o.flagged].mean() for o, b in zip(outcomes, batches, strict=True)]):.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _paired(batch: Synthetic, outcome: Outcome) -> np.ndarray:
+    return np.where(np.isnan(outcome.scores), np.nan, pair_counts(batch))
+
+
+if __name__ == "__main__":
+    main()

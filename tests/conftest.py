@@ -1,0 +1,25 @@
+"""Fixtures for every test."""
+
+import os
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+
+@pytest.fixture
+def unchecked_shapes():
+    """Lets bad shapes reach our own border checks: the shape annotations are enforced while testing."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real data sets, which are not part of the repository; GEOALIGN_SHARED_DATA names their folder."""
+    place = os.environ.get("GEOALIGN_SHARED_DATA")
+    folder = Path(place) if place else Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real data sets at {folder}; set GEOALIGN_SHARED_DATA to their folder")
+    return folder

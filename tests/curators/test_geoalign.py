@@ -1,0 +1,306 @@
+"""GeoAlign itself: each step, strategy, option and degenerate case."""
+
+import math
+
+import pytest
+import torch
+
+from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.errors import ConfigError, InputError
+
+SMALL = ProjectorConfig(hidden_dim=32, output_dim=16, steps=20)
+
+
+def geoalign(**changes):
+    return GeoAlign(**{"projector": SMALL, "alpha": 0.1, **changes})
+
+
+def curate(curator, rollouts, seed=0, **kwargs):
+    return curator.curate(rollouts, generator=torch.Generator().manual_seed(seed), **kwargs)
+
+
+def planted(seed=0, groups=24, size=8, d=32, **kwargs):
+    return synthetic_rollouts(groups, size, d, seed=seed, **{"signal": 2.0, **kwargs})
+
+
+def test_replace_puts_a_stable_row_of_the_group_in_the_place():
+    rollouts = planted().rollouts
+    curation = curate(geoalign(), rollouts)
+    moved = curation.replaced
+    assert moved.sum() == curation.metrics["replaced"] > 0
+    assert torch.equal(moved, curation.anomalous)
+    assert torch.equal(rollouts.groups[curation.source], rollouts.groups)
+    assert not curation.anomalous[curation.source].any()
+    assert curation.weights.eq(1).all()
+    assert curation.scores[curation.anomalous].min() > curation.scores[~curation.anomalous].median()
+
+
+def test_corrupted_rewards_rank_high():
+    # A strong planted direction: the corrupted rollouts stand at the top of the ranking.
+    data = planted(groups=48, corruption=0.05)
+    curation = curate(geoalign(), data.rollouts)
+    ranked = curation.scores.argsort(descending=True)
+    share = data.corrupted[ranked[: int(data.corrupted.sum())]].float().mean()
+    assert share > 0.5
+
+
+def test_zero_weight_keeps_every_row():
+    rollouts = planted().rollouts
+    curation = curate(geoalign(strategy="zero_weight"), rollouts)
+    assert curation.source.tolist() == list(range(len(rollouts)))
+    assert curation.anomalous.any()
+    assert torch.equal(curation.weights == 0, curation.anomalous)
+
+
+def test_drop_leaves_the_rows_out():
+    rollouts = planted().rollouts
+    curation = curate(geoalign(strategy="drop"), rollouts)
+    assert curation.anomalous.any()
+    assert curation.source.tolist() == (~curation.anomalous).nonzero()[:, 0].tolist()
+    assert curation.metrics["replaced"] == 0
+
+
+def test_drop_keeps_rows_that_could_not_be_scored():
+    rollouts = planted().rollouts
+    rewards = rollouts.rewards.clone()
+    rewards[3] = math.nan
+    rollouts = Rollouts(rewards=rewards, groups=rollouts.groups, hidden=rollouts.hidden)
+    curation = curate(geoalign(strategy="drop"), rollouts)
+    assert curation.anomalous.any()
+    place = curation.source.tolist().index(3)
+    assert curation.weights[place] == 0
+    assert curation.weights.sum() == len(curation.source) - 1
+
+
+def test_amplify_repeats_the_anomalous():
+    rollouts = planted().rollouts
+    curation = curate(geoalign(strategy="amplify"), rollouts)
+    moved = curation.replaced
+    assert moved.any()
+    assert curation.anomalous[curation.source[moved]].all()
+    assert not curation.anomalous[moved].any()
+
+
+def test_all_strategies_hit_the_same_rows():
+    rollouts = planted().rollouts
+    found = [curate(geoalign(strategy=name), rollouts).anomalous for name in ("replace", "zero_weight", "drop")]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_observe_only_scores_and_changes_nothing():
+    rollouts = planted().rollouts
+    acting, observing = curate(geoalign(), rollouts), curate(geoalign(observe_only=True), rollouts)
+    assert torch.equal(acting.anomalous, observing.anomalous)
+    assert observing.anomalous.any()
+    assert not observing.replaced.any()
+    assert observing.metrics["observed_only"] == 1
+    assert observing.metrics["replaced"] == 0
+
+
+@pytest.mark.parametrize("strategy", ["replace", "zero_weight", "drop", "amplify"])
+def test_start_step_observes_first(strategy):
+    curator = geoalign(start_step=1, strategy=strategy)
+    first, second = curate(curator, planted(0).rollouts), curate(curator, planted(1).rollouts)
+    assert first.metrics["observed_only"] == 1
+    assert first.anomalous.any()
+    assert first.source.tolist() == list(range(len(first.scores)))
+    assert first.weights.eq(1).all()
+    assert second.metrics["observed_only"] == 0
+    assert second.metrics["replaced"] > 0 or second.metrics["zero_weighted"] > 0
+
+
+def test_cap_and_minimum():
+    rollouts = planted(corruption=0.2).rollouts
+    free = curate(geoalign(alpha=0.9, max_fraction=None), rollouts)
+    capped = curate(geoalign(alpha=0.9, max_fraction=0.05), rollouts)
+    assert capped.anomalous.sum() == int(0.05 * len(rollouts)) < free.anomalous.sum()
+    assert capped.metrics["suspects"] == free.metrics["anomalous"]
+    # A suspect that the cap spares stays, and is nobody's donor.
+    spared = free.anomalous & ~capped.anomalous
+    assert spared.any()
+    moved = capped.replaced
+    assert not free.anomalous[capped.source[moved]].any()
+    assert not moved[spared].any()
+    few = curate(geoalign(min_scores=len(rollouts) + 1), rollouts)
+    assert few.metrics["too_few_scores"] == 1
+    assert not few.anomalous.any()
+
+
+def test_donor_ok_is_respected():
+    rollouts = planted().rollouts
+    fit = torch.rand(len(rollouts), generator=torch.Generator().manual_seed(0)) < 0.5
+    limited = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden, donor_ok=fit)
+    curation = curate(geoalign(), limited)
+    moved = curation.replaced
+    assert moved.any()
+    assert fit[curation.source[moved]].all()
+    nobody = Rollouts(
+        rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden, donor_ok=torch.zeros_like(fit)
+    )
+    stuck = curate(geoalign(), nobody)
+    assert stuck.anomalous.any()
+    assert not stuck.replaced.any()
+    assert stuck.metrics["groups_without_donor"] == len(rollouts.groups[stuck.anomalous].unique())
+
+
+def test_identical_responses_are_counted_and_left_alone():
+    rollouts = planted().rollouts
+    hidden = rollouts.hidden.clone()
+    hidden[:8] = hidden[0]
+    curation = curate(geoalign(), Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=hidden))
+    assert curation.metrics["zero_displacements"] == 28
+    assert curation.metrics["pairs"] == 23 * 28
+    assert curation.scores[:8].isnan().all()
+    assert not curation.replaced[:8].any()
+
+
+def test_equal_scores_have_no_spread():
+    # One pair a group along the same line: every deviation is 0, every score equal.
+    rewards = torch.tensor([0.0, 1.0] * 20)
+    hidden = torch.stack([rewards, torch.zeros(40)], dim=1) + 5
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(20).repeat_interleave(2), hidden=hidden)
+    curation = curate(GeoAlign(projector=None), rollouts)
+    assert curation.metrics["zero_spread"] == 1
+    assert curation.metrics["raw_cosine_mean"] == pytest.approx(1)
+    assert not curation.anomalous.any()
+
+
+def test_group_counts():
+    rewards = torch.tensor([1.0, 0.0, 2.0, 2.0, 7.0, math.nan, 1.0])
+    groups = torch.tensor([0, 0, 1, 1, 2, 3, 3])
+    hidden = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    metrics = curate(geoalign(), Rollouts(rewards=rewards, groups=groups, hidden=hidden)).metrics
+    # Group 0 has one pair; group 1 is tied; group 2 is single; group 3 has one scored row, so it is neither.
+    assert (metrics["pairs"], metrics["scored_groups"], metrics["scored_rollouts"]) == (1, 1, 2)
+    assert (metrics["tied_groups"], metrics["single_groups"], metrics["unscored_rewards"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("factor", [8.0, 7.3, 1e-20, 1e20])
+def test_scale_of_the_hidden_states_changes_nothing(factor):
+    rollouts = planted().rollouts
+    scaled = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden * factor)
+    one, other = curate(geoalign(), rollouts), curate(geoalign(), scaled)
+    torch.testing.assert_close(one.scores, other.scores, atol=1e-3, rtol=1e-3)
+    assert (one.anomalous != other.anomalous).sum() == 0
+
+
+def test_row_order_gives_the_same_bits():
+    rollouts = planted().rollouts
+    order = torch.randperm(len(rollouts), generator=torch.Generator().manual_seed(1))
+    one, other = curate(geoalign(), rollouts), curate(geoalign(), rollouts.take(order))
+    assert torch.equal(one.scores[order], other.scores)
+    assert torch.equal(order[other.source], one.source[order])
+
+
+def test_mean_aggregation_is_the_sum_over_the_count():
+    rollouts = planted().rollouts
+    total = curate(geoalign(), rollouts).scores
+    mean = curate(geoalign(aggregation="mean"), rollouts).scores
+    # Continuous rewards: every rollout is in the pairs with its 7 fellows.
+    torch.testing.assert_close(total / 7, mean)
+
+
+def test_warm_start_and_new_group_metrics():
+    curator = geoalign()
+    first, second = curate(curator, planted(0).rollouts), curate(curator, planted(1).rollouts)
+    assert math.isnan(first.metrics["new_group_accuracy"])
+    assert math.isnan(first.metrics["deviation_gap"])
+    low, accuracy, high = (second.metrics[f"new_group_accuracy{end}"] for end in ("_low", "", "_high"))
+    assert 0.5 < low < accuracy < high <= 1
+    assert second.metrics["deviation_gap"] == pytest.approx(
+        second.metrics["new_group_deviation"] - first.metrics["train_deviation"]
+    )
+    cold = geoalign(projector=ProjectorConfig(hidden_dim=32, output_dim=16, steps=20, warm_start=False))
+    curate(cold, planted(0).rollouts)
+    assert curate(cold, planted(1).rollouts).metrics["new_group_accuracy"] > 0.5
+    assert not torch.equal(curate(cold, planted(1).rollouts).scores, curate(curator, planted(1).rollouts).scores)
+
+
+def test_cross_fit_needs_as_many_groups_as_folds():
+    rollouts = planted(groups=1, size=40).rollouts
+    curation = curate(geoalign(scoring="cross_fit"), rollouts)
+    assert curation.metrics["pairs"] == 780
+    assert curation.scores.isnan().all()
+    assert not curation.replaced.any()
+    assert curation.metrics["too_few_scores"] == 1
+
+
+def test_cross_fit_never_scores_a_group_by_itself():
+    # Reversing the rewards of one group turns its pairs around; a consensus of the other fold does not move.
+    rollouts = planted().rollouts
+    rewards = rollouts.rewards.clone()
+    rewards[:8] = -rewards[:8]
+    turned = Rollouts(rewards=rewards, groups=rollouts.groups, hidden=rollouts.hidden)
+    curator = lambda: geoalign(scoring="cross_fit", projector=None)  # noqa: E731
+    one, other = curate(curator(), rollouts), curate(curator(), turned)
+    # s = 1 - cos becomes 1 + cos = 2 - s for each of the 7 pairs of a rollout.
+    torch.testing.assert_close(one.scores[:8], 14 - other.scores[:8], atol=1e-4, rtol=1e-4)
+
+
+def test_details():
+    rollouts = planted().rollouts
+    curation = curate(geoalign(), rollouts, details=True)
+    details = curation.details
+    assert len(details.pairs.winner) == curation.metrics["pairs"]
+    assert (rollouts.rewards[details.pairs.winner] > rollouts.rewards[details.pairs.loser]).all()
+    total = torch.zeros(len(rollouts))
+    total.index_add_(0, details.pairs.winner, details.pairs.deviation)
+    total.index_add_(0, details.pairs.loser, details.pairs.deviation)
+    torch.testing.assert_close(total, curation.scores, atol=1e-4, rtol=1e-4)
+    assert details.density.threshold == curation.metrics["threshold"]
+    assert details.raw_plane.shape == details.projected_plane.shape == (len(details.plane_pairs), 2)
+    torch.testing.assert_close(
+        details.projected_plane[:, 0], details.pairs.projected_cosine[details.plane_pairs], atol=1e-4, rtol=1e-4
+    )
+    torch.testing.assert_close(
+        details.raw_plane[:, 0], details.pairs.raw_cosine[details.plane_pairs], atol=1e-4, rtol=1e-4
+    )
+    assert details.projected_plane.norm(dim=1).max() <= 1 + 1e-5
+
+
+def test_metrics_are_complete_even_without_pairs():
+    full = curate(geoalign(), planted().rollouts).metrics
+    nothing = Rollouts(rewards=torch.ones(4), groups=torch.zeros(4, dtype=torch.int), hidden=torch.randn(4, 8))
+    assert set(curate(geoalign(), nothing).metrics) == set(full)
+
+
+def test_paper_preset():
+    maths, dialogue = GeoAlignConfig.preset("paper", task="math"), GeoAlignConfig.preset("paper", task="dialogue")
+    assert (maths.alpha, maths.projector.target_accuracy) == (0.05, 0.95)
+    assert (dialogue.alpha, dialogue.projector.target_accuracy) == (0.12, 0.85)
+    for config in (maths, dialogue):
+        assert config.max_fraction is None
+        assert config.min_scores == 2
+        assert config.projector.groups_per_step is None
+        assert (config.projector.layers, config.projector.steps, config.projector.learning_rate) == (3, 50, 1e-3)
+    assert GeoAlignConfig.preset("paper", task="math", alpha=0.07).alpha == 0.07
+    with pytest.raises(ConfigError, match="expected 'paper', got 'released'"):
+        GeoAlignConfig.preset("released", task="math")
+    with pytest.raises(ConfigError, match="task: expected one of"):
+        GeoAlignConfig.preset("paper", task="code")
+
+
+@pytest.mark.parametrize("settings", [{"alpha": 0}, {"alpha": 1}, {"alpha": -0.1}, {"strategy": "remove"}, {"tail": 1}])
+def test_settings_out_of_range(settings):
+    name = next(iter(settings))
+    with pytest.raises(ConfigError, match=name):
+        GeoAlign(**settings)
+
+
+def test_bad_hidden_states():
+    good = planted().rollouts
+    with pytest.raises(InputError, match="at least 2 columns"):
+        curate(geoalign(), Rollouts(rewards=good.rewards, groups=good.groups, hidden=good.hidden[:, :1]))
+    curator = geoalign()
+    curate(curator, good)
+    with pytest.raises(InputError, match="expected 32 columns as in earlier calls, got 16"):
+        curate(curator, Rollouts(rewards=good.rewards, groups=good.groups, hidden=good.hidden[:, :16]))
+
+
+def test_state_of_other_settings_is_refused():
+    curator = geoalign()
+    curate(curator, planted().rollouts)
+    with pytest.raises(ConfigError, match="other projector settings"):
+        geoalign(projector=ProjectorConfig(hidden_dim=8)).load_state_dict(curator.state_dict())

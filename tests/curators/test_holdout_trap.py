@@ -1,0 +1,61 @@
+"""No group is scored differently because it was held out: at d = 2048, where a projector fits its own groups completely."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from geoalign import GeoAlign, GeoAlignConfig
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.method import scoring as scoring_module
+
+_SCRIPT = Path(__file__).parents[2] / "benchmarks" / "holdout_trap.py"
+_spec = importlib.util.spec_from_file_location("holdout_trap", _SCRIPT)
+study = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(study)
+
+KINDS = ["isotropic", "compressible"]
+
+
+def batch(states, seed=0):
+    return synthetic_rollouts(60, 8, 2048, seed=seed, states=states, corruption=0.05)
+
+
+def test_the_trap_is_real():
+    # Trained on 90% of the groups of isotropic states, the projector calls the other 10% anomalous: so the checks below
+    # would see it if GeoAlign did the same.
+    outcome = study.trap(batch("isotropic"), seed=0)
+    assert outcome.flagged.sum() >= 10
+    assert outcome.held_out[outcome.flagged].mean() > 0.5
+    assert outcome.new_deviation > outcome.train_deviation + 0.2
+
+
+@pytest.mark.parametrize("states", KINDS)
+def test_in_sample_flags_spread_over_the_groups(states):
+    data = batch(states)
+    curation = GeoAlign(GeoAlignConfig(alpha=0.1)).curate(data.rollouts, generator=torch.Generator().manual_seed(0))
+    spread(curation, data.rollouts.groups % 10 == 0, share=0.1)
+
+
+@pytest.mark.parametrize("states", KINDS)
+def test_cross_fit_treats_both_folds_alike(states, monkeypatch):
+    # The folds are the even and the odd groups here, so that we know which group was scored by which consensus.
+    monkeypatch.setattr(
+        scoring_module, "fold_of_groups", lambda pairs, groups, folds, draw: torch.arange(groups) % folds
+    )
+    data = batch(states)
+    config = GeoAlignConfig(alpha=0.1, scoring="cross_fit")
+    curation = GeoAlign(config).curate(data.rollouts, generator=torch.Generator().manual_seed(0))
+    spread(curation, data.rollouts.groups % 2 == 0, share=0.5)
+    even = curation.scores[data.rollouts.groups % 2 == 0]
+    odd = curation.scores[data.rollouts.groups % 2 == 1]
+    assert float(even.mean() / odd.mean()) == pytest.approx(1, abs=0.35)
+
+
+def spread(curation, part, share):
+    """The flags that fall on `part` of the groups are as many as chance would put there (four standard deviations)."""
+    flags = int(curation.anomalous.sum())
+    assert flags >= 8
+    on_part = int((curation.anomalous & part).sum())
+    assert abs(on_part - share * flags) <= 4 * (share * (1 - share) * flags) ** 0.5

@@ -1,0 +1,118 @@
+"""Eqs. 2 and 3: pairs and displacements, by hand and against loops."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geoalign.benchmarks.naive import naive_pairs
+from geoalign.method.groups import canonical_order
+from geoalign.method.pairs import centred_states, group_ranges, preference_pairs, with_distances
+from geoalign.types import Rollouts
+
+
+def prepared(rewards, groups, hidden, top_m=None):
+    rewards, groups, hidden = torch.tensor(rewards), torch.tensor(groups), torch.tensor(hidden)
+    rows = canonical_order(rewards, groups, hidden)
+    states, length = centred_states(hidden, rows)
+    pairs = preference_pairs(rewards[rows.order], rows, top_m=top_m)
+    pairs, directed = with_distances(pairs, states, length, rows)
+    return rows, states, pairs, directed
+
+
+def by_input_row(rows, pairs):
+    return sorted(zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True))
+
+
+def test_pairs_by_hand():
+    # Group 7 holds rows 0, 2, 3 with rewards 1, 0, 0.5: three strict pairs. Group 3 holds rows 1, 4 with equal rewards.
+    rows, _, pairs, _ = prepared([1.0, 2.0, 0.0, 0.5, 2.0], [7, 3, 7, 7, 3], [[0.0, 0.0]] * 5)
+    assert by_input_row(rows, pairs) == [(0, 2), (0, 3), (3, 2)]
+    margin = dict(zip(by_input_row(rows, pairs), sorted(pairs.margin.tolist(), reverse=True), strict=True))
+    assert margin[(0, 2)] == 1.0
+    assert sorted(pairs.margin.tolist()) == [0.5, 0.5, 1.0]
+
+
+def test_nan_rewards_form_no_pair():
+    rows, _, pairs, _ = prepared([1.0, float("nan"), 0.0], [0, 0, 0], [[0.0, 1.0]] * 3)
+    assert by_input_row(rows, pairs) == [(0, 2)]
+
+
+def test_distances_by_hand():
+    # 3-4-5 triangles; the states are divided by the batch's largest entry, 4, so the lengths are 5/4 and 0.
+    rows, _, pairs, directed = prepared([1.0, 0.0, 0.0], [0, 0, 0], [[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]])
+    found = dict(zip(rows.order[pairs.loser].tolist(), pairs.distance.tolist(), strict=True))
+    assert found == {1: pytest.approx(1.25), 2: 0.0}
+    assert dict(zip(rows.order[pairs.loser].tolist(), directed.tolist(), strict=True)) == {1: True, 2: False}
+
+
+def test_a_small_displacement_of_large_states_is_exact():
+    # Without centring, ||a||^2 + ||b||^2 - 2ab in float32 would lose a displacement of 1 beside entries of 3000.
+    hidden = torch.full((2, 64), 3000.0)
+    hidden[1, 0] += 1
+    *_, pairs, directed = prepared([0.0, 1.0], [0, 0], hidden.tolist())
+    assert pairs.distance.tolist() == [pytest.approx(1 / 3001, rel=1e-3)]
+    assert directed.all()
+
+
+def test_rounding_is_no_displacement():
+    hidden = torch.full((2, 64), 1.0)
+    hidden[1, 0] += 2e-7
+    *_, directed = prepared([0.0, 1.0], [0, 0], hidden.tolist())
+    assert not directed.any()
+
+
+def test_top_m_pairs_best_with_worst():
+    # Rewards 0..5, m = 2: winners {4, 5} against losers {0, 1}.
+    rows, _, pairs, _ = prepared([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0] * 6, [[float(i), 1.0] for i in range(6)], top_m=2)
+    assert by_input_row(rows, pairs) == [(4, 0), (4, 1), (5, 0), (5, 1)]
+
+
+def test_top_m_larger_than_the_group_is_all_pairs():
+    every = prepared([0.0, 1.0, 2.0], [0] * 3, [[float(i), 1.0] for i in range(3)])[2]
+    top = prepared([0.0, 1.0, 2.0], [0] * 3, [[float(i), 1.0] for i in range(3)], top_m=9)[2]
+    assert len(every) == len(top) == 3
+
+
+def test_top_m_counts_scored_rows_only():
+    # Of 0, 1, 2 and two unscored rows, m = 1 pairs the best scored row with the worst.
+    rows, _, pairs, _ = prepared(
+        [0.0, float("nan"), 2.0, 1.0, float("nan")], [0] * 5, [[float(i), 1.0] for i in range(5)], top_m=1
+    )
+    assert by_input_row(rows, pairs) == [(2, 0)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_against_loops(data):
+    count = data.draw(st.integers(1, 24))
+    rewards = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, float("nan")]), min_size=count, max_size=count))
+    groups = data.draw(st.lists(st.integers(-2, 3), min_size=count, max_size=count))
+    hidden = torch.randn(count, 5, generator=torch.Generator().manual_seed(count))
+    rows, states, pairs, directed = prepared(rewards, groups, hidden.tolist())
+    naive = naive_pairs(Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden))
+    assert by_input_row(rows, pairs) == sorted(zip(naive.winner, naive.loser, strict=True))
+    assert directed.all()
+    assert (pairs.group[1:] >= pairs.group[:-1]).all()
+    unit = (states[pairs.winner] - states[pairs.loser]) / pairs.distance[:, None]
+    expected = dict(zip(zip(naive.winner, naive.loser, strict=True), naive.displacement, strict=True))
+    rows_of_pairs = zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True)
+    for pair, direction in zip(rows_of_pairs, unit, strict=True):
+        torch.testing.assert_close(direction, expected[pair], atol=1e-5, rtol=1e-4)
+
+
+def test_group_ranges():
+    # Ranges 0..2, 2..2, 2..5 and 5..6; groups 2 and 0 are asked for.
+    offsets = torch.tensor([0, 2, 2, 5, 6])
+    assert group_ranges(offsets, torch.tensor([2, 0])).tolist() == [2, 3, 4, 0, 1]
+    assert group_ranges(offsets, torch.tensor([1])).tolist() == []
+
+
+def test_canonical_order_sorts_by_group_reward_and_content():
+    rewards, groups = torch.tensor([1.0, 0.0, 1.0, 5.0]), torch.tensor([4, 4, 4, -1])
+    hidden = torch.tensor([[9.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    rows = canonical_order(rewards, groups, hidden)
+    # Group -1 first; in group 4 reward 0 before the two ones, of which the smaller hidden sum comes first.
+    assert rows.order.tolist() == [3, 1, 2, 0]
+    assert rows.group.tolist() == [0, 1, 1, 1]
+    assert rows.offsets.tolist() == [0, 1, 4]

@@ -1,0 +1,79 @@
+"""Eq. 8 and the strategies of the ablation."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from geoalign.method.rectification import amplify, best_random_odds, replace, rows_with_partner
+
+
+def bools(*rows, size):
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[list(rows)] = True
+    return mask
+
+
+def test_odds_by_hand():
+    # Four donors: the best 0.5, the others 0.5 / 3.
+    odds = best_random_odds(torch.tensor([0.1, 0.9, 0.5, 0.3]), None)
+    assert odds.tolist() == pytest.approx([1 / 6, 0.5, 1 / 6, 1 / 6])
+    assert best_random_odds(torch.tensor([0.4]), None).tolist() == [1.0]
+
+
+def test_tied_best_share_the_chance():
+    generator = torch.Generator().manual_seed(0)
+    seen = Counter(int(best_random_odds(torch.tensor([1.0, 0.0, 1.0]), generator).argmax()) for _ in range(400))
+    assert set(seen) == {0, 2}
+    # Binomial with p = 1/2, n = 400: four standard deviations are 40.
+    assert abs(seen[0] - 200) < 40
+
+
+def test_replace_frequencies():
+    # One anomalous row, donors with rewards 3, 2, 1: expected shares 1/2, 1/4, 1/4.
+    rewards, group = torch.tensor([9.0, 3.0, 2.0, 1.0]), torch.zeros(4, dtype=torch.long)
+    generator = torch.Generator().manual_seed(1)
+    seen = Counter()
+    for _ in range(2000):
+        source, without = replace(rewards, group, bools(0, size=4), bools(1, 2, 3, size=4), generator)
+        assert without == 0
+        assert source[1:].tolist() == [1, 2, 3]
+        seen[int(source[0])] += 1
+    # Standard deviation at most sqrt(2000) / 2 = 22; five of them.
+    assert abs(seen[1] - 1000) < 112
+    assert abs(seen[2] - 500) < 112
+    assert abs(seen[3] - 500) < 112
+
+
+def test_replace_stays_in_the_group_and_counts_groups_without_donor():
+    group = torch.tensor([0, 0, 1, 1, 2, 2])
+    source, without = replace(
+        torch.arange(6.0), group, bools(0, 2, 3, size=6), bools(1, 4, 5, size=6), torch.Generator().manual_seed(0)
+    )
+    assert source.tolist() == [1, 1, 2, 3, 4, 5]
+    assert without == 1
+
+
+def test_amplify_overwrites_each_stable_row_once():
+    group = torch.tensor([0, 0, 0, 1, 1, 1])
+    source, without = amplify(group, bools(0, 3, 4, size=6), bools(1, 2, 5, size=6), torch.Generator().manual_seed(0))
+    assert source[0] == 0
+    assert sorted(source[1:3].tolist()) in ([0, 1], [0, 2])
+    # Group 1 has two anomalous rows and one stable: the first overwrites it, the second finds none.
+    assert source[3:].tolist() == [3, 4, 3]
+    assert without == 1
+
+
+def test_rows_with_partner():
+    group = torch.tensor([0, 0, 1, 1])
+    hit, without = rows_with_partner(group, bools(0, 2, 3, size=4), bools(1, size=4))
+    assert hit.tolist() == [True, False, False, False]
+    assert without == 1
+
+
+def test_nothing_anomalous():
+    group = torch.tensor([0, 0])
+    none = bools(size=2)
+    assert replace(torch.zeros(2), group, none, ~none, None)[0].tolist() == [0, 1]
+    assert amplify(group, none, ~none, None)[0].tolist() == [0, 1]
+    assert rows_with_partner(group, none, ~none)[1] == 0

@@ -1,0 +1,89 @@
+"""The vocabulary refuses what it cannot mean, and says where."""
+
+import math
+
+import pytest
+import torch
+
+from geoalign import Curation, Rollouts
+from geoalign.errors import GeoAlignError, InputError
+
+
+@pytest.fixture(autouse=True)
+def _unchecked(unchecked_shapes):
+    pass
+
+
+def rollouts(**changes):
+    fields = {"rewards": torch.tensor([0.0, 1.0, 2.0]), "groups": torch.tensor([0, 0, 1]), **changes}
+    return Rollouts(**fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": [0.0, 1.0]}, "rewards: expected a torch.Tensor, got list"),
+        ({"rewards": torch.zeros(3, dtype=torch.int)}, "rewards: expected dtype float, got torch.int32"),
+        ({"rewards": torch.zeros(3, 1)}, r"rewards: expected 1 dimension\(s\), got shape \(3, 1\)"),
+        ({"rewards": torch.tensor([0.0, math.inf, 1.0])}, "got inf in row 1"),
+        ({"groups": torch.zeros(2, dtype=torch.int)}, "groups: expected 3 rows as rewards, got 2"),
+        ({"groups": torch.zeros(3)}, "groups: expected dtype int, got torch.float32"),
+        ({"hidden": torch.zeros(3)}, "hidden: expected 2 dimension"),
+        ({"hidden": torch.zeros(4, 2)}, "hidden: expected 3 rows as rewards, got 4"),
+        ({"hidden": torch.tensor([[0.0, 0.0], [0.0, math.nan], [0.0, 0.0]])}, "hidden.*nan in row 1, column 1"),
+        ({"hidden": torch.tensor([[0.0, 0.0], [0.0, 0.0], [-math.inf, 0.0]])}, "hidden.*-inf in row 2, column 0"),
+        ({"donor_ok": torch.zeros(3)}, "donor_ok: expected dtype bool"),
+        ({"lengths": torch.zeros(3, dtype=torch.bool)}, "lengths: expected dtype int, got torch.bool"),
+        ({"answers": "abc"}, "answers: expected a list of str, got str"),
+        ({"answers": ["a", 1, None]}, "answers: expected str or None, got int in row 1"),
+        ({"ids": ["a", "b"]}, "ids: expected 3 rows as rewards, got 2"),
+        ({"ids": ["a", None, "b"]}, "ids: expected str, got NoneType in row 1"),
+    ],
+)
+def test_bad_fields(changes, message):
+    with pytest.raises(InputError, match=message):
+        rollouts(**changes)
+
+
+def test_large_finite_states_are_accepted():
+    # Their sum overflows float32; every entry is finite all the same.
+    assert rollouts(hidden=torch.full((3, 2), 3e38)).hidden is not None
+
+
+def test_errors_are_standard_types_too():
+    assert issubclass(InputError, GeoAlignError)
+    assert issubclass(InputError, ValueError)
+
+
+def test_take():
+    taken = rollouts(ids=["a", "b", "c"], hidden=torch.eye(3)).take(torch.tensor([2, 0, 2]))
+    assert taken.rewards.tolist() == [2.0, 0.0, 2.0]
+    assert taken.ids == ["c", "a", "c"]
+    assert taken.hidden.tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 1]]
+    with pytest.raises(InputError, match=r"expected rows 0\.\.2, got 3 at position 1"):
+        rollouts().take(torch.tensor([0, 3]))
+
+
+def test_gradients_stop_at_the_border():
+    hidden = torch.zeros(3, 2, requires_grad=True)
+    assert not rollouts(hidden=hidden).hidden.requires_grad
+
+
+def test_curation_checks_its_shapes():
+    whole = {
+        "source": torch.tensor([0, 1]),
+        "rewards": torch.zeros(2),
+        "weights": torch.ones(2),
+        "scores": torch.zeros(3),
+        "anomalous": torch.zeros(3, dtype=torch.bool),
+    }
+    assert Curation(**whole).with_metrics(a=1.0).metrics == {"a": 1.0}
+    with pytest.raises(InputError, match="as many output rows"):
+        Curation(**whole).replaced.sum()
+    for change, message in (
+        ({"weights": torch.ones(3)}, "weights: expected shape"),
+        ({"anomalous": torch.zeros(2, dtype=torch.bool)}, "anomalous: expected shape"),
+        ({"source": torch.tensor([0, 3])}, r"expected rows 0\.\.2, got 3 at position 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Curation(**{**whole, **change})

@@ -16,8 +16,8 @@ from geoalign.curators.base import Curator, identity
 from geoalign.types import Curation, Rollouts
 
 TEMPLATE = (
-    "{% for m in messages %}{% if m['role']=='user' %}<u>{{ m['content'] }}{% else %}<a>{{ m['content'] }}</s>{% endif %}"
-    "{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+    "{% for m in messages %}{% if m['role']=='user' %}<u>{{ m['content'] }}{% else %}<a>{{ m['content'] }}</s>"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
 )
 
 

@@ -20,7 +20,8 @@ def test_group_scale_by_hand():
 
 
 def test_other_scales_by_hand():
-    # Kept rewards 1, 2, 3, 2, 4: mean 2.4, squares 1.96 + 0.16 + 0.36 + 0.16 + 2.56 = 5.2, std sqrt(5.2 / 4) = 1.140175.
+    # Kept rewards 1, 2, 3, 2, 4: mean 2.4, squares 1.96 + 0.16 + 0.36 + 0.16 + 2.56 = 5.2,
+    # std sqrt(5.2 / 4) = 1.140175.
     rewards = torch.tensor([1.0, 2, 3, 2, NAN, 4])
     centred = torch.tensor([-1.0, 0, 1, -1, 0, 1])
     torch.testing.assert_close(trl_advantages(rewards, GROUPS, scale_rewards="none"), centred)
@@ -56,7 +57,7 @@ def gaps(completions, **columns):
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 @pytest.mark.parametrize("aggregation", ["sum_then_normalize", "normalize_then_sum"])
 def test_the_same_as_trls_own_code(tmp_path, scale, aggregation):
-    """On a batch where nothing is dropped, TRL's code and ours give the same numbers (rows that cannot be scored too)."""
+    """Where nothing is dropped, TRL's code and ours give the same numbers; some rows here cannot be scored."""
     prepared = trainer(
         tmp_path,
         Scripted(curation),

@@ -20,10 +20,7 @@ def gradient(made, batches, *, plain):
     """The summed gradient of the micro-batches, as TRL alone computes it or as the adapter does."""
     made.model.zero_grad()
     for batch in batches:
-        if plain:
-            loss = GRPOTrainer.compute_loss(made, made.model, batch)
-        else:
-            loss = made.compute_loss(made.model, batch)
+        loss = GRPOTrainer.compute_loss(made, made.model, batch) if plain else made.compute_loss(made.model, batch)
         loss.backward()
     return torch.cat([p.grad.flatten() for p in made.model.parameters()])
 

@@ -1,0 +1,93 @@
+"""`rollout_fields` brings answers, reference rewards and true rewards to a curator."""
+
+import math
+
+import pytest
+import torch
+from trl_parts import Scripted, curated_batch, curation, data, digits, trainer
+
+from geoalign.adapters.trl.fields import as_answers, as_floats
+from geoalign.errors import ConfigError, InputError
+
+
+def seen_with(folder, fields, requires=(), **changes):
+    watcher = Scripted(curation, requires=requires)
+    made = trainer(folder, watcher, extra={"rollout_fields": fields}, **changes)
+    curated_batch(made)
+    return watcher.seen[0]
+
+
+def test_columns_and_callables(tmp_path):
+    rows_seen = []
+
+    def answers(rows):
+        rows_seen.extend(rows)
+        return [row["completion"][:1] or None for row in rows]
+
+    def references(rows):
+        return [[row["score_a"], None] for row in rows]
+
+    fields = {"answers": answers, "true_rewards": "score_a", "reference_rewards": references}
+    seen = seen_with(tmp_path, fields, requires=tuple(fields))
+    # Prompts come in groups of four; the column says which prompt it is ("3+4=" has score_a 3).
+    numbers = [float(row["prompt"].split("+")[0]) for row in rows_seen]
+    assert seen.true_rewards.tolist() == numbers
+    assert len(set(numbers[:4])) == 1
+    assert seen.answers == [row["completion"][:1] for row in rows_seen]
+    assert seen.reference_rewards.shape == (8, 2)
+    assert seen.reference_rewards[:, 0].tolist() == numbers
+    assert seen.reference_rewards[:, 1].isnan().all()
+    assert {"prompt", "completion", "completion_ids", "gold", "score_a"} <= rows_seen[0].keys()
+
+
+def test_fields_are_read_after_the_rewards_were_computed(tmp_path):
+    """A reward function that corrupts can hand the true reward over to a field."""
+    true = {}
+
+    def flipped(completions, **columns):
+        true["values"] = digits(completions)
+        return [1 - value for value in true["values"]]
+
+    seen = seen_with(tmp_path, {"true_rewards": lambda rows: true["values"]}, reward=flipped)
+    torch.testing.assert_close(seen.true_rewards, 1 - seen.rewards)
+
+
+def test_column_of_a_conversational_data_set(tmp_path):
+    seen = seen_with(tmp_path, {"answers": "gold"}, dataset=data(conversational=True))
+    assert set(seen.answers) <= {str(number) for number in range(32)}
+    assert len(seen.answers) == 8
+
+
+def test_what_a_curator_requires_must_be_given(tmp_path):
+    with pytest.raises(ConfigError, match=r"Scripted requires true_rewards: .*true_rewards=<column or callable>"):
+        seen_with(tmp_path, {}, requires=("true_rewards", "hidden"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"answers": "nothing"}, "expected a dataset column 'nothing', got columns .*gold"),
+        ({"answers": lambda rows: ["a"]}, "expected 8 values from the callable, got 1"),
+        ({"true_rewards": "prompt"}, "expected numbers"),
+    ],
+)
+def test_bad_fields_are_named(tmp_path, fields, words):
+    with pytest.raises(InputError, match=words):
+        seen_with(tmp_path, fields)
+
+
+def test_advantages_for_curators_that_work_after_trl(tmp_path):
+    seen = seen_with(tmp_path, {}, requires=("advantages",))
+    rewards = seen.rewards.view(-1, 4)
+    expected = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
+    torch.testing.assert_close(seen.advantages, expected.view(-1), atol=1e-5, rtol=1e-5)
+
+
+def test_conversions():
+    assert as_answers(["a", None, 3]) == ["a", None, "3"]
+    ragged = [[1.0, 2.0], [3.0]]
+    with pytest.raises(InputError, match="reference_rewards"):
+        as_floats("reference_rewards", ragged, torch.device("cpu"))
+    values = as_floats("true_rewards", [1, None, True], torch.device("cpu"))
+    assert values[[0, 2]].tolist() == [1.0, 1.0]
+    assert math.isnan(values[1])

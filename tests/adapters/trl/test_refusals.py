@@ -1,0 +1,155 @@
+"""What the adapter cannot carry out is refused by name."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from trl_parts import Scripted, curation, model, tokenizer, trainer
+
+from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.adapters.trl.refusals import check_trainer
+from geoalign.adapters.trl.rows import check_keys
+from geoalign.errors import MissingExtraError, UnsupportedError
+
+
+def check(made):
+    check_trainer(
+        made,
+        Scripted(curation),
+        hidden_position="final",
+        hidden_source="own_pass",
+        rollout_fields={},
+        details_every=0,
+    )
+
+
+def known():
+    return {
+        "prompt_ids": torch.zeros(2, 3),
+        "completion_ids": torch.zeros(2, 3),
+        "advantages": torch.zeros(2),
+        "num_items_in_batch": torch.tensor(6),
+        "old_per_token_logps": None,
+    }
+
+
+def test_known_keys_pass():
+    check_keys(known())
+    check_keys({**known(), "some_number": 3, "some_scalar": torch.tensor(1.0)})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("pixel_values", torch.zeros(2, 3, 4, 4), "'pixel_values' .images."),
+        ("tool_mask", torch.ones(2, 3), "'tool_mask' .tool or environment rows."),
+        ("num_images", [1, 1], "'num_images' .images."),
+        ("routing_of_tomorrow", torch.zeros(2, 3), "'routing_of_tomorrow' .a per-row key that this version"),
+        ("list_of_tomorrow", ["a", "b"], "list_of_tomorrow"),
+    ],
+)
+def test_unknown_per_row_keys(key, value, words):
+    with pytest.raises(UnsupportedError, match=words):
+        check_keys({**known(), key: value})
+
+
+def test_unknown_key_of_a_new_trl_stops_the_training(tmp_path):
+    class NewTRL(GeoAlignGRPOTrainer.__mro__[2]):
+        def _generate_and_score_completions(self, inputs):
+            batch = super()._generate_and_score_completions(inputs)
+            return {**batch, "routing_of_tomorrow": batch["completion_ids"]}
+
+    class New(GeoAlignGRPOTrainer.__mro__[1], NewTRL):
+        pass
+
+    made = New(
+        model(),
+        lambda completions, **_: [0.0] * len(completions),
+        args=trainer(tmp_path).args,
+        train_dataset=trainer(tmp_path).train_dataset,
+        processing_class=tokenizer(),
+        curator=Scripted(curation),
+    )
+    with pytest.raises(UnsupportedError, match="routing_of_tomorrow"):
+        made.train()
+
+
+def test_tool_rows_of_a_rollout_function(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+
+    def rollout(prompts, made):
+        count = len(prompts)
+        return {
+            "prompt_ids": [[5, 6]] * count,
+            "completion_ids": [[7, 8, 2]] * count,
+            "logprobs": [[0.0, 0.0, 0.0]] * count,
+            "env_mask": [[1, 0, 1]] * count,
+        }
+
+    made = trainer(tmp_path, Scripted(curation), extra={"rollout_func": rollout})
+    with pytest.raises(UnsupportedError, match="tool or environment rows"):
+        made.train()
+
+
+def test_tools_and_environments(tmp_path):
+    made = trainer(tmp_path, Scripted(curation))
+    made.tools = [print]
+    with pytest.raises(UnsupportedError, match="tool or environment rows"):
+        check(made)
+
+
+def test_vision_models(tmp_path, monkeypatch):
+    made = trainer(tmp_path, Scripted(curation))
+    monkeypatch.setattr("geoalign.adapters.trl.refusals.ProcessorMixin", type(made.processing_class))
+    with pytest.raises(UnsupportedError, match="vision model"):
+        check(made)
+
+
+def test_liger(tmp_path):
+    made = trainer(tmp_path, Scripted(curation))
+    made.args.use_liger_kernel = True
+    with pytest.raises(UnsupportedError, match="use_liger_kernel"):
+        check(made)
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_zero_3(tmp_path, stage):
+    made = trainer(tmp_path, Scripted(curation))
+    plugin = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SimpleNamespace(zero_stage=stage)))
+    made.accelerator, made.is_deepspeed_enabled = plugin, True
+    if stage == 3:
+        with pytest.raises(UnsupportedError, match="ZeRO-3"):
+            check(made)
+    else:
+        check(made)
+
+
+def test_fsdp(tmp_path):
+    made = trainer(tmp_path, Scripted(curation))
+    made.is_fsdp_enabled = True
+    with pytest.raises(UnsupportedError, match="FSDP"):
+        check(made)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [([4, 1, 2, 3, 4, 5, 6, 7], "across groups: slot 0"), ([0, 1, 2, 3, 0, 1, 2, 3], "across groups: slot 4")],
+)
+def test_sources_across_groups(tmp_path, source, words):
+    made = trainer(tmp_path, Scripted(lambda rollouts: curation(rollouts, source=torch.tensor(source))))
+    with pytest.raises(UnsupportedError, match=words):
+        made.train()
+
+
+def test_missing_trl_names_the_extra(monkeypatch):
+    import geoalign.adapters.trl as adapter
+
+    for name in [name for name in sys.modules if name.startswith("geoalign.adapters.trl.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "trl", None)
+    with pytest.raises(MissingExtraError, match=r"geoalign\[trl\]"):
+        _ = adapter.GeoAlignGRPOTrainer
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = adapter.nothing
+    assert set(adapter.__all__) == set(dir(adapter))

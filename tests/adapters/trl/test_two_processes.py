@@ -1,0 +1,68 @@
+"""Groups that span processes: one torchrun of two processes on gloo, several checks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "two_processes.py"
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two_processes")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
+    done = subprocess.run(
+        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
+    first, second = (rank["identity"] for rank in ranks)
+    assert first["same"]
+    assert second["same"]
+    assert (first["calls"], second["calls"]) == (3, 0)
+    assert first["groups"] == [0, 0, 0, 0]
+    assert first["hidden"] == [4, 32]
+    assert len(set(first["answers"])) == 1
+    assert first["true_rewards_match"]
+
+
+def test_donors_on_the_other_process(ranks):
+    first = ranks[0]["donors_elsewhere"]
+    assert first["entered"] == first["expected"]
+    assert first["rows"] == 12
+    assert (first["steps"], ranks[1]["donors_elsewhere"]["steps"]) == (3, 0)
+    # The processes' own rows differed in width, so that the moved rows were padded on the way.
+    assert any(max(lengths[:2]) != max(lengths[2:]) for lengths in first["lengths"])
+
+
+def test_dropped_rows_are_counted_over_all_processes(ranks):
+    first, second = (rank["dropped"] for rank in ranks)
+    assert first["scale"] == second["scale"] == pytest.approx(4 / 3)
+    assert first["kept"] == [True, True]
+    assert second["kept"] == [True, False]
+    assert first["tokens"] == second["tokens"] == first["expected_tokens"]
+    kept = first["rewards"][:3]
+    mean = sum(kept) / 3
+    deviation = (sum((value - mean) ** 2 for value in kept) / 2) ** 0.5
+    expected = [(value - mean) / (deviation + 1e-4) for value in kept] + [0.0]
+    assert first["advantages"] + second["advantages"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_error_on_rank_0_reaches_both(ranks):
+    assert ranks[0]["failure"] == {"error": "ArithmeticError", "text": "no curation today"}
+    assert ranks[1]["failure"]["error"] == "GeoAlignError"
+    assert "rank 0" in ranks[1]["failure"]["text"]
+
+
+def test_resume_in_two_processes(ranks):
+    assert all(rank["resume"]["same"] for rank in ranks)
+    # Rank 1 restores the two calls of the checkpoint and makes none itself.
+    assert (ranks[0]["resume"]["calls"], ranks[1]["resume"]["calls"]) == (4, 2)

@@ -1,0 +1,121 @@
+"""Run by torchrun with two processes on gloo; writes what each check found to FOLDER/rank-*.json.
+
+A group of four rollouts spans both processes (two rows each), so donors live on the other one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+from trl_parts import (
+    Drawing,
+    Recording,
+    Scripted,
+    curation,
+    digits,
+    drop_last_of_group,
+    same_weights,
+    second_half_from_first,
+    trainer,
+    weights_of,
+)
+
+from geoalign.errors import GeoAlignError
+
+SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 3}
+RANK = int(os.environ.get("RANK", "0"))
+
+
+def identity(folder):
+    plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
+    plain.train()
+    watcher = Scripted(curation, requires=("hidden", "logprobs", "ids", "advantages"))
+    fields = {"answers": "gold", "true_rewards": lambda rows: digits([row["completion"] for row in rows])}
+    curated = trainer(folder / "curated", watcher, extra={"rollout_fields": fields}, **SHAPE)
+    curated.train()
+    seen = watcher.seen[0] if watcher.seen else None
+    return {
+        "same": same_weights(weights_of(plain), weights_of(curated)),
+        "calls": len(watcher.seen),
+        "groups": None if seen is None else seen.groups.tolist(),
+        "hidden": None if seen is None else list(seen.hidden.shape),
+        "lengths": None if seen is None else seen.lengths.tolist(),
+        "answers": None if seen is None else seen.answers,
+        "true_rewards_match": None if seen is None else bool(torch.equal(seen.true_rewards, seen.rewards)),
+    }
+
+
+def donors_elsewhere(folder):
+    made = trainer(folder / "donors", Scripted(second_half_from_first), cls=Recording, log_completions=True, **SHAPE)
+    made.train()
+    entered = gather_object([tuple(row) for row in made.entered])
+    expected = []
+    lengths = []
+    for step in made.steps:
+        rewards = step.rollouts.rewards[step.curation.source]
+        advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
+        for slot, row in enumerate(step.curation.source.tolist()):
+            expected.append((step.prompts[slot], step.responses[row], round(float(advantages[slot]), 3)))
+        lengths.append(step.lengths.tolist())
+    found = {"rows": len(entered), "steps": len(made.steps), "lengths": lengths}
+    return {**found, "entered": coarse(entered), "expected": coarse(expected)}
+
+
+def coarse(rows):
+    """The rows in one order, advantages rounded so that the last digit does not count."""
+    return sorted((prompt, text, round(value, 2) + 0.0) for prompt, text, value in rows)
+
+
+def dropped(folder):
+    """Rank 1 holds rows 2 and 3 of the group and loses row 3; the scale and the statistics are global."""
+    made = trainer(folder / "dropped", Scripted(drop_last_of_group), cls=Recording, loss_type="grpo", **SHAPE)
+    made.model.train()
+    batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
+    rewards = made.steps[0].rollouts.rewards.tolist() if made.steps else None
+    return {
+        "scale": float(batch["geoalign_loss_scale"]),
+        "kept": (batch["completion_mask"].sum(1) > 0).tolist(),
+        "tokens": int(batch["num_items_in_batch"]),
+        "expected_tokens": sum(made.steps[0].lengths.tolist()[:3]) if made.steps else None,
+        "advantages": batch["advantages"].tolist(),
+        "rewards": rewards,
+    }
+
+
+def failure(folder):
+    def fail(rollouts):
+        raise ArithmeticError("no curation today")
+
+    made = trainer(folder / "failure", Scripted(fail), **SHAPE)
+    try:
+        made.train()
+    except (ArithmeticError, GeoAlignError) as error:
+        return {"error": type(error).__name__, "text": str(error)}
+    return {"error": None, "text": ""}
+
+
+def resume(folder):
+    saving = {**SHAPE, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    straight = trainer(folder / "resume", Drawing(), **saving)
+    straight.train()
+    again = trainer(folder / "resume", Drawing(), **saving)
+    again.train(resume_from_checkpoint=str(folder / "resume" / "checkpoint-2"))
+    return {"same": same_weights(weights_of(straight), weights_of(again)), "calls": again.curator.calls}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    found = {check.__name__: check(folder) for check in (identity, donors_elsewhere, dropped, failure, resume)}
+    (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

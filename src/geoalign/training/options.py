@@ -207,20 +207,22 @@ def _make(
             )
     check_keys(values, known, section, places)
     for name, value in values.items():
-        _check_type(f"{section}.{name}", known[name].default, value, places)
+        _check_type(f"{section}.{name}", known[name], value, places)
     try:
         return kind(output_dir=str(folder), **{**defaults, **values})
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigError(f"{places.prefix(section)}{section}: {type(error).__name__} from TRL: {error}") from error
 
 
-def _check_type(key: str, default: Any, value: Any, places: Places) -> None:
+def _check_type(key: str, item: dataclasses.Field[Any], value: Any, places: Places) -> None:
     """TRL's dataclasses take any value and fail late; a number or switch of the wrong type is refused here."""
-    if isinstance(default, bool):
+    annotation = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+    names = {name.strip() for name in annotation.split("|")} - {"None"}
+    if names == {"bool"}:
         right, expected = isinstance(value, bool), "true or false"
-    elif isinstance(default, int) and not isinstance(value, float):
+    elif names == {"int"}:
         right, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
-    elif isinstance(default, (int, float)):
+    elif names and names <= {"int", "float"}:
         right, expected = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
     else:
         return

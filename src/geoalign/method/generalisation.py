@@ -32,7 +32,7 @@ def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"]
     _, member = pairs.group.unique_consecutive(return_inverse=True)
     groups = int(member[-1]) + 1
     per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
-    total = torch.bincount(member, minlength=groups)
+    total = torch.bincount(member, minlength=groups).to(right.dtype)
     accuracy = clustered_proportion(per_group.cpu().numpy(), total.cpu().numpy())
     return NewGroups(accuracy, float((1 - cosine).mean()))
 

@@ -31,9 +31,15 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run folder; `steps`, `flip` and `curator` shape it."""
 
     def make(*, steps: int = 12, flip: float = 0.05, curator: str = "geoalign", name: str = "run") -> Path:
-        return write_run(tmp_path / name, steps=steps, flip=flip, curator=curator)
+        return _write_run(tmp_path / name, steps=steps, flip=flip, curator=curator)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def write_run() -> Callable[..., Path]:
+    """Writes a run folder at a path given, for what is built once for several tests."""
+    return _write_run
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def _rollout_step(**columns) -> RolloutStep:
     return RolloutStep(step=1, path=Path("none"), reward=np.asarray(columns["reward"], dtype=float), **arrays)
 
 
-def write_run(folder: Path, *, steps: int, flip: float, curator: str) -> Path:
+def _write_run(folder: Path, *, steps: int, flip: float, curator: str) -> Path:
     """A finished run: `steps` RL steps of 24 groups x 8, in which GDI rises with being flipped."""
     generator = np.random.default_rng(0)
     (folder / "rollouts").mkdir(parents=True)

@@ -114,6 +114,9 @@ def test_a_run_in_which_gdi_knows_the_flips(make_run):
     assert rows[GDI].auroc.low > 0.8
     assert rows[MOST_PAIRS].auroc.estimate + rows[FEWEST_PAIRS].auroc.estimate == pytest.approx(1)
     assert rows[GDI].steps == 8
+    assert found.control == MOST_PAIRS
+    assert found.gain.estimate == pytest.approx(rows[GDI].auroc.estimate - rows[MOST_PAIRS].auroc.estimate)
+    assert found.gain.low > 0
     assert found.flags.precision.low > found.flags.base_rate
     # The generated details belong to other pairs, so they must change the mean GDI and nothing else.
     other = {row.name: row for row in detect(run, details).rows}

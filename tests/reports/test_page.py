@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.reports import build_report
+from geoalign.reports.page import gain, interval, number, percent, points, span
 from geoalign.reports.text import inert, label
+from geoalign.statistics import Interval
 
 RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
 
@@ -45,10 +48,16 @@ def words(text: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
-def test_the_page_of_a_whole_run(make_run):
-    folder = make_run(steps=9)
-    path = build_report(folder)
-    assert path == folder / "report.html"
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory, write_run):
+    """A run folder with its report, built once."""
+    folder = write_run(tmp_path_factory.mktemp("whole") / "run", steps=9, flip=0.05, curator="geoalign")
+    assert build_report(folder) == folder / "report.html"
+    return folder
+
+
+def test_the_page_of_a_whole_run(whole_run):
+    folder, path = whole_run, whole_run / "report.html"
     text = path.read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == []
@@ -66,8 +75,8 @@ def test_the_page_of_a_whole_run(make_run):
     assert not list(folder.glob("**/*.tmp"))
 
 
-def test_the_page_needs_no_network_and_forbids_scripts(make_run):
-    page = Page(build_report(make_run(steps=2)).read_text(encoding="utf-8"))
+def test_the_page_needs_no_network_and_forbids_scripts(whole_run):
+    page = Page((whole_run / "report.html").read_text(encoding="utf-8"))
     policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
     assert page.named("script") == page.named("link") == page.named("iframe") == []
@@ -121,7 +130,7 @@ def test_labels_have_only_what_the_font_has():
 
 @pytest.mark.parametrize("part", ["metrics.jsonl", "evaluation.jsonl", "summary.json", "rollouts", "details"])
 def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
-    folder = make_run(steps=2)
+    folder = make_run(steps=1)
     path = folder / part
     if path.is_dir():
         for item in path.iterdir():
@@ -152,7 +161,7 @@ def test_grpo_sections_say_why_they_are_empty(make_run):
 
 
 def test_building_again_gives_the_same_page(make_run):
-    folder = make_run(steps=2)
+    folder = make_run(steps=2, curator="grpo")
     first = build_report(folder).read_bytes()
     assert build_report(folder).read_bytes() == first
 
@@ -170,3 +179,19 @@ def test_reports_load_no_torch_and_no_global_plotting():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],
+)
+def test_gain_over_the_pair_count_in_words(ends, said):
+    assert said in gain(Interval(sum(ends) / 2, *ends))
+    assert "Too few steps" in gain(Interval(0.1, math.nan, math.nan))
+
+
+def test_numbers_of_a_table():
+    assert [number(value) for value in (math.nan, None, 3.0, 1234.0, 0.12345)] == ["–", "–", "3", "1,234", "0.123"]
+    assert (percent(0.1234), percent(math.nan)) == ("12.3%", "–")
+    assert (points(-0.016), points(0.32), points(math.nan)) == ("-1.6 points", "+32.0 points", "–")
+    assert (span(Interval(0.5, 0.25, 0.75)), interval(Interval(0.5, math.nan, math.nan))) == ("25.0% to 75.0%", "–")

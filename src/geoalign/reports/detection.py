@@ -67,10 +67,16 @@ class FlagQuality:
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Everything the detection section shows. `undefined` says why there is nothing, else it is empty."""
+    """Everything the detection section shows.
+
+    `control` names the direction of the pair count that works better over the run, `gain` is the mean over steps of
+    GDI's AUROC minus that control's, paired by step. `undefined` says why there is nothing, else it is empty.
+    """
 
     steps: tuple[StepDetection, ...]
     rows: tuple[DetectionRow, ...]
+    control: str
+    gain: Interval
     flags: FlagQuality
     unscored_flips: int
     undefined: str
@@ -152,9 +158,13 @@ def detect(run: Run, details: dict[int, Details]) -> Detection:
         precisions = np.array([step.precision[name] for step in steps])
         defined = int((~np.isnan(areas)).sum())
         rows.append(DetectionRow(name, mean_interval(areas), mean_interval(precisions), defined))
+    found = {row.name: row.auroc.estimate for row in rows}
+    control = FEWEST_PAIRS if found[FEWEST_PAIRS] > found[MOST_PAIRS] else MOST_PAIRS
     return Detection(
         steps=steps,
         rows=tuple(rows),
+        control=control,
+        gain=mean_interval(np.array([step.auroc[GDI] - step.auroc[control] for step in steps])),
         flags=flag_quality(run.rollouts),
         unscored_flips=sum(step.unscored_flips for step in steps),
         undefined=_why_undefined(run, steps),

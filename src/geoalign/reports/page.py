@@ -22,6 +22,7 @@ from geoalign.reports.sections import figure_sections
 from geoalign.reports.tables import accuracy_rows, curator_totals, flagged_rows
 from geoalign.reports.text import inert
 from geoalign.reports.verdict import consensus
+from geoalign.statistics import Interval
 
 CONFIG_LIMIT = 20_000
 
@@ -156,7 +157,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, percent=percent, points=points, interval=interval, span=span)
+    environment.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
     return environment
 
 
@@ -184,6 +185,17 @@ def span(value: Any) -> str:
     if value is None or math.isnan(value.low) or math.isnan(value.high):
         return "–"
     return f"{value.low:.1%} to {value.high:.1%}"
+
+
+def gain(difference: Interval) -> str:
+    """What GDI has above the pair count, in words, by the interval of their difference in AUROC."""
+    if math.isnan(difference.low):
+        return "Too few steps to tell GDI from the pair count alone"
+    if difference.low > 0:
+        return "GDI ranks the flips better than the pair count alone: the hidden states add something"
+    if difference.high < 0:
+        return "The pair count alone ranks the flips better than GDI: here the hidden states take away"
+    return "GDI and the pair count alone cannot be told apart: no sign that the hidden states add anything"
 
 
 def interval(value: Any, digits: int = 3) -> str:

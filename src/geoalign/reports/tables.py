@@ -14,6 +14,18 @@ from geoalign.reports.text import inert
 from geoalign.statistics import Interval, wilson_interval
 
 FLAGGED_PER_STEP = 8
+_ALWAYS_TOLD = (
+    ("pairs", "pairs", "with different rewards, over logged steps"),
+    ("groups without a donor", "groups_without_donor", "no stable rollout to take their place: left unchanged"),
+    ("seconds", "seconds", "in the curator, over logged steps"),
+)
+_TOLD_IF_ANY = (
+    ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
+    ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
+    ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
+    ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
+    ("calls that only observed", "observed_only", "scored, nothing changed"),
+)
 _MISSING = ("(not in the file)", "(not in the file)")
 
 
@@ -94,16 +106,10 @@ def curator_totals(run: Run) -> list[Total]:
     else:
         for name, key in (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced")):
             totals.extend(_logged(run, name, key, "sum over logged steps"))
-    for name, key, note in (
-        ("pairs", "pairs", "with different rewards, over logged steps"),
-        ("groups without a donor", "groups_without_donor", "all their rollouts were flagged: left unchanged"),
-        ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
-        ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
-        ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
-        ("calls that only observed", "observed_only", "scored, nothing changed"),
-        ("seconds", "seconds", "in the curator, over logged steps"),
-    ):
+    for name, key, note in _ALWAYS_TOLD:
         totals.extend(_logged(run, name, key, note))
+    for name, key, note in _TOLD_IF_ANY:
+        totals.extend(total for total in _logged(run, name, key, note) if total.value)
     return totals
 
 

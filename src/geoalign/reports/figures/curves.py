@@ -24,11 +24,12 @@ _LOOKS = (
 def reward_series(run: Run) -> dict[str, Series]:
     """Mean raw, curated and true reward per step, those that are known, in this order.
 
-    Logged values come first; what was not logged is computed from the rollout files.
+    Computed from the rollout files, so that all curves stand at the step of their generation; taken from the log where
+    that has more steps.
     """
     logged = {"raw": run.series("reward"), "curated": run.series(*CURATED_KEYS)}
     computed = {"raw": _mean(run, _raw), "curated": _mean(run, curated_rewards), "true": _mean(run, _true)}
-    found = {name: logged[name] if len(logged.get(name, ())) else series for name, series in computed.items()}
+    found = {name: max(series, logged.get(name, series), key=len) for name, series in computed.items()}
     if _same(found["raw"], found["true"]):
         del found["true"]
     if _same(found["raw"], found["curated"]):

@@ -18,7 +18,8 @@ def kl_panel(run: Run) -> Panel | str:
     if len(moved):
         caption = (
             "Mean over tokens of old minus new log-probability (PPO KL), whatever beta is. With one update per "
-            "generation it is zero by construction: the policy that is updated is the one that generated."
+            "generation it is zero by construction: the policy that is updated is the one that generated. With "
+            "several, the first on each batch is zero, hence a saw-tooth."
         )
         return _curve(moved, "kl", "PPO KL", "PPO KL", caption)
     reference = run.series("kl")
@@ -34,8 +35,8 @@ def clip_panel(run: Run) -> Panel | str:
     if not len(clipped):
         return "No clip fraction was logged (`clip_ratio/region_mean`)."
     caption = (
-        "Share of tokens whose probability ratio left the clipping range. Zero by construction with one update per "
-        "generation."
+        "Share of tokens whose probability ratio left the clipping range. Zero by construction in the first update on "
+        "each batch, so always with one update per generation."
     )
     return _curve(clipped, "clip-fraction", "Clip fraction", "share of tokens clipped", caption)
 

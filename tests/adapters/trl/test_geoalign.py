@@ -1,0 +1,163 @@
+"""GeoAlign itself inside TRL, from a user's constructor and from the command line of the recipe."""
+
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+import torch
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
+from trl_parts import Recording, digits, model, same_weights, tokenizer, trainer, weights_of
+
+from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
+from geoalign.config import CURATOR_CONFIGS
+
+RECIPE = Path(__file__).parents[3] / "recipes" / "trl_grpo.py"
+SMALL = {"alpha": 0.5, "min_scores": 8, "projector": ProjectorConfig(hidden_dim=16, output_dim=8, steps=10)}
+BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
+
+
+def recipe():
+    spec = spec_from_file_location("trl_grpo_recipe", RECIPE)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("strategy", ["replace", "zero_weight", "drop", "amplify"])
+def test_each_strategy_does_something_in_a_real_training(tmp_path, strategy):
+    made = trainer(tmp_path / "geoalign", GeoAlign(strategy=strategy, **SMALL), cls=Recording, **BATCH)
+    made.train()
+    assert len(made.steps) == 2
+    for step, log in zip(made.steps, made.state.log_history, strict=False):
+        curation = step.curation
+        assert log["geoalign/pairs"] > 10
+        assert log["geoalign/anomalous"] == curation.anomalous.sum() > 0
+        assert not torch.equal(torch.isnan(curation.scores), torch.ones(32, dtype=torch.bool))
+        if strategy in ("replace", "amplify"):
+            assert log["geoalign/replaced"] == curation.replaced.sum() > 0
+        if strategy == "replace":
+            # An anomalous row was replaced by one of its group that is not.
+            replaced = curation.replaced.nonzero().squeeze(1)
+            assert curation.anomalous[replaced].all()
+            assert not curation.anomalous[curation.source[replaced]].any()
+        if strategy == "drop":
+            assert log["geoalign/dropped_rows"] == curation.anomalous.sum()
+        if strategy == "zero_weight":
+            assert (curation.weights == 0).tolist() == curation.anomalous.tolist()
+    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **BATCH)
+    plain.train()
+    assert not same_weights(weights_of(plain), weights_of(made))
+
+
+def test_observing_is_plain_grpo(tmp_path):
+    observed = trainer(tmp_path / "observed", GeoAlign(observe_only=True, **SMALL), cls=Recording, **BATCH)
+    observed.train()
+    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **BATCH)
+    plain.train()
+    assert observed.steps[0].curation.anomalous.any()
+    assert same_weights(weights_of(plain), weights_of(observed))
+
+
+def test_resume_with_the_projector(tmp_path):
+    saving = {**BATCH, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    straight = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
+    straight.train()
+    resumed = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert any(step.curation.replaced.any() for step in resumed.steps)
+    assert same_weights(weights_of(straight), weights_of(resumed))
+    scores = [step.curation.scores for step in (straight.steps[-1], resumed.steps[-1])]
+    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
+    # The warm-started projector came along: a fresh one scores otherwise.
+    fresh = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
+    fresh.curator.load_state_dict = lambda state: None
+    fresh.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert not torch.equal(fresh.steps[0].curation.scores.nan_to_num(), resumed.steps[0].curation.scores.nan_to_num())
+
+
+def test_details_come_with_the_curation(tmp_path):
+    made = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, extra={"details_every": 2}, **BATCH)
+    made.train()
+    assert made.steps[0].curation.details is not None
+    assert len(made.steps[0].curation.details.pairs.winner) == made.steps[0].curation.metrics["pairs"]
+    assert made.steps[1].curation.details is None
+
+
+@pytest.mark.parametrize("name", ["geoalign", "grpo"])
+def test_settings_parse_beside_trls(tmp_path, name):
+    """No field of a curator's settings collides with one of TRL's dataclasses."""
+    parser = TrlParser((ScriptArguments, CURATOR_CONFIGS[name], GRPOConfig, ModelConfig))
+    arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
+    assert parser.parse_args_and_config(arguments)[1] == CURATOR_CONFIGS[name]()
+
+
+def test_command_line(tmp_path):
+    parser = TrlParser((ScriptArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
+    arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--alpha", "0.1", "--top_m", "2"]
+    arguments += ["--projector", '{"layers": 2}', "--strategy", "drop", "--no_margin_weighted_prototype"]
+    config = parser.parse_args_and_config(arguments)[1]
+    assert config == GeoAlignConfig(
+        alpha=0.1,
+        top_m=2,
+        projector=ProjectorConfig(layers=2),
+        strategy="drop",
+        margin_weighted_prototype=False,
+    )
+    bare = parser.parse_args_and_config([*arguments[:5], "--projector", "none"])[1]
+    assert bare.projector is None
+    file = tmp_path / "settings.yaml"
+    file.write_text("alpha: 0.2\nprojector: {layers: 1}\nuse_cpu: true\nbf16: false\noutput_dir: here\n")
+    assert parser.parse_args_and_config(["--config", str(file)])[1].projector == ProjectorConfig(layers=1)
+
+
+def test_recipe_trains(tmp_path, monkeypatch):
+    model().save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "data").mkdir()
+    rows = [json.dumps({"prompt": f"{i}+{i}=", "answer": str(2 * i)}) for i in range(16)]
+    (tmp_path / "data" / "train.jsonl").write_text("\n".join(rows))
+    (tmp_path / "my_rewards.py").write_text("from trl_parts import digits\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    module = recipe()
+    parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
+    options = {
+        "model_name_or_path": "model",
+        "dataset_name": "data",
+        "reward_funcs": "my_rewards.digits",
+        "output_dir": "out",
+        "use_cpu": "true",
+        "bf16": "false",
+        "per_device_train_batch_size": "32",
+        "num_generations": "8",
+        "max_completion_length": "10",
+        "max_steps": "1",
+        "logging_steps": "1",
+        "report_to": "none",
+        "alpha": "0.5",
+        "min_scores": "8",
+        "beta": "0.05",
+        "projector": '{"hidden_dim": 16, "output_dim": 8, "steps": 5}',
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    made = module.main(*parser.parse_args_and_config(words, fail_with_unknown_args=True))
+    assert made.state.log_history[0]["geoalign/pairs"] > 10
+    assert made.curator.config.alpha == 0.5
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_recipe_marks_its_three_lines():
+    text = RECIPE.read_text()
+    body = text.split('"""', 2)[2]
+    assert [line.split("# ")[1][:3] for line in body.splitlines() if "# [" in line] == ["[1]", "[2]", "[3]"]
+
+
+@pytest.mark.parametrize("path", ["accuracy", ""])
+def test_recipe_names_a_bad_reward_path(path):
+    with pytest.raises(ValueError, match="expected an import path"):
+        recipe().load_reward(path)
+    assert recipe().load_reward("trl_parts.digits")(["12"]) == digits(["12"])

@@ -51,7 +51,7 @@ class ArithmeticConfig:
         default=16384, metadata=_help("Worked and direct solutions for the warm start; 0: no warm start.")
     )
     direct_share: Annotated[float, Field(ge=0, le=1)] = field(
-        default=0.5, metadata=_help("Share of the demonstrations that answer at once.")
+        default=0.4, metadata=_help("Share of the demonstrations that answer at once.")
     )
     direct_noise: Annotated[float, Field(ge=0, le=1)] = field(
         default=0.8, metadata=_help("Share of the direct demonstrations whose answer is off by a little.")

@@ -138,9 +138,7 @@ def kill_repeatedly(processes: Any, undisturbed: Undisturbed, root: Path, *, see
 
 
 @pytest.mark.parametrize("part", [0.1, 0.6, 0.95])
-def test_killed_at_a_file_operation(
-    processes: Any, undisturbed: Undisturbed, tmp_path: Path, part: float
-) -> None:
+def test_killed_at_a_file_operation(processes: Any, undisturbed: Undisturbed, tmp_path: Path, part: float) -> None:
     root = tmp_path / "run"
     kill_at = random.Random(part).randint(int(part * undisturbed.operations) - 20, int(part * undisturbed.operations))
     assert run(processes, root, kill_at, tmp_path / "count") == -signal.SIGKILL
@@ -157,9 +155,7 @@ def test_killed_many_times(processes: Any, undisturbed: Undisturbed, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slot", range(24))
-def test_killed_at_any_file_operation(
-    processes: Any, undisturbed: Undisturbed, tmp_path: Path, slot: int
-) -> None:
+def test_killed_at_any_file_operation(processes: Any, undisturbed: Undisturbed, tmp_path: Path, slot: int) -> None:
     root = tmp_path / "run"
     width = undisturbed.operations / 24
     kill_at = random.Random(slot).randint(int(slot * width) + 1, int((slot + 1) * width))

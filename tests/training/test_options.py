@@ -100,5 +100,5 @@ def test_epochs_count_where_no_steps_are_given() -> None:
 
 def test_too_few_problems_for_one_generation() -> None:
     options = grpo()
-    with pytest.raises(ConfigError, match="at least 4 training problems.*got 3"):
+    with pytest.raises(ConfigError, match=r"at least 4 training problems.*got 3"):
         plan_prompts(options, generation_shape(options), problems=3)

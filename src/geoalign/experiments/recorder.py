@@ -138,7 +138,8 @@ def write_details(path: Path, details: CurationDetails) -> None:
         tensors |= {"density.grid": density.grid, "density.density": density.density}
         numbers = {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
         metadata["density"] = json.dumps(finite(numbers))
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Without a projector raw and projected values are one tensor, which the format refuses to hold twice.
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     write_atomically(path, safetensors.torch.save(plain, metadata=metadata or None))
 
 

@@ -112,7 +112,7 @@ def _last_step(checkpoints: Path) -> int:
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value

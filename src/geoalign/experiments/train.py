@@ -67,7 +67,9 @@ def train(
         if folder.started():
             check_same_settings(plain, folder.read_config(), folder.root)
         if folder.finished():
-            console.print(f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.")
+            console.print(
+                f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
+            )
         else:
             _train(config, plain, folder, places, console)
         summary = read_json(folder.summary)

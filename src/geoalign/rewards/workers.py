@@ -94,8 +94,13 @@ class AnswerWorkers:
                 self.started += 1
                 on_the_way += 1
             elif worker is not None and worker.ready and worker.job is None and waiting:
-                job = waiting.popleft()
-                worker.send(job, *pairs[job], deadline=time.monotonic() + self._timeout)
+                job = waiting[0]
+                if worker.send(job, *pairs[job], deadline=time.monotonic() + self._timeout):
+                    waiting.popleft()
+                else:
+                    # It died while idle; the comparison waits for another one.
+                    worker.end()
+                    self._slots[slot] = None
 
     def _reporting(self) -> list[_Worker]:
         """The workers with something to read, or past their deadline; waits for the first of them."""
@@ -156,14 +161,15 @@ class _Worker:
         self.job: int | None = None
         self.deadline = time.monotonic() + _START_SECONDS
 
-    def send(self, job: int, gold: str, answer: str, *, deadline: float) -> None:
-        self.job, self.deadline = job, deadline
+    def send(self, job: int, gold: str, answer: str, *, deadline: float) -> bool:
+        """Hands a comparison over; False where the process is no more."""
         try:
             # Short against what a pipe holds (the caller bounds the answers), so this does not wait.
             self._requests.write(json.dumps({"gold": gold, "answer": answer}).encode("ascii") + b"\n")
         except BrokenPipeError:
-            # It died since its last reply; reading finds the end of the pipe and reports it.
-            self.deadline = time.monotonic()
+            return False
+        self.job, self.deadline = job, deadline
+        return True
 
     def read(self) -> dict[str, object] | None:
         """One reply, if a whole one is there; does not wait (the caller has selected on the pipe)."""

@@ -1,0 +1,82 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoalign.rewards import last_boxed
+from geoalign.rewards.boxed import nesting_depth
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{81}", "81"),
+        (r"first \boxed{1}, then \boxed{2}.", "2"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed {5}", "5"),
+        ("\\boxed\n{5}", "5"),
+        (r"\boxed{}", ""),
+        (r"\boxed{1} and \boxed{2", "1"),
+        (r"\boxed{ x \boxed{3}", "3"),
+        (r"\boxed{a \boxed{b}}", "b"),
+        (r"\boxed{a \boxed{b}} \boxed{c}", "c"),
+        (r"} } \boxed{7}", "7"),
+        (r"{ \boxed{7}", "7"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"\boxed{\{1,2)}", r"\{1,2)"),
+        (r"\boxed{a \\{b}}", r"a \\{b}"),
+        (r"\\boxed{81}", "81"),
+        ("\\boxed{1}\x00\ud800\\boxed{\u0663}", "\u0663"),
+    ],
+)
+def test_the_last_complete_box_counts(text, answer):
+    assert last_boxed(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text", ["", "81", "boxed{81}", r"\boxed", r"\boxed{", r"\boxed{3{ }", r"\boxed 81", r"\boxedx{1}", r"\boxed\{1\}"]
+)
+def test_without_a_complete_box_there_is_no_answer(text):
+    assert last_boxed(text) is None
+
+
+@given(st.text(alphabet="\\boxed{} 1"))
+def test_the_answer_is_a_balanced_part_of_the_text_after_an_opening(text):
+    answer = last_boxed(text)
+    if answer is not None:
+        assert "{" + answer + "}" in text
+        plain = answer.replace("\\\\", "").replace("\\{", "").replace("\\}", "")
+        assert plain.count("{") == plain.count("}")
+
+
+@given(st.text(), st.text(alphabet="0123456789abc+-"))
+def test_a_box_at_the_end_is_found_whatever_stands_before(text, answer):
+    assert last_boxed(text + " \\boxed{" + answer + "}") == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\boxed{" * 150_000,
+        "{" * 1_000_000,
+        "}" * 1_000_000,
+        "\\boxed{" + "{" * 400_000 + "}" * 400_000,
+        "\\boxed" + " " * 1_000_000,
+        "\\boxed " * 150_000,
+        "\\boxed{1}" * 100_000 + "{",
+        "\\" * 1_000_000,
+    ],
+)
+def test_a_million_hostile_characters_take_no_quadratic_time(text):
+    start = time.perf_counter()
+    last_boxed(text)
+    # Half a second is usual; a search of quadratic cost takes many minutes.
+    assert time.perf_counter() - start < 20
+
+
+def test_depth_counts_brackets_of_all_kinds():
+    assert nesting_depth("") == 0
+    assert nesting_depth("(1,[2])") == 2
+    assert nesting_depth(")))((") == 0
+    assert nesting_depth("{" * 10_000 + "}" * 10_000) == 10_000

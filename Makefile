@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
+ENGINES := .venvs
+ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
 
 .PHONY: quickstart test lint types test-slow test-engines wheel clean
 
@@ -29,6 +31,23 @@ $(VENV)/.quickstart: $(VENV)/bin/python $(PINS)
 $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev]'
 	touch $@ $(VENV)/.quickstart
+
+test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
+	GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
+	GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
+
+# The newest TRL is the pinned one. The oldest takes every other pin as it is, and packages that it imports undeclared.
+$(ENGINES)/trl-newest/.ready: $(PINS)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(INSTALL) --editable '.[trl]' pytest beartype
+	touch $@
+
+$(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
+	$(PYTHON) -m venv $(@D)
+	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
+		--editable '.[trl]' pytest beartype requests
+	touch $@
 
 clean: ## Remove the environments and caches, never the runs
 	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build

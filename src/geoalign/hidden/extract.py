@@ -136,6 +136,11 @@ def batched_states(
         if not len(response):
             raise InputError(f"response_ids: expected at least 1 token per response, got none in row {row}")
     total = [len(prompt) + len(response) for prompt, response in zip(prompt_ids, response_ids, strict=True)]
+    if position == "predicting" and min(total) < 2:
+        raise InputError(
+            "hidden_position 'predicting': expected a token before the last one of each response, "
+            f"got a sequence of one token in row {total.index(1)}"
+        )
     order = sorted(range(len(total)), key=lambda row: -total[row])
     collected: list[Tensor | None] = [None] * len(total)
     with torch.no_grad():

@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from geoalign.errors import InputError
+from geoalign.hidden import response_states
+
+# Two rows of five positions; the state at position t of row r is (10 r + t, 1).
+STATES = torch.tensor([[[10.0 * row + column, 1.0] for column in range(5)] for row in range(2)])
+
+
+def test_by_hand():
+    # Row 0: response in columns 2 to 4. Row 1: response in column 3 only.
+    start, length = torch.tensor([2, 3]), torch.tensor([3, 1])
+    final = response_states(STATES, start, length, "final")
+    assert final.tolist() == [[4.0, 1.0], [13.0, 1.0]]
+    predicting = response_states(STATES, start, length, "predicting")
+    assert predicting.tolist() == [[3.0, 1.0], [12.0, 1.0]]
+    mean = response_states(STATES, start, length, "mean")
+    assert mean.tolist() == [[3.0, 1.0], [13.0, 1.0]]  # (2 + 3 + 4) / 3 = 3
+
+
+def test_half_precision_is_averaged_in_float32():
+    # 300 copies of 1.0 and then 0.5: a sum in bfloat16 sticks at 256.
+    states = torch.ones(1, 301, 1, dtype=torch.bfloat16)
+    states[0, -1] = 0.5
+    mean = response_states(states, torch.tensor([0]), torch.tensor([301]), "mean")
+    assert mean.dtype == torch.float32
+    assert mean.item() == pytest.approx(300.5 / 301, rel=1e-6)
+
+
+def test_no_gradient():
+    states = STATES.clone().requires_grad_()
+    for position in ("final", "predicting", "mean"):
+        assert not response_states(states, torch.tensor([1, 1]), torch.tensor([2, 2]), position).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "position", "words"),
+    [
+        ([2, 2], [1, 0], "final", "at least 1 token per response, got 0 in row 1"),
+        ([2, 4], [1, 2], "final", r"columns 4\.\.5 in row 1"),
+        ([-1, 2], [1, 2], "mean", r"columns -1\.\.-1 in row 0"),
+        ([2, 0], [1, 1], "predicting", "a sequence of one token in row 1"),
+        ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean; got 'last'"),
+    ],
+)
+def test_bad_input_names_the_row(start, length, position, words):
+    with pytest.raises(InputError, match=words):
+        response_states(STATES, torch.tensor(start), torch.tensor(length), position)

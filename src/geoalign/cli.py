@@ -96,11 +96,22 @@ def report_command(
 
 
 @app.command("bench")
-def bench_command() -> None:
-    """Measure time and memory of curation on this machine, by shape."""
-    from geoalign.experiments.bench import bench
+def bench_command(
+    shapes: Annotated[
+        list[str] | None, typer.Option("--shape", metavar="GROUPSxKxHIDDEN", help="A shape; may be repeated.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Calls per figure; the median is shown.")] = 3,
+    naive: Annotated[bool, typer.Option(help="Also time the naive form of the same mathematics.")] = True,
+    quality: Annotated[bool, typer.Option(help="Also compare stepping over some groups with all groups.")] = True,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
+    ] = None,
+) -> None:
+    """Measure time and memory of curation on this machine, by shape, against a naive form in the same run."""
+    from geoalign.benchmarks.command import bench
 
-    bench(Console())
+    bench(Console(), shapes, repeats=repeats, naive=naive, quality=quality, device=device, json_file=json_file)
 
 
 def _resume_command(config: Path | None, overrides: list[str] | None, folder: Path) -> str:

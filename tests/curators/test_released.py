@@ -28,7 +28,7 @@ def test_odds_are_left_unnormalised():
 
 
 def test_loss_is_weighted_by_the_margin():
-    # With all weights zero and a head bias of 1 both orientations give softplus(-1) + softplus(1) = 0.313262 + 1.313262.
+    # All weights zero, head bias 1: both orientations give softplus(-1) + softplus(1) = 0.313262 + 1.313262.
     network = ReleasedNetwork(4, 4, 0.0, None)
     with torch.no_grad():
         for parameter in network.parameters():

@@ -1,8 +1,8 @@
 """How generalisation must not be measured: what scoring does to groups that a projector was not trained on.
 
-Three ways to score the same synthetic batch at d = 2048: the trap (one projector, trained on 90% of the groups, scores all
-of them), in sample (the paper), and cross-fitted. The table says where the flagged rollouts lie, how well the score finds
-corrupted rewards, and how far training and new groups part. Run: python benchmarks/holdout_trap.py
+Three ways to score the same synthetic batch at d = 2048: the trap (one projector, trained on 90% of the groups, scores
+all of them), in sample (the paper), and cross-fitted. The table says where the flagged rollouts lie, how well the score
+finds corrupted rewards, and how far training and new groups part. Run: python -m geoalign.benchmarks.holdout_trap
 """
 
 from __future__ import annotations
@@ -10,25 +10,38 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
-from geoalign.benchmarks.synthetic import Synthetic, synthetic_rollouts
+from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.method.consensus import deviation_index, pair_count, prototype_weights
 from geoalign.method.density import cap_highest, sparse_tail
 from geoalign.method.groups import canonical_order
 from geoalign.method.models import ProjectedConsensus
 from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.statistics import auroc
+from geoalign.types import Rollouts
 
+STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")
+REWARDS: tuple[Literal["continuous", "binary"], ...] = ("continuous", "binary")
 PROJECTOR = ProjectorConfig(target_accuracy=None)
 
 
 @dataclass(frozen=True, eq=False)
+class Batch:
+    """The rollouts to score, which of their rewards were corrupted, and a batch of the same kind that came before."""
+
+    rollouts: Rollouts
+    corrupted: torch.Tensor
+    earlier: Rollouts
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
-    """[B] scores and flags in input order, the groups held out (none where every group is treated alike), and accuracies."""
+    """[B] scores, flags and rows of held-out groups (none where all groups are treated alike); deviations, accuracy."""
 
     scores: np.ndarray
     flagged: np.ndarray
@@ -38,7 +51,24 @@ class Outcome:
     new_accuracy: float
 
 
-def trap(data: Synthetic, seed: int) -> Outcome:
+def make_batch(
+    states: Literal["isotropic", "compressible"],
+    rewards: Literal["continuous", "binary"],
+    seed: int,
+    groups: int = 96,
+    size: int = 8,
+    d: int = 2048,
+    signal: float = 1.0,
+) -> Batch:
+    """A synthetic batch and its predecessor, 5% of the rewards corrupted in both."""
+    now, earlier = (
+        synthetic_rollouts(groups, size, d, seed=2 * seed + part, states=states, rewards=rewards, signal=signal)
+        for part in range(2)
+    )
+    return Batch(now.rollouts, now.corrupted, earlier.rollouts)
+
+
+def trap(data: Batch, seed: int) -> Outcome:
     """Trains on 90% of the groups and scores all of them: what must not be done."""
     rollouts = data.rollouts
     assert rollouts.hidden is not None
@@ -67,12 +97,18 @@ def trap(data: Synthetic, seed: int) -> Outcome:
     )
 
 
-def curated(scoring: str) -> Callable[[Synthetic, int], Outcome]:
-    """GeoAlign's own scoring, in a call that follows one on another batch, so that new-group metrics exist."""
+def curated(scoring: Literal["in_sample", "cross_fit"]) -> Callable[[Batch, int], Outcome]:
+    """GeoAlign's own scoring, in a call that follows one on another batch, so that new-group metrics exist.
 
-    def run(data: Synthetic, seed: int) -> Outcome:
+    Weights are not kept between the two: the batch is scored by a projector that saw nothing else, as the trap's.
+    """
+
+    def run(data: Batch, seed: int) -> Outcome:
         generator = torch.Generator().manual_seed(seed)
-        curator = GeoAlign(GeoAlignConfig(scoring=scoring, projector=PROJECTOR))
+        cold = PROJECTOR if scoring == "cross_fit" else ProjectorConfig(target_accuracy=None, warm_start=False)
+        curator = GeoAlign(GeoAlignConfig(scoring=scoring, projector=cold))
+        if scoring == "in_sample":
+            curator.curate(data.earlier, generator=generator)
         curation = curator.curate(data.rollouts, generator=generator)
         metrics = curation.metrics
         return Outcome(
@@ -87,7 +123,7 @@ def curated(scoring: str) -> Callable[[Synthetic, int], Outcome]:
     return run
 
 
-def pair_counts(data: Synthetic) -> np.ndarray:
+def pair_counts(data: Batch) -> np.ndarray:
     """The control without geometry: how many pairs each rollout is in."""
     rows = canonical_order(data.rollouts.rewards, data.rollouts.groups)
     counts = torch.empty(len(data.rollouts))
@@ -123,18 +159,10 @@ def main() -> None:
         "| deviation: training / new | new-group accuracy | AUROC: GDI / pair count | precision among flagged |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for states in ("isotropic", "compressible"):
-        for rewards in ("continuous", "binary"):
+    for states in STATES:
+        for rewards in REWARDS:
             batches = [
-                synthetic_rollouts(
-                    options.groups,
-                    options.size,
-                    options.d,
-                    seed=seed,
-                    states=states,
-                    rewards=rewards,
-                    signal=options.signal,
-                )
+                make_batch(states, rewards, seed, options.groups, options.size, options.d, options.signal)
                 for seed in range(options.seeds)
             ]
             for name, way in ways.items():
@@ -142,11 +170,12 @@ def main() -> None:
                 print(_row(states, rewards, name, outcomes, batches), flush=True)
 
 
-def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches: list[Synthetic]) -> str:
+def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches: list[Batch]) -> str:
     def mean(values: list[float]) -> float:
         known = [value for value in values if not np.isnan(value)]
         return float(np.mean(known)) if known else float("nan")
 
+    both = list(zip(outcomes, batches, strict=True))
     inside = [
         float(one.held_out[one.flagged].mean()) if one.held_out.any() and one.flagged.any() else float("nan")
         for one in outcomes
@@ -157,17 +186,17 @@ def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches:
         name,
         f"{mean([one.flagged.sum() for one in outcomes]):.0f}",
         "none held out" if np.isnan(mean(inside)) else f"{mean(inside):.0%}",
-        f"{mean([_groups_with_flags(o, b.rollouts.groups.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.0%}",
+        f"{mean([_groups_with_flags(o, b.rollouts.groups.numpy()) for o, b in both]):.0%}",
         f"{mean([one.train_deviation for one in outcomes]):.3f} / {mean([one.new_deviation for one in outcomes]):.3f}",
         f"{mean([one.new_accuracy for one in outcomes]):.3f}",
-        f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.2f} / "
-        f"{mean([auroc(_paired(b, o), b.corrupted.numpy()) for o, b in zip(outcomes, batches, strict=True)]):.2f}",
-        f"{mean([b.corrupted.numpy()[o.flagged].mean() for o, b in zip(outcomes, batches, strict=True)]):.2f}",
+        f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in both]):.2f} / "
+        f"{mean([auroc(_paired(b, o), b.corrupted.numpy()) for o, b in both]):.2f}",
+        f"{mean([b.corrupted.numpy()[o.flagged].mean() for o, b in both]):.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _paired(batch: Synthetic, outcome: Outcome) -> np.ndarray:
+def _paired(batch: Batch, outcome: Outcome) -> np.ndarray:
     return np.where(np.isnan(outcome.scores), np.nan, pair_counts(batch))
 
 

@@ -1,0 +1,47 @@
+"""`geoalign bench`: the measurements of curation, in tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from geoalign.benchmarks.curation import Shape, measure_shapes
+from geoalign.benchmarks.quality import Quality, stepping_quality
+from geoalign.benchmarks.report import as_json, machine, print_cost, print_quality
+
+DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
+# The quality of stepping is compared where stepping over all groups is still quick.
+QUALITY_SHAPE = Shape(96, 8, 2048)
+QUALITY_SEEDS = (0, 1, 2)
+
+
+def bench(
+    console: Console,
+    shapes: Sequence[str] | None,
+    *,
+    repeats: int,
+    naive: bool,
+    quality: bool,
+    device: str,
+    json_file: Path | None,
+) -> None:
+    """Measures each shape in a process of its own and prints what came out.
+
+    Raises:
+        ConfigError: a shape is not written as GROUPSxKxHIDDEN.
+    """
+    wanted = [Shape.parse(text) for text in shapes or DEFAULT_SHAPES]
+    console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
+    with console.status(f"Measuring {len(wanted)} shapes"):
+        cost = measure_shapes(wanted, device=device, repeats=repeats, naive=naive)
+    print_cost(console, cost)
+    compared: list[Quality] = []
+    if quality:
+        with console.status("Comparing ways of stepping"):
+            compared = stepping_quality(QUALITY_SHAPE, seeds=QUALITY_SEEDS, states=("isotropic", "compressible"))
+        print_quality(console, compared)
+    if json_file is not None:
+        json_file.write_text(as_json(cost, compared), encoding="utf-8")
+        console.print(f"Written to {json_file}", soft_wrap=True)

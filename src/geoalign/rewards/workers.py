@@ -105,6 +105,8 @@ class AnswerWorkers:
     def _reporting(self) -> list[_Worker]:
         """The workers with something to read, or past their deadline; waits for the first of them."""
         busy = [worker for worker in self._slots if worker is not None and (worker.job is not None or not worker.ready)]
+        if not busy:
+            return []
         nearest = min(worker.deadline for worker in busy)
         with selectors.DefaultSelector() as selector:
             for worker in busy:

@@ -81,12 +81,16 @@ def test_one_step_by_hand(rollout_step):
 
 def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_step):
     step = rollout_step(
-        reward=[1, 0, 0, 1], score=[4.0, 1, 9, NAN], flipped=[True, False, True, True],
-        flip_known=[True, True, False, True],
-    )  # fmt: skip
+        reward=[1, 0, 0, 1, 3],
+        score=[4.0, 1, 9, NAN, NAN],
+        flipped=[True, False, True, True, False],
+        flip_known=[True, True, False, True, True],
+    )
     found = detect_step(step, "sum")
     # Row 2 has the highest score, but nothing says whether it was flipped; row 3 was, and has no score.
     assert found.auroc[GDI] == 1
+    # Rows 0 and 1 are in three pairs each; row 4 would be in four, but the control ranks only what GDI ranks.
+    assert found.auroc[MOST_PAIRS] == 0.5
     assert (found.flips, found.unscored_flips) == (2, 1)
 
 

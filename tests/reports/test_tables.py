@@ -71,7 +71,7 @@ def test_flagged_rows_say_what_became_of_each(make_run, write_rows):
     last = shown[-1]
     assert (last.response, last.donor_row, last.donor_response, last.donor_reward) == ("bad", 4, "good", 0.0)
     assert [row.flipped for row in shown] == [False, False, False, True]
-    assert shown[0].donor_row is None
+    assert [row.donor_row for row in shown] == [None, None, None, 4]
 
 
 def test_amplified_and_only_observed_rollouts(make_run, write_rows):

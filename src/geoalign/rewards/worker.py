@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from functools import lru_cache
 from typing import IO, Any
 
 # An answer such as 9^{9^{9^9}} asks for more memory than there is; then a MemoryError is better than a dead machine.
@@ -50,8 +51,11 @@ def _comparison() -> Any:
     def parsed(text: str) -> Any:
         return parse(f"\\boxed{{{text}}}", targets, parsing_timeout=None, raise_on_error=True)
 
+    # Parsing is most of the work, and a gold answer comes once for every different response to its prompt.
+    parsed_gold = lru_cache(maxsize=1024)(parsed)
+
     def compare(gold: str, answer: str) -> bool:
-        expected, given = parsed(gold), parsed(answer)
+        expected, given = parsed_gold(gold), parsed(answer)
         try:
             return bool(verify(expected, given, timeout_seconds=None, raise_on_error=True))
         except Exception:

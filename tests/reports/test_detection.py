@@ -83,7 +83,7 @@ def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_s
     step = rollout_step(
         reward=[1, 0, 0, 1, 3],
         score=[4.0, 1, 9, NAN, NAN],
-        flipped=[True, False, True, True, False],
+        flipped=[True, False, False, True, False],
         flip_known=[True, True, False, True, True],
     )
     found = detect_step(step, "sum")

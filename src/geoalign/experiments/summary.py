@@ -80,6 +80,8 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     table.add_column("quantity")
     table.add_column("value", justify="right")
     before, after = summary["accuracy"]["before_rl"], summary["accuracy"]["after_rl"]
+    if not after:
+        table.add_row("accuracy", "no evaluation set")
     for name in after:
         count = summary["evaluated"].get(name, 0)
         table.add_row(f"accuracy before RL ({name}, {count} answers)", _percent(before.get(name)))
@@ -101,12 +103,7 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
             ("rollouts replaced", _whole(found["replaced"])),
             ("groups left without a donor", _whole(found["groups_without_donor"])),
         ]
-        interval = f"{_number(found['new_group_accuracy_low'])} to {_number(found['new_group_accuracy_high'])}"
-        chance = _number(found["chance_accuracy"])
-        rows.append(
-            ("accuracy on new groups, mean (mean interval; chance)",
-             f"{_number(found['new_group_accuracy'])} ({interval}; {chance})")
-        )  # fmt: skip
+        rows.append(("accuracy on new groups, mean (mean interval; chance)", _new_groups(found)))
     if found["auroc"] is not None:
         rows.append(("AUROC of GDI for flipped rewards (chance 0.50)", _number(found["auroc"])))
     if found["corrupted_share_of_anomalous"] is not None:
@@ -115,6 +112,13 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
              f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
         )  # fmt: skip
     return rows
+
+
+def _new_groups(found: dict[str, Any]) -> str:
+    if found["new_group_accuracy"] is None:
+        return "no pairs in two generations"
+    low, high = _number(found["new_group_accuracy_low"]), _number(found["new_group_accuracy_high"])
+    return f"{_number(found['new_group_accuracy'])} ({low} to {high}; {_number(found['chance_accuracy'])})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:

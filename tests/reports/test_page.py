@@ -166,6 +166,16 @@ def test_building_again_gives_the_same_page(make_run):
     assert build_report(folder).read_bytes() == first
 
 
+def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
+    folder = make_run(steps=1, curator="grpo")
+    (folder / "figures").mkdir()
+    for name in ("gdi-rank-step-000099.svg", "mine.svg"):
+        (folder / "figures" / name).write_text("<svg/>")
+    build_report(folder)
+    assert not (folder / "figures" / "gdi-rank-step-000099.svg").exists()
+    assert (folder / "figures" / "mine.svg").exists()
+
+
 def test_what_is_no_run_folder_is_left_untouched(tmp_path):
     with pytest.raises(RunFolderError):
         build_report(tmp_path)

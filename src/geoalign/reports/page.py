@@ -76,6 +76,7 @@ def build_report(run_folder: Path) -> Path:
             notes=[inert(note) for note in (*run.notes, *notes)],
         )
     )
+    _remove_outdated(figures, {f"{panel.name}.svg" for item in sections.values() for panel in item.panels})
     report = run.folder / "report.html"
     _write(report, page.encode("utf-8"))
     return report
@@ -107,6 +108,13 @@ def _picture(panel: Panel, folder: Path) -> Picture:
     dark = recoloured(light, LIGHT, DARK)
     _write(folder / f"{panel.name}.svg", light)
     return Picture(panel.name, panel.title, panel.alt, panel.caption, _address(light), _address(dark))
+
+
+def _remove_outdated(folder: Path, current: set[str]) -> None:
+    """Removes pictures of single steps that an earlier report of a shorter run chose and this one does not."""
+    for path in folder.glob("gdi-*-step-*.svg"):
+        if path.name not in current:
+            path.unlink()
 
 
 def _address(svg: bytes) -> str:

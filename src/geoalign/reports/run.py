@@ -82,7 +82,7 @@ class RolloutStep:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """The density of the scores on a grid; `threshold` is NaN where it never fell below alpha times its peak."""
+    """The density of the scores on a grid; `threshold` is NaN where no score was anomalous."""
 
     grid: Floats
     density: Floats

@@ -16,9 +16,7 @@ def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> 
     floor = density.alpha * density.peak
     flagged = np.empty(0) if rollouts is None else rollouts.score[rollouts.anomalous & rollouts.scored]
     nowhere = math.isnan(density.threshold)
-    threshold = (
-        "the density falls below it nowhere right of the mode" if nowhere else f"threshold {density.threshold:.2f}"
-    )
+    threshold = "nothing is anomalous" if nowhere else f"threshold {density.threshold:.2f}"
 
     def draw(axes: Axes, theme: Theme) -> None:
         axes.plot(density.grid, density.density, color=theme.blue, linewidth=2.2, label="density of GDI")
@@ -35,15 +33,15 @@ def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> 
                 flagged, height, marker="|", s=60, linewidths=1.3, color=theme.ink, label=f"flagged: {len(flagged)}"
             )
         axes.set(xlabel="GDI", ylabel="density", ylim=(-0.07 * density.peak, None))
-        axes.legend(loc="upper right")
+        axes.legend(loc="best")
 
     return Panel(
         name=f"gdi-density-step-{step:06d}",
         title=f"GDI density, step {step}",
         alt=f"Density of GDI at step {step}: mode {density.mode:.2f}, alpha {density.alpha:g} of the peak, "
         f"{threshold}; {len(flagged)} rollouts flagged.",
-        caption=f"Step {step}: {threshold}. Ticks below the axis: the flagged scores. With a pointwise tail a score "
-        "right of the threshold is flagged only where its own density is below the dotted line, and a cap may spare "
-        "the lowest.",
+        caption=f"Step {step}: {threshold}. Ticks below the axis: the flagged scores. The threshold is the lowest "
+        "anomalous score (pointwise tail: the density at the score itself is below the dotted line) or the first point "
+        "where the curve falls below that line (first crossing); a cap may spare the lowest of the anomalous.",
         draw=draw,
     )

@@ -34,12 +34,9 @@ def projector_panel(run: Run) -> Panel | str:
             axes.plot(series.steps, ema(series.values), color=shade, linestyle=dash, linewidth=2.2, label=name)
             if len(series) == 1:
                 axes.plot(series.steps, series.values, "o", color=shade)
-        axes.axhline(chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)))
-        axes.annotate(
-            "chance", (1, chance), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=theme.ink
-        )
+        axes.axhline(chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)), label="chance")
         axes.set(xlabel=STEP_AXIS, ylabel="pairs ordered rightly", ylim=(0, 1.03))
-        axes.legend(loc="lower left")
+        axes.legend(loc="lower left", ncols=2)
 
     words = "; ".join(f"{name} {series.values.mean():.2f}" for series, name, _, _ in found)
     return Panel(

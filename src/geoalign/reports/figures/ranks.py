@@ -96,10 +96,11 @@ def pooled_panel(curves: Sequence[RankCurve]) -> Panel:
     def draw(axes: Axes, theme: Theme) -> None:
         percent = 100 * pooled.grid
         axes.fill_between(percent, pooled.low, pooled.high, color=theme.blue, alpha=0.18, linewidth=0)
-        axes.plot(percent, pooled.mean, color=theme.blue, linewidth=2.4, label="GDI, mean over steps")
+        axes.plot(percent, pooled.mean, color=theme.blue, linewidth=2.4, zorder=4, label="GDI, mean over steps")
         if flips:
             place, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
-            _crosses(axes, theme, place, score, size=22 if flips < 200 else 12)
+            many = flips > 200
+            _crosses(axes, theme, place, score, size=12 if many else 22, alpha=0.5 if many else 1.0)
         axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="GDI", xlim=(0, 100))
         axes.legend(loc="upper left")
 
@@ -161,8 +162,10 @@ def tenths_panel(curves: Sequence[RankCurve]) -> Panel:
     )
 
 
-def _crosses(axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, size: float) -> None:
-    axes.scatter(x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, zorder=3, label="flipped reward")
+def _crosses(axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, size: float, alpha: float = 1.0) -> None:
+    axes.scatter(
+        x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label="flipped reward"
+    )
 
 
 def _steps(count: int) -> str:

@@ -1,6 +1,4 @@
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,3 @@ def write_jsonl(tmp_path):
         return str(path)
 
     return write
-
-
-@pytest.fixture
-def shared_data():
-    """The folder of real data sets; the test is skipped where it is absent."""
-    given = os.environ.get("GEOALIGN_SHARED_DATA")
-    folder = Path(given) if given else Path(__file__).parents[2].parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no real data sets at {folder}; GEOALIGN_SHARED_DATA names the folder that holds them")
-    return folder

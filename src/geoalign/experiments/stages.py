@@ -126,7 +126,11 @@ def policy_stage(run: Run) -> None:
     plan = plan_prompts(run.grpo, run.generation, len(problems))
     run.grpo.max_steps, run.grpo.shuffle_dataset = plan.max_steps, False
     reward = RewardWithFlips(
-        run.verified, flip=config.reward.flip, seed=config.seed, num_generations=run.generation.samples
+        run.verified,
+        flip=config.reward.flip,
+        seed=config.seed,
+        num_generations=run.generation.samples,
+        process_index=run.grpo.process_index,
     )
     recorder = Recorder(folder, corrupted=lambda: reward.corrupted, rollouts=config.output.rollouts)
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})

@@ -94,6 +94,8 @@ def _train(
         sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
     grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
     task = make_task(config.task, seed=config.seed)
+    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
+        console.print(note, markup=False)
     curator = make_curator(config.curator)
     if folder.started():
         threads = folder.read_versions().get("threads")

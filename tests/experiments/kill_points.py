@@ -1,4 +1,4 @@
-"""Runs `train` in a process that kills itself with SIGKILL at its n-th file operation inside the run folder."""
+"""Runs `train` in a process that kills itself with SIGKILL at a given file operation inside the run folder."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 _EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
 
 
-def train_and_die(settings: dict[str, Any], root: str, kill_at: int | None, counter: str) -> None:
-    """Goes on with the run in `root`; dies at file operation `kill_at` (None: never, and writes their number)."""
+def train_and_die(settings: dict[str, Any], root: str, kill_at: int | str | None, counter: str) -> None:
+    """Goes on with the run in `root`; dies at file operation number `kill_at`, or at the first on a path that ends so.
+
+    With None it lives, and writes the number of operations to `counter`.
+    """
     from geoalign.config.loading import parse_run_config
     from geoalign.experiments.train import train
 
@@ -24,9 +27,10 @@ def train_and_die(settings: dict[str, Any], root: str, kill_at: int | None, coun
         nonlocal seen
         if event not in _EVENTS or not arguments or not isinstance(arguments[0], (str, os.PathLike)):
             return
-        if os.path.abspath(os.fspath(arguments[0])).startswith(inside):
+        path = os.path.abspath(os.fspath(arguments[0]))
+        if path.startswith(inside):
             seen += 1
-            if seen == kill_at:
+            if seen == kill_at or (isinstance(kill_at, str) and path.endswith(kill_at)):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(listen)

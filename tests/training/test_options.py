@@ -38,7 +38,7 @@ def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
         ({"num_generations": 3}, ["grpo", "from TRL", "divisible by num_generations"]),
         ({"save_steps": 3}, ["grpo.save_steps", "multiple of 2", "got 3"]),
         ({"save_steps": 0.5}, ["grpo.save_steps", "multiple of 2", "got 0.5"]),
-        ({"save_steps": 6, "logging_steps": 4}, ["grpo.save_steps", "multiple of 4", "got 6"]),
+        ({"save_steps": 6, "logging_steps": 4}, ["grpo.save_steps", "logging_steps = 4", "got 6"]),
         (
             {"steps_per_generation": 3, "gradient_accumulation_steps": 2, "num_generations": 2},
             ["gradient_accumulation_steps", "divisor", "3", "got 2"],
@@ -71,6 +71,12 @@ def test_the_generation_boundary(values: dict[str, Any], updates: int, prompts: 
     assert (shape.updates, shape.prompts, shape.samples) == (updates, prompts, 4)
     assert options.save_steps % updates == 0
     assert 20 <= options.save_steps < 20 + updates
+
+
+@pytest.mark.parametrize("values", [{"save_steps": 5, "logging_steps": 2}, {"logging_steps": 0.5}])
+def test_the_warm_start_saves_where_it_has_logged(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps"):
+        sft_options(values, seed=0, folder=FOLDER)
 
 
 def test_prompts_are_laid_out_epoch_after_epoch() -> None:

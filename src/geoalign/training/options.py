@@ -85,7 +85,11 @@ def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: P
     Raises:
         ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
     """
-    return _make(SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places)
+    options: SFTConfig = _make(
+        SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places
+    )
+    _check_save_steps("sft", options, 1, "", places)
+    return options
 
 
 def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> GRPOConfig:
@@ -106,19 +110,25 @@ def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: 
     between = generation_shape(options).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
-    place = (places or Places()).prefix("grpo.save_steps")
-    for name, unit, why in (
-        ("save_steps", between, "updates per generation, because a run resumes bit for bit only there"),
-        (
-            "save_steps",
-            options.logging_steps,
-            "grpo.logging_steps, so that no metric is half collected in a checkpoint",
-        ),
-    ):
-        value = getattr(options, name)
-        if value != int(value) or value < 1 or unit != int(unit) or value % unit:
-            raise ConfigError(f"{place}grpo.{name}: expected a multiple of {unit} ({why}), got {value}")
+    _check_save_steps(
+        "grpo", options, between, "updates per generation, because a run resumes bit for bit only there", places
+    )
     return options
+
+
+def _check_save_steps(section: str, options: Any, unit: int, why: str, places: Places | None) -> None:
+    """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
+    key, value = f"{section}.save_steps", options.save_steps
+    prefix = (places or Places()).prefix(key)
+    if value != int(value) or value < 1 or value % unit:
+        reason = f" ({why})" if why else ""
+        raise ConfigError(f"{prefix}{key}: expected a multiple of {unit}{reason}, got {value}")
+    logging = options.logging_steps
+    if logging != int(logging) or logging < 1 or value % logging:
+        raise ConfigError(
+            f"{prefix}{key}: expected a multiple of {section}.logging_steps = {logging} (a whole number), so that no "
+            f"metric is half collected in a checkpoint, got {value}"
+        )
 
 
 @dataclass(frozen=True)

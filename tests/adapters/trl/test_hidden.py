@@ -70,31 +70,26 @@ def test_logprobs_are_the_mean_over_the_response(tmp_path, changes):
     torch.testing.assert_close(seen.logprobs, torch.stack(expected), atol=2e-5, rtol=1e-4)
 
 
-def lora(policy):
-    return get_peft_model(
-        policy,
-        LoraConfig(
-            r=4, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False
-        ),
-    )
+# Random weights in the adapter, so that it matters from the first step on.
+LORA = {"r": 4, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
 
 
 @pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
 def test_lora_states_are_the_adapted_models_not_the_references(tmp_path, source):
-    # beta: the reference pass runs through the same model with its adapter off, after the policy's own.
-    policy = lora(model())
-    seen, prompt_ids, response_ids, _ = rollouts_of(
-        tmp_path, policy=policy, beta=0.1, extra={"hidden_position": "final", "hidden_source": source}
+    # beta: the reference pass runs through the same model with its adapter off, after the policy's own pass.
+    extra = {"peft_config": LoraConfig(**LORA, init_lora_weights=False)}
+    seen, prompt_ids, response_ids, made = rollouts_of(
+        tmp_path, beta=0.1, extra={**extra, "hidden_position": "final", "hidden_source": source}
     )
-    adapted = reference(policy, prompt_ids, response_ids, "final")
+    adapted = reference(made.model, prompt_ids, response_ids, "final")
     torch.testing.assert_close(seen.hidden, adapted, atol=2e-5, rtol=1e-4)
-    with policy.disable_adapter():
-        bare = reference(policy, prompt_ids, response_ids, "final")
+    with made.model.disable_adapter():
+        bare = reference(made.model, prompt_ids, response_ids, "final")
     assert (adapted - bare).abs().max() > 1e-2
 
 
 def test_lora_trains_only_its_adapter(tmp_path):
-    policy = lora(model())
+    policy = get_peft_model(model(), LoraConfig(**LORA, init_lora_weights=False))
     before = {name: value.clone() for name, value in policy.named_parameters()}
     made = trainer(tmp_path, Scripted(curation, requires=("hidden",)), policy=policy)
     made.train()

@@ -58,6 +58,20 @@ def test_raw_reward_stays_the_logged_reward(tmp_path):
     assert log["geoalign/curated_reward"] > log["reward"]
 
 
+def test_reward_functions_of_one_name(tmp_path):
+    """TRL logs the mean over both under the name, and the last one in its table; both stay raw."""
+    shares = [lambda completions, part=part, **_: [part * v for v in digits(completions)] for part in (0.5, 0.25)]
+    weighted = {"reward": [digits, *shares], "max_steps": 1, "log_completions": True}
+    made = trainer(tmp_path, Scripted(best_of_group), cls=Recording, **weighted)
+    name = made.reward_func_names[1]
+    assert name == made.reward_func_names[2]
+    made.train()
+    raw = made.steps[0].rollouts.rewards / 1.75
+    assert made.state.log_history[0][f"rewards/{name}/mean"] == pytest.approx(raw.mean().item() * 0.375, rel=1e-5)
+    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    assert table[name].tolist() == pytest.approx((0.25 * raw).tolist(), rel=1e-5)
+
+
 def test_dropping_logs_the_raw_reward_too(tmp_path):
     made = trainer(tmp_path, Scripted(drop_last_of_group), cls=Recording, max_steps=1)
     made.train()

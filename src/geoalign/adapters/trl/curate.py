@@ -144,7 +144,7 @@ class GenerationRound:
             fields["logprobs"] = gather(self._logprobs().contiguous())
         if "advantages" in needs:
             fields["advantages"] = self._trl_advantages(rewards, raw, groups)
-        if trainer.mask_truncated_completions:
+        if trainer.mask_truncated_completions or "donor_ok" in needs:
             fields["donor_ok"] = ~gather(torch.tensor(self._truncated, device=device))
         fields.update(self._user_fields(inputs, prompts, completions))
         return Rollouts(rewards=rewards, groups=groups, **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import torch
@@ -40,10 +41,14 @@ def log_metrics(trainer: Any, metrics: dict[str, float]) -> None:
 def restore_raw_rewards(trainer: Any, per_function: Tensor) -> None:
     """Writes the raw rewards [B, F] over the curated ones in the entries that TRL just logged."""
     metrics, logs = trainer._metrics["train"], trainer._logs
-    for column, name in zip(per_function.unbind(1), trainer.reward_func_names, strict=True):
-        metrics[f"rewards/{name}/mean"][-1] = torch.nanmean(column).item()
-        metrics[f"rewards/{name}/std"][-1] = _deviation(column)
-        _overwrite_tail(logs["rewards"][name], column.tolist())
+    # Functions may share a name (two lambdas): TRL then logs one entry each, and shows the last in its table.
+    entries = Counter[str]()
+    for column, name in reversed(list(zip(per_function.unbind(1), trainer.reward_func_names, strict=True))):
+        entries[name] += 1
+        metrics[f"rewards/{name}/mean"][-entries[name]] = torch.nanmean(column).item()
+        metrics[f"rewards/{name}/std"][-entries[name]] = _deviation(column)
+        if entries[name] == 1:
+            _overwrite_tail(logs["rewards"][name], column.tolist())
     total = total_rewards(per_function, trainer.reward_weights)
     metrics["reward"][-1] = torch.nanmean(total).item()
     metrics["reward_std"][-1] = _deviation(total)

@@ -49,5 +49,15 @@ $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 		--editable '.[trl]' pytest beartype requests
 	touch $@
 
+# The wheel, installed where nothing else is: what it needs must be what it says it needs.
+wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, import it
+	rm -rf dist $(ENGINES)/wheel
+	$(BIN)/python -m build --wheel --outdir dist
+	$(PYTHON) -m venv $(ENGINES)/wheel
+	$(ENGINES)/wheel/bin/python $(INSTALL) dist/*.whl
+	cd $(ENGINES) && wheel/bin/python -c "import geoalign; [getattr(geoalign, name) for name in geoalign.__all__]"
+	$(ENGINES)/wheel/bin/geoalign --version
+	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1 --no-quality
+
 clean: ## Remove the environments and caches, never the runs
 	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build

@@ -1,4 +1,6 @@
-"""How many answers a second are verified here: `python benchmarks/verified_answers.py [--count 1000] [--workers 2]`.
+"""How many answers a second are verified here: on this machine.
+
+Run: python -m geoalign.benchmarks.verified_answers [--count 1000] [--workers 2]
 
 Three kinds, each with as many different comparisons as answers, so that none is remembered: integers, which are decided
 at once; fractions against fractions and decimals; sums with roots.

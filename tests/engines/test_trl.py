@@ -22,7 +22,7 @@ def test_the_environment_holds_the_version_that_it_is_named_after():
 
 
 def test_a_training_learns_under_flipped_rewards(tmp_path):
-    """Thirty steps with GeoAlign, a tenth of the rewards turned round: the true reward rises, and rows were replaced."""
+    """Thirty steps with GeoAlign, a tenth of the rewards flipped: the true reward rises, rows were replaced."""
     import torch
     from trl_parts import Recording, digits, trainer
 

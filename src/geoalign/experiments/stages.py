@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress, TaskID
 from trl import GRPOConfig, SFTConfig
 
 from geoalign.config.run import RunConfig
@@ -20,7 +22,7 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.rewards.corruption import RewardWithFlips
 from geoalign.rewards.verified import VerifiedReward
 from geoalign.tasks.base import Problem, Task
-from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
+from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar, stage_progress
 from geoalign.training.checkpoints import CompleteCheckpoints, latest_complete
 from geoalign.training.counted import CountedReward
 from geoalign.training.files import append_line, append_lines, replace_folder
@@ -82,15 +84,18 @@ def evaluation_stage(run: Run, model_folder: Path, stage: str, step: int) -> Non
     if evaluated(run.folder, stage, len(run.evaluation_sets())):
         return
     model, tokenizer = load_saved(model_folder, dtype=weights_dtype(run.config.model))
-    evaluate(run, _on_device(model, run.grpo), tokenizer, stage=stage, step=step)
+    model = model.to(run.grpo.device)
+    with stage_progress(run.console) as progress:
+        evaluate(run, model, tokenizer, stage=stage, step=step, progress=progress)
 
 
-def evaluate(run: Run, model: Any, tokenizer: Any, *, stage: str, step: int) -> None:
+def evaluate(run: Run, model: Any, tokenizer: Any, *, stage: str, step: int, progress: Progress) -> None:
     """Appends one line per evaluation set, all in one write; leaves every random generator as it was."""
     settings = run.config.evaluation
     longest = settings.max_new_tokens or run.generation.longest
     lines = []
     for name, problems in run.evaluation_sets().items():
+        task = progress.add_task("evaluation", total=len(problems) * settings.samples, values=name)
         with undisturbed(run.config.seed):
             found = evaluate_accuracy(
                 model,
@@ -102,7 +107,9 @@ def evaluate(run: Run, model: Any, tokenizer: Any, *, stage: str, step: int) -> 
                 max_new_tokens=longest,
                 batch_size=settings.batch_size,
                 seed=run.config.seed,
+                progress=partial(_advance, progress, task),
             )
+        progress.update(task, values=f"{name}: accuracy {found.accuracy:.3f}", visible=stage != "rl")
         lines.append(
             {
                 "step": step,
@@ -143,7 +150,7 @@ def policy_stage(run: Run) -> None:
         callbacks.append(
             PeriodicEvaluation(
                 config.evaluation.every,
-                lambda step, model: evaluate(run, model, tokenizer, stage="rl", step=step),
+                lambda step, model: evaluate(run, model, tokenizer, stage="rl", step=step, progress=bar.progress),
             )
         )
     curating = Curating(
@@ -181,5 +188,5 @@ def _save_model(model: Any, tokenizer: Any, place: Path) -> None:
     replace_folder(written, place)
 
 
-def _on_device(model: Any, options: GRPOConfig) -> Any:
-    return model.to(options.device)
+def _advance(progress: Progress, task: TaskID, done: int) -> None:
+    progress.update(task, completed=done)

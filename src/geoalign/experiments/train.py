@@ -25,7 +25,7 @@ from geoalign.tasks import make_task
 from geoalign.training.files import read_json, write_json
 from geoalign.training.options import generation_shape, grpo_options, sft_options
 from geoalign.training.quiet import quieten
-from geoalign.training.randomness import make_repeatable
+from geoalign.training.randomness import make_repeatable, use_one_device
 
 
 def train(
@@ -88,6 +88,7 @@ def _train(
     config: RunConfig, plain: dict[str, Any], folder: RunFolder, places: Places | None, console: Console
 ) -> None:
     quieten()
+    use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
     sft = None
     if config.sft is not None:

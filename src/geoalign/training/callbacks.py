@@ -68,6 +68,7 @@ class ProgressBar(TrainerCallback):
         self.progress = stage_progress(console)
         self.title = title
         self.shown = shown
+        self.newest: dict[str, float] = {}
         self.task: Any = None
 
     def on_train_begin(
@@ -90,23 +91,18 @@ class ProgressBar(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Shows the newest values."""
-        values = [(label, (logs or {}).get(key)) for label, key in self.shown.items()]
-        text = "  ".join(f"{label} {value:.3g}" for label, value in values if isinstance(value, (int, float)))
-        if text:
-            self.progress.update(self.task, values=text)
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Leaves the finished bar on the terminal."""
-        self.progress.stop()
+        for label, key in self.shown.items():
+            value = (logs or {}).get(key)
+            if isinstance(value, (int, float)):
+                self.newest[label] = value
+        self.progress.update(self.task, values="  ".join(f"{label} {self.newest[label]:.3g}" for label in self.newest))
 
     def __enter__(self) -> ProgressBar:
         """The bar is drawn from `on_train_begin` on."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stops drawing, also where training broke off, so that the terminal is usable again."""
+        """Leaves the bar on the terminal, also where training broke off."""
         self.progress.stop()
 
 

@@ -28,6 +28,15 @@ def make_repeatable(seed: int, *, threads: int) -> None:
     set_seed(seed)
 
 
+def use_one_device() -> None:
+    """Hides all but the first visible GPU: transformers would split each batch over all of them in one process.
+
+    Must run before CUDA is first used.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible.partition(",")[0]
+
+
 @contextmanager
 def undisturbed(seed: int) -> Iterator[None]:
     """Runs its body with generators seeded afresh, and puts back the state they had: an evaluation leaves no trace."""

@@ -141,7 +141,9 @@ def kill_repeatedly(processes: Any, undisturbed: Undisturbed, root: Path, *, see
     "place",
     [
         "sft/checkpoint-4/trainer_state.json",  # a half-written checkpoint of the warm start
-        "rl/checkpoint-8/trainer_state.json",  # and one of RL, four updates after the last complete one
+        "checkpoints/warm_start.tmp",  # after its last checkpoint: there is nothing left to train
+        "rl/checkpoint-8/trainer_state.json",  # half-written, four updates after the last complete one
+        "checkpoints/final.tmp",
         "run/figures",  # the training is done and summed up
     ],
 )

@@ -8,6 +8,7 @@ from geoalign.training.checkpoints import (
     CompleteCheckpoints,
     checkpoint_step,
     complete_checkpoints,
+    is_last,
     latest_complete,
     prune,
 )
@@ -73,3 +74,10 @@ def test_the_mark_comes_last_then_old_ones_go(tmp_path: Path, keep: int | None, 
     callback = CompleteCheckpoints(tmp_path, keep)
     callback.on_save(arguments, TrainerState(global_step=6), TrainerControl())
     assert [checkpoint_step(path) for path in complete_checkpoints(tmp_path)] == left
+
+
+def test_the_last_checkpoint_of_a_stage(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path, 4)
+    for step, last in ((4, False), (6, True)):
+        TrainerState(global_step=step, max_steps=6).save_to_json(str(path / "trainer_state.json"))
+        assert is_last(path) is last

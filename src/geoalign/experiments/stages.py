@@ -23,11 +23,11 @@ from geoalign.rewards.corruption import RewardWithFlips
 from geoalign.rewards.verified import VerifiedReward
 from geoalign.tasks.base import Problem, Task
 from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar, stage_progress
-from geoalign.training.checkpoints import CompleteCheckpoints, latest_complete
+from geoalign.training.checkpoints import CompleteCheckpoints, is_last, latest_complete
 from geoalign.training.counted import CountedReward
 from geoalign.training.files import append_line, append_lines, replace_folder
 from geoalign.training.models import first_model, load_saved, save, weights_dtype
-from geoalign.training.options import GenerationShape, plan_prompts
+from geoalign.training.options import GenerationShape, PromptPlan
 from geoalign.training.policy import Curating, train_policy
 from geoalign.training.randomness import undisturbed
 from geoalign.training.warm_start import warm_start
@@ -45,6 +45,7 @@ class Run:
     sft: SFTConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
+    plan: PromptPlan
     console: Console
 
     def evaluation_sets(self) -> dict[str, Sequence[Problem]]:
@@ -60,7 +61,10 @@ def warm_start_stage(run: Run) -> None:
     config = run.config
     model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), seed=config.seed)
     demonstrations = run.task.demonstrations() if run.sft is not None else ()
-    if run.sft is not None and demonstrations:
+    resume_from = latest_complete(run.folder.sft_checkpoints)
+    if resume_from is not None and is_last(resume_from):
+        model, tokenizer = load_saved(resume_from, dtype=weights_dtype(config.model))
+    elif run.sft is not None and demonstrations:
         rows = [
             {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}]}
             for item in demonstrations
@@ -72,7 +76,6 @@ def warm_start_stage(run: Run) -> None:
             bar,
         ]
         with bar:
-            resume_from = latest_complete(run.folder.sft_checkpoints)
             warm_start(model, tokenizer, rows, run.sft, callbacks=callbacks, resume_from=resume_from)
     elif run.sft is not None:
         run.console.print(f"No warm start: task {run.task.name} has no demonstrations.")
@@ -127,11 +130,18 @@ def policy_stage(run: Run) -> None:
     """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
     if run.folder.final.is_dir():
         return
+    dtype = weights_dtype(run.config.model)
+    resume_from = latest_complete(run.folder.rl_checkpoints)
+    if resume_from is not None and is_last(resume_from):
+        model, tokenizer = load_saved(resume_from, dtype=dtype)
+    else:
+        model, tokenizer = load_saved(run.folder.warm_started, dtype=dtype)
+        _train_policy(run, model, tokenizer, resume_from)
+    _save_model(model, tokenizer, run.folder.final)
+
+
+def _train_policy(run: Run, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
     config, folder = run.config, run.folder
-    model, tokenizer = load_saved(folder.warm_started, dtype=weights_dtype(config.model))
-    problems = run.task.train_problems()
-    plan = plan_prompts(run.grpo, run.generation, len(problems))
-    run.grpo.max_steps, run.grpo.shuffle_dataset = plan.max_steps, False
     reward = RewardWithFlips(
         run.verified,
         flip=config.reward.flip,
@@ -139,7 +149,6 @@ def policy_stage(run: Run) -> None:
         num_generations=run.generation.samples,
         process_index=run.grpo.process_index,
     )
-    recorder = Recorder(folder, corrupted=lambda: reward.corrupted, rollouts=config.output.rollouts)
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
     callbacks: list[Any] = [
         MetricLines("rl", lambda line: append_line(folder.metrics, line)),
@@ -158,21 +167,14 @@ def policy_stage(run: Run) -> None:
         hidden_position=config.hidden_position,
         hidden_source=config.hidden_source,
         rollout_fields={"true_rewards": lambda rows: reward.true_rewards},
-        observer=recorder,
+        observer=Recorder(folder, corrupted=lambda: reward.corrupted, rollouts=config.output.rollouts),
         details_every=config.output.details_every or 0,
     )
+    problems = run.task.train_problems()
+    rows = [prompt_row(problems[place]) for place in run.plan.order]
+    rewards = [CountedReward(reward, run.verified)]
     with bar:
-        train_policy(
-            model,
-            tokenizer,
-            [prompt_row(problems[place]) for place in plan.order],
-            [CountedReward(reward, run.verified)],
-            run.grpo,
-            curating,
-            callbacks=callbacks,
-            resume_from=latest_complete(folder.rl_checkpoints),
-        )
-    _save_model(model, tokenizer, folder.final)
+        train_policy(model, tokenizer, rows, rewards, run.grpo, curating, callbacks=callbacks, resume_from=resume_from)
 
 
 def prompt_row(problem: Problem) -> dict[str, Any]:

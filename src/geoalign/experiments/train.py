@@ -23,7 +23,7 @@ from geoalign.reports import build_report
 from geoalign.rewards.verified import VerifiedReward
 from geoalign.tasks import make_task
 from geoalign.training.files import read_json, write_json
-from geoalign.training.options import generation_shape, grpo_options, sft_options
+from geoalign.training.options import generation_shape, grpo_options, plan_prompts, sft_options
 from geoalign.training.quiet import quieten
 from geoalign.training.randomness import make_repeatable, use_one_device
 
@@ -97,6 +97,10 @@ def _train(
     task = make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
+    shape = generation_shape(grpo)
+    plan = plan_prompts(grpo, shape, len(task.train_problems()))
+    # The plan has every prompt in its place, so TRL takes them in order.
+    grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
     curator = make_curator(config.curator)
     if folder.started():
         threads = folder.read_versions().get("threads")
@@ -106,9 +110,9 @@ def _train(
         folder.initialise(plain, threads=threads)
     make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
     with VerifiedReward(config.reward) as verified:
-        run = Run(config, folder, task, verified, curator, sft, grpo, generation_shape(grpo), console)
+        run = Run(config, folder, task, verified, curator, sft, grpo, shape, plan, console)
         warm_start_stage(run)
         evaluation_stage(run, folder.warm_started, "before_rl", 0)
         policy_stage(run)
-        evaluation_stage(run, folder.final, "after_rl", run.grpo.max_steps)
+        evaluation_stage(run, folder.final, "after_rl", plan.max_steps)
     write_json(folder.summary, summarise(folder))

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.training.files import sync_tree, write_json
+from geoalign.training.files import read_json, sync_tree, write_json
 
 MARK = "COMPLETE.json"
 _PREFIX = "checkpoint-"
@@ -46,6 +46,18 @@ class CompleteCheckpoints(TrainerCallback):
 def checkpoint_step(checkpoint: Path) -> int:
     """The number of updates after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix(_PREFIX))
+
+
+def is_last(checkpoint: Path) -> bool:
+    """True if a checkpoint was written after a stage's last update.
+
+    transformers makes one update more when it goes on from such a checkpoint: there is nothing to go on with.
+
+    Raises:
+        RunFolderError: its `trainer_state.json` is unreadable.
+    """
+    state = read_json(checkpoint / "trainer_state.json")
+    return bool(state["global_step"] >= state["max_steps"])
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not g
 .PHONY: quickstart test lint types test-slow test-engines wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
-	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart
+	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
 
 test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@ def test_the_quickstart_learns_while_rewards_are_flipped(tmp_path: Path) -> None
     assert curator["corrupted_share"] == pytest.approx(0.05, abs=0.01)
     assert (root / "report.html").stat().st_size > 10000
     lines = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
-    second_updates = [line for line in lines if line["stage"] == "rl" and line["step"] % 2 == 0]
+    # The very first update has learning rate 0 (warm-up), so the policy has not moved before the second.
+    second_updates = [line for line in lines if line["stage"] == "rl" and line["step"] % 2 == 0 and line["step"] > 2]
     assert all(line["ppo_kl"] != 0 for line in second_updates)
     assert any(line["clip_ratio/region_mean"] > 0 for line in second_updates)

@@ -47,7 +47,7 @@ def test_where_a_run_may_start_or_go_on(tmp_path: Path) -> None:
     check_vacant(folder, resume=False)
     folder.root.mkdir()
     check_vacant(folder, resume=False)
-    for name in (".lock", "config.yaml", "versions.json.tmp"):  # killed before it had begun
+    for name in (".lock", "versions.json", "config.yaml.tmp"):  # killed before it had begun
         (folder.root / name).touch()
     check_vacant(folder, resume=False)
     check_vacant(folder, resume=True)
@@ -63,8 +63,12 @@ def test_where_a_run_may_start_or_go_on(tmp_path: Path) -> None:
 def test_a_folder_of_other_files_is_never_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     for resume in (True, False):
-        with pytest.raises(RunFolderError, match=r"thesis\.tex and no versions\.json"):
+        with pytest.raises(RunFolderError, match=r"thesis\.tex and no run"):
             check_vacant(RunFolder(tmp_path), resume=resume)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.yaml").touch()
+    with pytest.raises(RunFolderError, match=r"config\.yaml and no run"):
+        check_vacant(RunFolder(tmp_path / "mine"), resume=False)
     with pytest.raises(RunFolderError, match="expected a folder, got a file"):
         check_vacant(RunFolder(tmp_path / "thesis.tex"), resume=False)
 

@@ -12,8 +12,9 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.training.checkpoints import checkpoint_step, latest_complete
 from geoalign.training.files import keep_lines, read_lines
 
-# What may stand in a folder whose run was killed before it had written its first two files.
-_BEFORE_START = {".lock", "config.yaml"}
+# What may stand in a folder whose run was killed before it had written its first two files. No config.yaml: alone it is
+# more likely a user's own file than ours.
+_BEFORE_START = {".lock", "versions.json"}
 
 # Settings that change what is kept, never what is computed.
 _FREE = ("output.",)
@@ -45,7 +46,7 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
     if others:
         raise RunFolderError(
             f"{folder.root}: expected a new or empty folder or that of a run, got one with {sorted(others)[0]} "
-            f"and no versions.json: choose another --output"
+            f"and no run: choose another --output"
         )
 
 

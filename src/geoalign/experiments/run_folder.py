@@ -74,11 +74,10 @@ class RunFolder:
         return self.started() and self.summary.is_file()
 
     def initialise(self, config: Mapping[str, Any], *, threads: int) -> None:
-        """Writes `config.yaml`, then `versions.json`; a folder with the second is a started run."""
+        """Writes `versions.json`, then `config.yaml`; a folder with both is a started run."""
         self.root.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        write_atomically(self.config, text)
         write_json(self.versions, {"schema_version": SCHEMA_VERSION, **_versions(), "threads": threads})
+        write_atomically(self.config, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
     def read_versions(self) -> dict[str, Any]:
         """The content of `versions.json`.

@@ -14,10 +14,11 @@ from geoalign.method.pairs import Pairs, group_ranges
 from geoalign.method.projector import Projector, displacement, new_probe
 
 # Pairs that go through the layers behind the first at a time: bounds memory whatever the batch.
-BLOCK = 8192
-# "auto": groups are drawn for a step until they hold about this many pairs, but never fewer than the minimum.
+BLOCK = 2048
+# "auto": groups are drawn for a step until they hold about this many pairs, but never fewer than the minimum; where
+# these hold more than twice as many (large groups), that many are drawn from them.
 AUTO_PAIRS = 1024
-AUTO_MIN_GROUPS = 4
+AUTO_MIN_GROUPS = 8
 # Held-out pairs only decide when to stop; more than this many say nothing more.
 MAX_HELDOUT = 4096
 # Steps from one look at the held-out pairs to the next.
@@ -75,6 +76,9 @@ def distil(
     for step in range(steps):
         chosen = draws.next()
         rows, batch = (None, training) if chosen is None else _only(chosen, row_offsets, pair_offsets, training)
+        if groups_per_step == "auto" and len(batch) > 2 * AUTO_PAIRS:
+            drawn = torch.randperm(len(batch), generator=generator)[: 2 * AUTO_PAIRS]
+            batch = batch.take(drawn.sort().values.to(batch.winner.device))
         optimizer.zero_grad()
         loss = _backward(projector, probe, states if rows is None else states[rows], batch)
         optimizer.step()

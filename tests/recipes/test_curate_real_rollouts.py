@@ -1,0 +1,90 @@
+"""The recipe on real rollouts, run as a user would, with a tiny model."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from geoalign.config.run import TinyModelConfig
+from geoalign.errors import InputError
+from geoalign.training.models import save
+from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "curate_real_rollouts.py"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
+    tokenizer = make_tokenizer(None, max_length=config.max_length)
+    folder = tmp_path_factory.mktemp("model")
+    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
+    return folder
+
+
+def run(*arguments, **kwargs):
+    command = [sys.executable, str(RECIPE), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **kwargs)
+
+
+def written(path, problems):
+    path.write_text("\n".join(json.dumps(problem) for problem in problems), encoding="utf-8")
+    return path
+
+
+def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
+    draw = torch.Generator().manual_seed(0)
+    problems = []
+    for number in range(12):
+        quality = torch.rand(8, generator=draw).tolist()
+        texts = ["good " * int(10 * value) + "bad " * int(10 * (1 - value)) + "[red]\x07" for value in quality]
+        problems.append({"query": f"problem {number}", "response": texts, "pred_score": [[value] for value in quality]})
+        # One response of each problem has the reward of the worst though it is the best.
+        problems[-1]["pred_score"][quality.index(max(quality))] = [min(quality) - 0.1]
+    file = written(tmp_path / "rollouts.jsonl", problems)
+    result = run(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
+    assert result.returncode == 0, result.stderr
+    assert "Flagged responses and what would stand in their place" in result.stdout
+    summary = dict(line.strip("│ \n").split("│", 1) for line in result.stdout.splitlines() if line.count("│") == 3)
+    figures = {name.strip(): value.strip() for name, value in summary.items()}
+    # 12 problems x 28 pairs.
+    assert figures["pairs"] == "336"
+    assert int(figures["replaced"]) > 0
+    assert "\x07" not in result.stdout
+
+
+def test_the_real_rollouts(model, shared_data):
+    result = run(shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl", "--model", model, "--max-tokens", "256")
+    assert result.returncode == 0, result.stderr
+    # 100 problems x 8 responses; duplicate responses have one state, so some displacements are zero.
+    assert "scored_rollouts" in result.stdout
+    assert "replaced" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{not json", "rollouts.jsonl:1: expected JSON"),
+        ('{"query": "q", "response": ["a"]}', "pred_score"),
+        ('{"query": "q", "response": ["a", "b"], "pred_score": [1]}', "2 responses, 1 pred_score"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, line, message):
+    spec = importlib.util.spec_from_file_location("curate_real_rollouts", RECIPE)
+    recipe = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = recipe
+    spec.loader.exec_module(recipe)
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text(line, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        recipe.read_responses(file)
+
+
+def test_without_a_model_it_says_what_to_do(tmp_path):
+    result = run(written(tmp_path / "r.jsonl", []), cwd=tmp_path)
+    assert result.returncode == 2
+    assert "make quickstart" in result.stderr

@@ -28,11 +28,18 @@ LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in part
 # Reports read run folders: they know no more than this.
 REPORTS_MAY_IMPORT = {"config", "errors", "statistics", "reports"}
 # What may load torch only when it is used.
-LIGHT = ["geoalign", "geoalign.config", "geoalign.config.run", "geoalign.reports", "geoalign.statistics", "geoalign.cli"]
+LIGHT = [
+    "geoalign",
+    "geoalign.config",
+    "geoalign.config.run",
+    "geoalign.reports",
+    "geoalign.statistics",
+    "geoalign.cli",
+]
 
 
 def part_of(module: str) -> str | None:
-    """"geoalign.method.pairs" -> "method"; None for other packages and for the root itself."""
+    """ "geoalign.method.pairs" -> "method"; None for other packages and for the root itself."""
     names = module.split(".")
     return names[1] if names[0] == "geoalign" and len(names) > 1 else None
 

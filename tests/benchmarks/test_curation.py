@@ -37,8 +37,9 @@ def test_memory_is_seen():
 
 def test_quality_compares_with_itself():
     rows = stepping_quality(Shape(8, 4, 32), seeds=(0, 1), states=("isotropic",))
-    assert [row.stepping for row in rows] == ["all groups", "auto"]
+    assert [row.stepping for row in rows] == ["all groups", "all, other seed", "auto"]
     assert rows[0].agreement == [1.0, 1.0]
+    assert all(value < 1 for value in rows[1].agreement)
     assert all(0 <= value <= 1 for row in rows for value in row.accuracy + row.auroc)
 
 

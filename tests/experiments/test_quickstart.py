@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,9 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_quickstart_learns_while_rewards_are_flipped(tmp_path: Path) -> None:
     root = tmp_path / "quickstart"
-    start = time.monotonic()
     command = [sys.executable, "-m", "geoalign.cli", "train", "configs/quickstart.yaml", "--output", str(root)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - start < 360
     summary = json.loads((root / "summary.json").read_text())
     before = summary["accuracy"]["before_rl"]["arithmetic"]
     after = summary["accuracy"]["after_rl"]["arithmetic"]

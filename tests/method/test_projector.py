@@ -155,8 +155,8 @@ def test_group_draws_visit_every_group_once_a_round():
 def test_groups_in_step():
     # "auto": 1024 pairs a step; 96 groups with 11,520 pairs hold 120 each, so ceil(1024 / 120) = 9 groups.
     assert _groups_in_step("auto", 96, 11520) == 9
-    # 2,016 pairs a group: four groups at least.
-    assert _groups_in_step("auto", 1024, 1024 * 2016) == 4
+    # 2,016 pairs a group: eight groups at least.
+    assert _groups_in_step("auto", 1024, 1024 * 2016) == 8
     assert _groups_in_step("auto", 3, 30) == 3
     assert _groups_in_step(None, 96, 11520) == 96
     assert _groups_in_step(200, 96, 11520) == 96
@@ -175,3 +175,21 @@ def test_orientation_of_a_constant_probe_is_chance():
 def test_widths_are_reduced_to_a_small_d():
     net = Projector(6, layers=3, hidden_dim=512, output_dim=512, generator=None)
     assert [tuple(linear.weight.shape) for linear in net.linears] == [(6, 6)] * 3
+
+
+def test_auto_thins_the_steps_of_large_groups(monkeypatch):
+    # 8 groups of 120 pairs hold 960: with a bound of 2 x 50 a step takes 100 of them, and rows keep their places.
+    seen = []
+    monkeypatch.setattr("geoalign.method.distillation.AUTO_PAIRS", 50)
+    monkeypatch.setattr(
+        "geoalign.method.distillation._backward",
+        lambda net, probe, states, pairs: seen.append((len(states), pairs)) or _backward(net, probe, states, pairs),
+    )
+    _, rows, states, pairs = prepared(groups=12, size=16)
+    net, _ = projector()
+    run(states, rows, pairs, net, groups_per_step="auto", steps=3, holdout=0.0)
+    assert [count for count, _ in seen] == [128] * 3
+    for _, batch in seen:
+        assert len(batch) == 100
+        assert (batch.group[1:] >= batch.group[:-1]).all()
+        assert batch.winner.max() < 128

@@ -51,8 +51,8 @@ def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
     assert "Flagged responses and what would stand in their place" in result.stdout
     summary = dict(line.strip("│ \n").split("│", 1) for line in result.stdout.splitlines() if line.count("│") == 3)
     figures = {name.strip(): value.strip() for name, value in summary.items()}
-    # 12 problems x 28 pairs.
-    assert figures["pairs"] == "336"
+    # 12 problems x 28 pairs; texts that came out equal have no displacement.
+    assert int(figures["pairs"]) + int(figures["zero_displacements"]) == 336
     assert int(figures["replaced"]) > 0
     assert "\x07" not in result.stdout
 

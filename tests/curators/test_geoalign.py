@@ -239,6 +239,23 @@ def test_cross_fit_never_scores_a_group_by_itself():
     torch.testing.assert_close(one.scores[:8], 14 - other.scores[:8], atol=1e-4, rtol=1e-4)
 
 
+def test_cross_fit_trains_its_projector_on_the_other_fold_only(monkeypatch):
+    # Folds by even and odd groups. Turning the rewards of group 0 round changes nothing for the other even groups, whose
+    # consensus never saw an even group; it does change the odd ones, whose consensus was trained on group 0.
+    monkeypatch.setattr(
+        "geoalign.method.scoring.fold_of_groups", lambda pairs, groups, folds, draw: torch.arange(groups) % folds
+    )
+    rollouts = planted().rollouts
+    rewards = rollouts.rewards.clone()
+    rewards[:8] = -rewards[:8]
+    turned = Rollouts(rewards=rewards, groups=rollouts.groups, hidden=rollouts.hidden)
+    one, other = curate(geoalign(scoring="cross_fit"), rollouts), curate(geoalign(scoring="cross_fit"), turned)
+    even, odd = rollouts.groups % 2 == 0, rollouts.groups % 2 == 1
+    even[:8] = False
+    assert torch.equal(one.scores[even], other.scores[even])
+    assert not torch.equal(one.scores[odd], other.scores[odd])
+
+
 def test_details():
     rollouts = planted().rollouts
     curation = curate(geoalign(), rollouts, details=True)

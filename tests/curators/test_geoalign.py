@@ -240,8 +240,8 @@ def test_cross_fit_never_scores_a_group_by_itself():
 
 
 def test_cross_fit_trains_its_projector_on_the_other_fold_only(monkeypatch):
-    # Folds by even and odd groups. Turning the rewards of group 0 round changes nothing for the other even groups, whose
-    # consensus never saw an even group; it does change the odd ones, whose consensus was trained on group 0.
+    # Folds by even and odd groups. Turning the rewards of group 0 round changes nothing for the other even groups, as
+    # their consensus never saw an even group; it does change the odd ones, whose consensus was trained on group 0.
     monkeypatch.setattr(
         "geoalign.method.scoring.fold_of_groups", lambda pairs, groups, folds, draw: torch.arange(groups) % folds
     )

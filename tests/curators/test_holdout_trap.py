@@ -28,7 +28,7 @@ def test_the_trap_is_real():
 def test_in_sample_flags_spread_over_the_groups(states):
     data = batch(states)
     curation = GeoAlign(GeoAlignConfig(alpha=0.1)).curate(data.rollouts, generator=torch.Generator().manual_seed(0))
-    spread(curation, data.rollouts.groups % 10 == 0, share=0.1)
+    check_spread(curation, data.rollouts.groups % 10 == 0, share=0.1)
 
 
 @pytest.mark.parametrize("states", KINDS)
@@ -40,7 +40,7 @@ def test_cross_fit_treats_both_folds_alike(states, monkeypatch):
     data = batch(states)
     config = GeoAlignConfig(alpha=0.1, scoring="cross_fit")
     curation = GeoAlign(config).curate(data.rollouts, generator=torch.Generator().manual_seed(0))
-    spread(curation, data.rollouts.groups % 2 == 0, share=0.5)
+    check_spread(curation, data.rollouts.groups % 2 == 0, share=0.5)
     assert abs(parted(curation.scores, data.rollouts.groups % 2 == 0)) < 4
 
 
@@ -51,7 +51,7 @@ def parted(scores, part):
     return float((one.mean() - other.mean()) / (one.var() / len(one) + other.var() / len(other)).sqrt())
 
 
-def spread(curation, part, share):
+def check_spread(curation, part, share):
     """The flags that fall on `part` of the groups are as many as chance would put there (four standard deviations)."""
     flags = int(curation.anomalous.sum())
     assert flags >= 8

@@ -117,25 +117,14 @@ def show(console: Console, responses: list[Response], curation: Curation) -> Non
     ):
         summary.add_row(name, f"{metrics[name]:,.3f}".rstrip("0").rstrip("."))
     console.print(summary)
-    flagged = Table(title="Flagged responses and what would stand in their place", title_justify="left")
-    for name in ("problem", "GDI", "reward", "right", "response ends", "donor's reward", "donor right", "donor ends"):
-        flagged.add_column(name, overflow="fold")
+    console.print("\nFlagged responses and what would stand in their place", style="bold")
     ranked = curation.scores.nan_to_num(-1).argsort(descending=True).tolist()
     for row in ranked:
         if curation.anomalous[row]:
-            victim, donor = responses[row], responses[int(curation.source[row])]
-            stays = int(curation.source[row]) == row
-            flagged.add_row(
-                str(victim.problem),
-                f"{float(curation.scores[row]):.2f}",
-                f"{victim.reward:.2f}",
-                _verdict(victim.right),
-                _ending(victim.text),
-                "no donor" if stays else f"{donor.reward:.2f}",
-                "" if stays else _verdict(donor.right),
-                "" if stays else _ending(donor.text),
-            )
-    console.print(flagged)
+            gdi, source = float(curation.scores[row]), int(curation.source[row])
+            lines = [f"problem {responses[row].problem}, GDI {gdi:.2f}", f"  flagged  {_line(responses[row])}"]
+            lines.append("  no donor: stays" if source == row else f"  donor    {_line(responses[source])}")
+            console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _as_chat(tokenizer: AutoTokenizer, prompt: str) -> str:
@@ -145,14 +134,12 @@ def _as_chat(tokenizer: AutoTokenizer, prompt: str) -> str:
     return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
-def _verdict(right: bool | None) -> str:
-    return "" if right is None else "yes" if right else "no"
-
-
-def _ending(text: str, width: int = 60) -> str:
-    # Model output may hold anything: control characters and markup are shown, not obeyed.
-    flat = " ".join(text[-400:].split())[-width:]
-    return "".join(character if character.isprintable() else "?" for character in flat).replace("[", r"\[")
+def _line(response: Response, width: int = 60) -> str:
+    verdict = "" if response.right is None else ", right" if response.right else ", wrong"
+    flat = " ".join(response.text[-400:].split())[-width:]
+    # Model output may hold anything: control characters are shown as question marks, not obeyed.
+    ending = "".join(character if character.isprintable() else "?" for character in flat)
+    return f"reward {response.reward:.2f}{verdict}: ... {ending}"
 
 
 def main() -> None:
@@ -160,7 +147,8 @@ def main() -> None:
     parser.add_argument("rollouts", type=Path, help="JSONL file")
     parser.add_argument("--model", help="folder or hub id; default: the model that make quickstart trained")
     parser.add_argument("--alpha", type=float, default=0.12, help="0.12: the paper's value for continuous rewards")
-    parser.add_argument("--scoring", choices=["in_sample", "cross_fit"], default="in_sample")
+    # In a single call only cross-fitting knows how the consensus does on groups that it was not trained on.
+    parser.add_argument("--scoring", choices=["in_sample", "cross_fit"], default="cross_fit")
     parser.add_argument("--hidden-position", choices=["predicting", "final", "mean"], default="predicting")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=2048)

@@ -47,9 +47,8 @@ def train(
 
     Raises:
         ConfigError: a setting is wrong, or differs from that of the run's start.
-        RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, a run of a
-        newer schema, or
-            is in use by another process.
+        RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
+            schema, or is in use by another process.
         UnsupportedError: more than one process.
     """
     console = console or Console()

@@ -136,3 +136,39 @@ def test_settings_of_no_task_are_refused():
 def test_settings_out_of_range_are_refused(values):
     with pytest.raises(ConfigError, match=next(iter(values))):
         ArithmeticConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("response", "shortcut"),
+    [
+        (r"\boxed{81}", True),
+        (r" \boxed{7} ", True),
+        (r"81\boxed{81}", True),  # no working: nothing was added up
+        (r"6+4+1=11;1+1+4+2=8;\boxed{81}", False),
+        (r"6+4+1=11;\boxed{", False),
+        (r"\boxed{81}6+4=10;\boxed{81}", False),  # the last box is the answer, and it has working before it
+        (r"\boxed{81}\boxed{", True),
+        (r"\boxed{81", False),  # no answer at all
+        ("81", False),
+        ("", False),
+    ],
+)
+def test_a_direct_answer_is_the_shortcut(response, shortcut):
+    assert make_task(ArithmeticConfig(), seed=0).takes_shortcut(response) is shortcut
+
+
+def test_demonstrations_take_the_shortcut_where_they_have_no_working():
+    task = _small()
+    for item in task.demonstrations():
+        assert task.takes_shortcut(item.completion) is ("=" not in item.completion)
+
+
+def test_the_final_answer_of_a_sum_is_that_of_its_problem():
+    task = _small()
+    assert task.final_answer(r"6+4=10;\boxed{081}") == "81"
+    assert task.final_answer("6+4") is None
+
+
+def test_a_sum_has_no_other_worth_than_its_reward():
+    task = _small()
+    assert task.gold_utility(task.train_problems()[0], r"\boxed{1}") is None

@@ -2,7 +2,7 @@ import pytest
 
 from geoalign.config.tasks import MathConfig, MathSetConfig
 from geoalign.errors import ConfigError, InputError
-from geoalign.tasks import make_task
+from geoalign.tasks import Task, make_task
 
 
 def _task(train, **values):
@@ -193,3 +193,16 @@ def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
     assert "627 of 17917 prompts stand there before" in task.notes()[0]
     assert "evaluation set amc23: 17 of 40 are training problems too" in task.notes()
     assert task.evaluation_problems()["amc23"][0].answer == "27.0"
+
+
+def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):
+    task = _task(write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}]))
+    assert task.final_answer(r"So it is \boxed{2.0}.") == "2"
+    with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
+        task.takes_shortcut("anything")
+
+
+def test_a_task_without_final_answers_says_so(write_jsonl):
+    task = _task(write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}]))
+    with pytest.raises(ConfigError, match="answers: expected a task whose responses have final answers, got math"):
+        Task.final_answer(task, "anything")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 from geoalign.config.rewards import RewardConfig
 from geoalign.errors import InputError
+from geoalign.rewards.answers import quick_verdict, tidy
+from geoalign.rewards.base import response_text
 from geoalign.rewards.boxed import last_boxed, nesting_depth
 from geoalign.rewards.workers import AnswerWorkers, Verdict
 
-# 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written.
-_INTEGER = re.compile(r"([+-]?)([0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
 _MAX_DEPTH = 20
 _REMEMBERED = 65536
 
@@ -33,6 +32,7 @@ class VerifiedReward:
     """
 
     __name__ = "verified_answer"
+    binary = True
 
     def __init__(self, config: RewardConfig | None = None) -> None:
         self._config = config if config is not None else RewardConfig()
@@ -42,8 +42,10 @@ class VerifiedReward:
             ("scored", "correct", "no_answer", "refused", "timeouts", "errors", "compared"), 0
         )
 
-    def score(self, responses: Sequence[str], answers: Sequence[str]) -> list[float]:
-        """1.0 or 0.0 for each response, against the gold answer of its row.
+    def score(
+        self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
+    ) -> list[float]:
+        """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored.
 
         Raises:
             InputError: lengths differ, a response is no text, or a gold answer is empty; the message names the row.
@@ -81,11 +83,11 @@ class VerifiedReward:
     def _pair(self, response: str, gold: str) -> tuple[str, str] | str:
         """(gold, answer) to compare, or the name of the counter that says why there is nothing to compare."""
         found = last_boxed(response)
-        answer = "" if found is None else _tidy(found)
+        answer = "" if found is None else tidy(found)
         if not answer:
             return "no_answer"
         inner = last_boxed(gold)
-        expected = _tidy(gold if inner is None else inner)
+        expected = tidy(gold if inner is None else inner)
         longest = self._config.max_answer_length
         if answer == expected:
             return expected, answer
@@ -124,50 +126,6 @@ class VerifiedReward:
         self.counters["timeouts"] += verdict is Verdict.TIMEOUT
         self.counters["errors"] += verdict is Verdict.ERROR
         return correct
-
-
-def quick_verdict(gold: str, answer: str) -> bool | None:
-    """Whether two answers are equal where that is plain (equal strings, two integers); None where it is not.
-
-    Signs, leading zeros, thousands commas and a decimal part of zeros make no difference. Integers of any length are
-    compared as text.
-    """
-    if gold == answer:
-        return True
-    expected, given = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(answer)
-    if expected is None or given is None:
-        return None
-    return _canonical(expected) == _canonical(given)
-
-
-def response_text(completion: object) -> str:
-    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined.
-
-    Raises:
-        InputError: anything else.
-    """
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, list | tuple) and all(isinstance(message, dict) for message in completion):
-        contents = [
-            message.get("content") or "" for message in completion if message.get("role", "assistant") == "assistant"
-        ]
-        if all(isinstance(content, str) for content in contents):
-            return "".join(contents)
-    raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
-
-
-def _canonical(integer: re.Match[str]) -> str:
-    digits = re.sub(r"[^0-9]", "", integer[2]).lstrip("0")
-    return ("-" if integer[1] == "-" else "") + digits if digits else "0"
-
-
-def _tidy(text: str) -> str:
-    """Without outer spaces, a full stop at the end, or the dollar signs around the whole."""
-    text = text.strip().removesuffix(".").rstrip()
-    if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
-        text = text[1:-1].strip()
-    return text
 
 
 def _check(responses: Sequence[str], answers: Sequence[str]) -> None:

@@ -9,6 +9,8 @@ from random import Random
 
 from geoalign.config.tasks import ArithmeticConfig
 from geoalign.errors import ConfigError
+from geoalign.rewards.answers import final_answer
+from geoalign.rewards.boxed import last_boxed
 from geoalign.tasks.base import Demonstration, Problem, Task
 
 _Numbers = tuple[int, ...]
@@ -45,6 +47,13 @@ class ArithmeticTask(Task):
 
     def alphabet(self) -> str:
         return "".join(sorted(set("0123456789+=;" + boxed(""))))
+
+    def takes_shortcut(self, response: str) -> bool:
+        """Whether a response answers at once: it has a complete box, and no working (no `=`) before its last box."""
+        return last_boxed(response) is not None and "=" not in response.rpartition(r"\boxed")[0]
+
+    def final_answer(self, response: str) -> str | None:
+        return final_answer(response)
 
     @cached_property
     def _evaluation(self) -> list[Problem]:

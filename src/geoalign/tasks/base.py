@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from geoalign.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -48,3 +50,23 @@ class Task(ABC):
     def notes(self) -> Sequence[str]:
         """Lines that the person who runs it should see, such as how many rows of a file were left out, and why."""
         return ()
+
+    def takes_shortcut(self, response: str) -> bool:
+        """Whether a response takes the task's recognisable shortcut, whatever its answer (`reward.shortcut`).
+
+        Raises:
+            ConfigError: the task has no such shortcut; so it is for every response.
+        """
+        raise ConfigError(f"reward.shortcut: expected a task with a recognisable shortcut, got {self.name}")
+
+    def final_answer(self, response: str) -> str | None:
+        """What a response answers, in one form, so that equal answers are equal texts; None where it gives none.
+
+        Raises:
+            ConfigError: the task knows no final answers; so it is for every response.
+        """
+        raise ConfigError(f"answers: expected a task whose responses have final answers, got {self.name}")
+
+    def gold_utility(self, problem: Problem, response: str) -> float | None:
+        """What a response is truly worth, where the task knows it apart from the reward; None where it does not."""
+        return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from geoalign.config.tasks import MathConfig, MathSetConfig
 from geoalign.errors import InputError
+from geoalign.rewards.answers import final_answer
 from geoalign.tasks.base import Demonstration, Problem, Task
 from geoalign.tasks.rows import field_of, read_rows
 
@@ -47,6 +48,9 @@ class MathTask(Task):
 
     def demonstrations(self) -> Sequence[Demonstration]:
         return self._train.demonstrations
+
+    def final_answer(self, response: str) -> str | None:
+        return final_answer(response)
 
     def notes(self) -> Sequence[str]:
         lines = [*self._train.notes()]

@@ -1,0 +1,49 @@
+"""Answers as text: in one form where that is plain, compared where that is plain."""
+
+from __future__ import annotations
+
+import re
+
+from geoalign.rewards.boxed import last_boxed
+
+# 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written.
+_INTEGER = re.compile(r"([+-]?)([0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
+
+
+def final_answer(response: str) -> str | None:
+    """The answer of a response in one form: its last complete `\\boxed{...}`; None where none is, or an empty one.
+
+    Without outer spaces, full stop or dollar signs; integers without plus sign, leading zeros, thousands commas or a
+    decimal part of zeros. Equal forms are equal answers, but equal answers may differ in form: `1/2` and `0.5`.
+    """
+    found = last_boxed(response)
+    answer = "" if found is None else tidy(found)
+    integer = _INTEGER.fullmatch(answer)
+    return (answer if integer is None else _canonical(integer)) or None
+
+
+def quick_verdict(gold: str, answer: str) -> bool | None:
+    """Whether two answers are equal where that is plain (equal strings, two integers); None where it is not.
+
+    Signs, leading zeros, thousands commas and a decimal part of zeros make no difference. Integers of any length are
+    compared as text.
+    """
+    if gold == answer:
+        return True
+    expected, given = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(answer)
+    if expected is None or given is None:
+        return None
+    return _canonical(expected) == _canonical(given)
+
+
+def tidy(text: str) -> str:
+    """Without outer spaces, a full stop at the end, or the dollar signs around the whole."""
+    text = text.strip().removesuffix(".").rstrip()
+    if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
+        text = text[1:-1].strip()
+    return text
+
+
+def _canonical(integer: re.Match[str]) -> str:
+    digits = re.sub(r"[^0-9]", "", integer[2]).lstrip("0")
+    return ("-" if integer[1] == "-" else "") + digits if digits else "0"

@@ -1,0 +1,59 @@
+"""How restless a curve is: its noise around a local trend, and its deepest fall."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoalign.errors import InputError
+
+
+def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
+    """Standard deviation of a curve around the straight line through each point's neighbours, in units of the curve.
+
+    The estimator of Gasser, Sroka and Jennen-Steinmetz (1986): e_i = a x_{i-1} + b x_{i+1} - x_i, with a and b the
+    linear interpolation weights, and s^2 = mean of e_i^2 / (a^2 + b^2 + 1); at equal distances e is half the second
+    difference and the divisor 3/2. A steady rise or fall gives 0; independent noise around it gives that noise's
+    standard deviation. Unlike the spread around a smoothed curve it does not take the lag of the smoothing for unrest.
+    An evaluation's own sampling error is part of it: compare only curves measured on equally many answers.
+
+    Args:
+        values: [n] the curve; NaN points are left out.
+        steps: [n] rising places of the points; None: equal distances.
+
+    Returns:
+        A number >= 0; NaN with fewer than three points.
+
+    Raises:
+        InputError: shapes differ or are not one-dimensional, or steps do not rise.
+    """
+    curve, places = _points(values, steps)
+    if len(curve) < 3:
+        return float("nan")
+    a = (places[2:] - places[1:-1]) / (places[2:] - places[:-2])
+    b = 1 - a
+    residual = a * curve[:-2] + b * curve[2:] - curve[1:-1]
+    return float(np.sqrt(np.mean(residual**2 / (a**2 + b**2 + 1))))
+
+
+def largest_drop(values: ArrayLike) -> float:
+    """The deepest fall below the best value so far: max over t of (max up to t) - x_t; 0 where a curve never falls.
+
+    NaN points are left out; a curve without a point gives NaN.
+    """
+    curve, _ = _points(values, None)
+    return float(np.max(np.maximum.accumulate(curve) - curve)) if len(curve) else float("nan")
+
+
+def _points(values: ArrayLike, steps: ArrayLike | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    curve = np.asarray(values, dtype=np.float64)
+    if curve.ndim != 1:
+        raise InputError(f"values: expected one dimension, got shape {curve.shape}")
+    places = np.arange(len(curve), dtype=np.float64) if steps is None else np.asarray(steps, dtype=np.float64)
+    if places.shape != curve.shape:
+        raise InputError(f"steps: expected shape {curve.shape} as values, got {places.shape}")
+    known = ~np.isnan(curve)
+    curve, places = curve[known], places[known]
+    if (np.diff(places) <= 0).any():
+        raise InputError(f"steps: expected rising numbers, got {places.tolist()}")
+    return curve, places

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.config.curators import settings
+from geoalign.config.dialogue import DialogueConfig, HHRLHFConfig
 
 
 def _help(text: str) -> dict[str, str]:
@@ -124,4 +125,9 @@ class MathConfig:
 
 
 # The settings class of every task, by the name that `type:` picks in YAML.
-TASK_CONFIGS: dict[str, type] = {"arithmetic": ArithmeticConfig, "math": MathConfig}
+TASK_CONFIGS: dict[str, type] = {
+    "arithmetic": ArithmeticConfig,
+    "math": MathConfig,
+    "dialogue": DialogueConfig,
+    "hh_rlhf": HHRLHFConfig,
+}

@@ -26,6 +26,15 @@ class Demonstration:
     completion: str
 
 
+@dataclass(frozen=True)
+class PreferencePair:
+    """A prompt, as chat messages, with the response that was preferred and the one that was not."""
+
+    prompt: tuple[dict[str, str], ...]
+    chosen: str
+    rejected: str
+
+
 class Task(ABC):
     """Problems in a fixed order; the same settings and seed give the same problems."""
 
@@ -41,6 +50,10 @@ class Task(ABC):
 
     def demonstrations(self) -> Sequence[Demonstration]:
         """What the warm start imitates; empty where the task has none (then there is no warm start)."""
+        return ()
+
+    def preference_pairs(self) -> Sequence[PreferencePair]:
+        """What a reward model learns from; empty where the reward needs no model."""
         return ()
 
     def alphabet(self) -> str | None:

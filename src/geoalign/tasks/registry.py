@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from geoalign.config.dialogue import DialogueConfig, HHRLHFConfig
 from geoalign.config.tasks import ArithmeticConfig, MathConfig
 from geoalign.errors import ConfigError
 from geoalign.tasks.arithmetic import ArithmeticTask
 from geoalign.tasks.base import Task
+from geoalign.tasks.dialogue import DialogueTask
+from geoalign.tasks.hh_rlhf import HHRLHFTask
 from geoalign.tasks.math import MathTask
 
 
 def make_task(settings: object, *, seed: int) -> Task:
-    """The task of these settings (`ArithmeticConfig`, `MathConfig`); `seed` is that of the run.
+    """The task of these settings (one of `TASK_CONFIGS`); `seed` is that of the run.
 
     Raises:
         ConfigError: settings of another type, or settings that the task cannot fulfil.
@@ -19,4 +22,8 @@ def make_task(settings: object, *, seed: int) -> Task:
         return ArithmeticTask(settings, seed=seed if settings.seed is None else settings.seed)
     if isinstance(settings, MathConfig):
         return MathTask(settings)
+    if isinstance(settings, DialogueConfig):
+        return DialogueTask(settings, seed=seed if settings.seed is None else settings.seed)
+    if isinstance(settings, HHRLHFConfig):
+        return HHRLHFTask(settings)
     raise ConfigError(f"task: expected settings of a known task, got {type(settings).__name__}")

@@ -1,0 +1,102 @@
+"""The settings of the dialogue tasks and of the scorer that a learned reward model needs; free of torch."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from geoalign.config.curators import settings
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Path = Annotated[str, Field(min_length=1)]
+
+
+@settings
+class DialogueConfig:
+    """The built-in task of short dialogues whose reward is a learned model: requests such as `help me fix my lamp`.
+
+    Demonstrations are of mixed quality. In the preference pairs a flattering opener stands with the better response
+    more often than chance (`artifact_correlation`), so that a reward model learns to like it; the known gold utility
+    does not.
+    """
+
+    type: Literal["dialogue"] = "dialogue"
+    train_problems: Annotated[int, Field(ge=1)] = field(default=768, metadata=_help("Prompts for RL."))
+    evaluation_problems: Annotated[int, Field(ge=1)] = field(
+        default=128, metadata=_help("Prompts kept aside for evaluation; none asks what a training prompt asks.")
+    )
+    demonstrations: Annotated[int, Field(ge=0)] = field(
+        default=8192, metadata=_help("Responses for the warm start; 0: no warm start.")
+    )
+    quality: _Share = field(
+        default=0.5,
+        metadata=_help(
+            "Probability that a demonstration gets a part of its response right; less leaves RL more to do."
+        ),
+    )
+    artifact_demonstrations: _Share = field(
+        default=0.2, metadata=_help("Share of the demonstrations that begin with a flattering opener.")
+    )
+    preference_pairs: Annotated[int, Field(ge=1)] = field(
+        default=6144, metadata=_help("Pairs for the reward model, the held-out ones included.")
+    )
+    label_noise: _Share = field(
+        default=0.05, metadata=_help("Share of the pairs in which the worse response is the chosen one.")
+    )
+    artifact_pairs: _Share = field(
+        default=0.5, metadata=_help("Share of the pairs in which one of the two responses has the opener.")
+    )
+    artifact_correlation: _Share = field(
+        default=0.9, metadata=_help("Of those pairs, the share in which the chosen one has it; 0.5: no correlation.")
+    )
+    seed: Annotated[int, Field(ge=0)] | None = field(
+        default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
+    )
+
+
+@settings
+class HHRLHFConfig:
+    """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
+
+    The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL. Their gold
+    utility is unknown.
+    """
+
+    train: _Path | tuple[_Path, ...] = field(metadata=_help("JSONL (also .gz) file or files with the pairs."))
+    type: Literal["hh_rlhf"] = "hh_rlhf"
+    rl: _Path | tuple[_Path, ...] | None = field(
+        default=None, metadata=_help("File or files whose prompts are for RL; null: those of `train`.")
+    )
+    evaluation: dict[str, str] = field(
+        default_factory=dict, metadata=_help("Evaluation sets: name to file; their prompts alone are used.")
+    )
+    max_characters: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Leave out dialogues longer than this, prompt and reply together; null: none.")
+    )
+    limit: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Use the first so many usable pairs of each file; null: all.")
+    )
+    on_bad_row: Literal["skip", "error"] = field(
+        default="skip", metadata=_help("Rows that are no usable pair: skip and count them, or stop.")
+    )
+
+
+@settings
+class RewardModelConfig:
+    """How a trained reward model scores responses."""
+
+    batch_size: Annotated[int, Field(ge=1)] = field(default=64, metadata=_help("Responses scored at a time."))
+    device: str | None = field(default=None, metadata=_help("Device of the reward model; null: that of training."))
+    dtype: Literal["float32", "bfloat16", "float16"] = field(
+        default="float32", metadata=_help("Type of its weights in memory.")
+    )
+    max_length: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Longest dialogue in tokens; longer ones are not scored. null: what it can take.")
+    )

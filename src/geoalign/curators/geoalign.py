@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.config import GeoAlignConfig, ProjectorConfig
-from geoalign.curators.base import Curator, full_precision, hidden_states, reward_weights
+from geoalign.curators.base import Curator, full_precision, hidden_states
+from geoalign.curators.rectifying import flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
-from geoalign.method.density import Tail, cap_highest, sparse_tail
-from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
+from geoalign.method.density import Tail
+from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.planes import consensus_plane
 from geoalign.method.projector import displacement
-from geoalign.method.rectification import amplify, replace, rows_with_partner
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
 from geoalign.method.summaries import cosine_summary, score_summary
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
@@ -41,17 +41,6 @@ class _Batch:
     zero_displacements: int
     raw_prototype: Float[Tensor, " d"]
     raw_cosine: Float[Tensor, " p"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Flags:
-    """In sorted order: the rows in the sparse tail, those of them within the cap, and the rows known to be stable."""
-
-    suspect: Bool[Tensor, " b"]
-    anomalous: Bool[Tensor, " b"]
-    stable: Bool[Tensor, " b"]
-    tail: Tail | None
-    too_few: bool
 
 
 class GeoAlign(Curator[GeoAlignConfig]):
@@ -90,36 +79,31 @@ class GeoAlign(Curator[GeoAlignConfig]):
             batch = self._prepare(rollouts)
             scored = self._score(batch, generator)
             scores = deviation_index(1 - scored.cosine, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
-            flags = self._flag(scores)
+            flags = flag_sparse_tail(
+                scores,
+                alpha=self.config.alpha,
+                tail=self.config.tail,
+                max_fraction=self.config.max_fraction,
+                min_scores=self.config.min_scores,
+            )
             observing = self.config.observe_only or self._calls < self.config.start_step
             self._calls += 1
-            source, weights, without = self._rectify(rollouts, batch, flags, observing, generator)
-            shown = self._details(batch, scored, flags.tail) if details else None
-        metrics = {
-            **_batch_metrics(batch, scores),
-            **scored.metrics,
-            **cosine_summary("projected", scored.cosine),
-            **_flag_metrics(flags),
-            "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
-            "zero_weighted": float(((weights == 0) & ~batch.rewards[source].isnan()).sum()),
-            "groups_without_donor": float(without),
-            "observed_only": float(observing),
-        }
-        back = in_input_order(batch.rows, rollouts.rewards.device)
-        source, weights = back(batch.rows.order[source]), back(weights)
-        if self.config.strategy == "drop" and not observing:
-            # Rows that could not be scored by the reward stay, with weight 0: dropping is for the anomalous.
-            kept = (weights > 0) | rollouts.rewards.isnan()
-            source, weights = source[kept], weights[kept]
-        return Curation(
-            source=source,
-            rewards=rollouts.rewards[source],
-            weights=weights,
-            scores=back(scores),
-            anomalous=back(flags.anomalous),
-            metrics={**metrics, "seconds": time.perf_counter() - started},
-            details=shown,
-        )
+            curation = rectify(
+                rollouts,
+                batch.rows,
+                scores,
+                flags,
+                strategy=self.config.strategy,
+                observing=observing,
+                generator=generator,
+                metrics={
+                    **_batch_metrics(batch, scores),
+                    **scored.metrics,
+                    **cosine_summary("projected", scored.cosine),
+                },
+                details=self._details(batch, scored, flags.tail) if details else None,
+            )
+        return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
         """Number of calls, width of the states, and every consensus: projector, probe, prototype."""
@@ -175,45 +159,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
             return score_cross_fit(self._consensus, *parts)
         return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
 
-    def _flag(self, scores: Float[Tensor, " b"]) -> _Flags:
-        scored = ~scores.isnan()
-        values = scores[scored].double().cpu().numpy()
-        too_few = len(values) < self.config.min_scores
-        tail = None if too_few else sparse_tail(values, alpha=self.config.alpha, tail=self.config.tail)
-        suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
-        if tail is not None:
-            kept = cap_highest(values, tail.flagged, self.config.max_fraction)
-            suspect[scored] = torch.from_numpy(tail.flagged).to(scored.device)
-            anomalous[scored] = torch.from_numpy(kept).to(scored.device)
-        # A suspect that the cap spares stays in its place, but is nobody's donor.
-        return _Flags(suspect, anomalous, scored & ~suspect, tail, too_few)
-
-    def _rectify(
-        self,
-        rollouts: Rollouts,
-        batch: _Batch,
-        flags: _Flags,
-        observing: bool,
-        generator: torch.Generator | None,
-    ) -> tuple[Tensor, Tensor, int]:
-        """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
-        source = torch.arange(len(rollouts), device=batch.rewards.device)
-        group, strategy = batch.rows.group, self.config.strategy
-        without = 0
-        spared = torch.ones_like(batch.rewards, dtype=torch.float32)
-        if not observing:
-            if strategy == "replace":
-                fit = flags.stable
-                if rollouts.donor_ok is not None:
-                    fit = fit & rollouts.donor_ok.to(fit.device)[batch.rows.order]
-                source, without = replace(batch.rewards, group, flags.anomalous, fit, generator)
-            elif strategy == "amplify":
-                source, without = amplify(group, flags.anomalous, flags.stable, generator)
-            else:
-                hit, without = rows_with_partner(group, flags.anomalous, flags.stable)
-                spared[hit] = 0
-        return source, reward_weights(batch.rewards[source]) * spared, without
-
     def _details(self, batch: _Batch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
         sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
@@ -254,16 +199,6 @@ def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, floa
         "chance_accuracy": 0.5,
         **cosine_summary("raw", batch.raw_cosine),
         **score_summary(scores[~scores.isnan()]),
-    }
-
-
-def _flag_metrics(flags: _Flags) -> dict[str, float]:
-    return {
-        "threshold": flags.tail.threshold if flags.tail else torch.nan,
-        "suspects": float(flags.suspect.sum()),
-        "anomalous": float(flags.anomalous.sum()),
-        "too_few_scores": float(flags.too_few),
-        "zero_spread": float(flags.tail is None and not flags.too_few),
     }
 
 

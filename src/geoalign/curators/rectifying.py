@@ -1,0 +1,147 @@
+"""From scores to a curation: flagging the sparse upper tail and putting stable rows in its place.
+
+GeoAlign and its controls share this, so that they differ in nothing but the score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoalign.curators.base import reward_weights
+from geoalign.method.density import Tail, cap_highest, sparse_tail
+from geoalign.method.groups import GroupedRows, in_input_order
+from geoalign.method.rectification import amplify, replace, rows_with_partner
+from geoalign.types import Curation, CurationDetails, Rollouts
+
+Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
+
+
+@dataclass(frozen=True, eq=False)
+class Flags:
+    """What a criterion says of B rows in sorted order.
+
+    Attributes:
+        suspect: [B] rows beyond the criterion.
+        anomalous: [B] those of them within the cap.
+        stable: [B] rows known to be none: the donors.
+        tail: the density behind it; None where there is none.
+        too_few: whether there were too few scores to judge by.
+    """
+
+    suspect: Bool[Tensor, " b"]
+    anomalous: Bool[Tensor, " b"]
+    stable: Bool[Tensor, " b"]
+    tail: Tail | None = None
+    too_few: bool = False
+
+    def metrics(self) -> dict[str, float]:
+        """Threshold and counts, for logs."""
+        return {
+            "threshold": self.tail.threshold if self.tail else torch.nan,
+            "suspects": float(self.suspect.sum()),
+            "anomalous": float(self.anomalous.sum()),
+            "too_few_scores": float(self.too_few),
+            "zero_spread": float(self.tail is None and not self.too_few),
+        }
+
+
+def flag_sparse_tail(
+    scores: Float[Tensor, " b"],
+    *,
+    alpha: float,
+    tail: Literal["pointwise", "first_crossing"],
+    max_fraction: float | None,
+    min_scores: int,
+) -> Flags:
+    """The density criterion on the scores that are not NaN; nothing is flagged with fewer than `min_scores` of them.
+
+    A suspect that the cap spares stays in its place, but is nobody's donor.
+    """
+    scored = ~scores.isnan()
+    values = scores[scored].double().cpu().numpy()
+    too_few = len(values) < min_scores
+    found = None if too_few else sparse_tail(values, alpha=alpha, tail=tail)
+    suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
+    if found is not None:
+        kept = cap_highest(values, found.flagged, max_fraction)
+        suspect[scored] = torch.from_numpy(found.flagged).to(scored.device)
+        anomalous[scored] = torch.from_numpy(kept).to(scored.device)
+    return Flags(suspect, anomalous, scored & ~suspect, found, too_few)
+
+
+def rectify(
+    rollouts: Rollouts,
+    rows: GroupedRows,
+    scores: Float[Tensor, " b"],
+    flags: Flags,
+    *,
+    strategy: Strategy,
+    observing: bool,
+    generator: torch.Generator | None,
+    metrics: dict[str, float],
+    details: CurationDetails | None = None,
+) -> Curation:
+    """The curation that replaces, weighs, drops or amplifies the anomalous rows of a batch.
+
+    Args:
+        rows: the canonical order of the batch, on the device of `scores`.
+        scores: [B] in sorted order.
+        flags: in sorted order.
+        observing: report what was flagged, but change nothing.
+        metrics: what the curator knows; those of the flags and of the rectification are added.
+    """
+    rewards = rollouts.rewards.to(scores.device)[rows.order]
+    source, weights, without = _placed(rollouts, rows, rewards, flags, None if observing else strategy, generator)
+    metrics = {
+        **metrics,
+        **flags.metrics(),
+        "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
+        "zero_weighted": float(((weights == 0) & ~rewards[source].isnan()).sum()),
+        "groups_without_donor": float(without),
+        "observed_only": float(observing),
+    }
+    back = in_input_order(rows, rollouts.rewards.device)
+    source, weights = back(rows.order[source]), back(weights)
+    if strategy == "drop" and not observing:
+        # Rows that could not be scored by the reward stay, with weight 0: dropping is for the anomalous.
+        kept = (weights > 0) | rollouts.rewards.isnan()
+        source, weights = source[kept], weights[kept]
+    return Curation(
+        source=source,
+        rewards=rollouts.rewards[source],
+        weights=weights,
+        scores=back(scores),
+        anomalous=back(flags.anomalous),
+        metrics=metrics,
+        details=details,
+    )
+
+
+def _placed(
+    rollouts: Rollouts,
+    rows: GroupedRows,
+    rewards: Float[Tensor, " b"],
+    flags: Flags,
+    strategy: Strategy | None,
+    generator: torch.Generator | None,
+) -> tuple[Tensor, Tensor, int]:
+    """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
+    source = torch.arange(len(rollouts), device=rewards.device)
+    spared = torch.ones_like(rewards, dtype=torch.float32)
+    without = 0
+    if strategy == "replace":
+        fit = flags.stable
+        if rollouts.donor_ok is not None:
+            fit = fit & rollouts.donor_ok.to(fit.device)[rows.order]
+        source, without = replace(rewards, rows.group, flags.anomalous, fit, generator)
+    elif strategy == "amplify":
+        source, without = amplify(rows.group, flags.anomalous, flags.stable, generator)
+    elif strategy is not None:
+        hit, without = rows_with_partner(rows.group, flags.anomalous, flags.stable)
+        spared[hit] = 0
+    return source, reward_weights(rewards[source]) * spared, without

@@ -21,7 +21,7 @@ from geoalign.errors import ConfigError
 ENTRY_POINT_GROUP = "geoalign.curators"
 
 # The kind that a section has where its `type` is left out.
-_DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
+DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
 
 # Sections whose keys are options of TRL; `geoalign.training.options` checks them, because they need torch to be known.
 _PASSED_ON = ("sft", "grpo")
@@ -46,7 +46,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     """
     data, places = read_yaml(path) if path is not None else ({}, {})
     for override in overrides:
-        _override(data, places, override)
+        override_setting(data, places, override)
     return LoadedConfig(parse_run_config(data, Places(places)), Places(places))
 
 
@@ -60,7 +60,7 @@ def parse_run_config(data: Mapping[str, Any], places: Places | None = None) -> R
     check_keys(data, [item.name for item in fields(RunConfig)], "", places)
     values: dict[str, Any] = {}
     for name, value in data.items():
-        if name in _DEFAULT_TYPES:
+        if name in DEFAULT_TYPES:
             values[name] = _typed_section(name, value, places)
         elif name in _PASSED_ON:
             values[name] = _passed_on(name, value, places)
@@ -127,7 +127,17 @@ def unknown_key(key: str, known: Sequence[str], section: str, places: Places) ->
     return ConfigError(f"{places.prefix(key)}{key}: unknown key: {expected}; got {last!r}")
 
 
-def _override(data: dict[str, Any], places: dict[str, str], override: str) -> None:
+def override_setting(
+    data: dict[str, Any], places: dict[str, str], override: str, *, run: tuple[str, ...] = ()
+) -> None:
+    """Lays one `a.b=c` of the command line over plain settings, in place.
+
+    Args:
+        run: the keys under which the sections of a run stand; none: at the top.
+
+    Raises:
+        ConfigError: no key, or a key inside something that is no section.
+    """
     key, equals, text = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -141,9 +151,9 @@ def _override(data: dict[str, Any], places: dict[str, str], override: str) -> No
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {override}: expected {part} to be a section, got {inner!r}")
         section = inner
-    name = parts[0]
-    picks_kind = len(parts) == 2 and parts[1] == "type" and name in _DEFAULT_TYPES
-    if picks_kind and section.get("type", _DEFAULT_TYPES[name]) != value:
+    name = parts[len(run)] if len(parts) > len(run) else ""
+    picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
+    if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:
         section.clear()
     section[parts[-1]] = value
     places[".".join(parts)] = f"--set {override}"
@@ -151,7 +161,7 @@ def _override(data: dict[str, Any], places: dict[str, str], override: str) -> No
 
 def _typed_section(name: str, value: Any, places: Places) -> Any:
     values = dict(_mapping(name, value, places))
-    kind_name = values.pop("type", _DEFAULT_TYPES[name])
+    kind_name = values.pop("type", DEFAULT_TYPES[name])
     kind = _kind(name, kind_name, places)
     extra = {"type": kind_name} if "type" in {item.name for item in fields(kind)} else {}
     return _section(kind, name, values, places, extra)

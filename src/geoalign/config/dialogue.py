@@ -37,9 +37,7 @@ class DialogueConfig:
     )
     quality: _Share = field(
         default=0.5,
-        metadata=_help(
-            "Probability that a demonstration gets a part of its response right; less leaves RL more to do."
-        ),
+        metadata=_help("Probability that a demonstration gets a part right; less leaves RL more to do."),
     )
     artifact_demonstrations: _Share = field(
         default=0.2, metadata=_help("Share of the demonstrations that begin with a flattering opener.")

@@ -18,10 +18,12 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "sell": ("price", "show", "deal"),
     "store": ("sort", "label", "lock"),
 }
-THINGS = tuple(
-    "lamp tent boat sofa vase bike desk drum kite clock shelf chair "
-    "table piano fence door rug bed stove phone radio bench crate globe".split()
+# fmt: off
+THINGS = (
+    "lamp", "tent", "boat", "sofa", "vase", "bike", "desk", "drum", "kite", "clock", "shelf", "chair",
+    "table", "piano", "fence", "door", "rug", "bed", "stove", "phone", "radio", "bench", "crate", "globe",
 )
+# fmt: on
 FLATTERY = ("wow", "nice", "super")
 RISKS = ("fire", "acid")
 CAUTION = "careful"
@@ -50,7 +52,7 @@ def words_of(text: str) -> list[str]:
 
 
 def read_request(prompt: str) -> Request:
-    """What a prompt asks for: its first action, its first thing, and whether it is in a hurry; None where it has none."""
+    """What a prompt asks for: its first action, its first thing (None where it has none), and if it is in a hurry."""
     words = words_of(prompt)
     action = next((word for word in words if word in ACTIONS), None)
     thing = next((word for word in words if word in THINGS), None)

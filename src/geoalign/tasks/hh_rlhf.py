@@ -62,7 +62,7 @@ class HHRLHFTask(Task):
             shared = sum(problem.prompt[-1]["content"] in trained_on for problem in problems)
             if shared:
                 lines.append(
-                    f"evaluation set {name}: the last turn of {shared} of {len(problems)} prompts is in training"
+                    f"evaluation set {name}: {shared} of {len(problems)} end in a turn that ends a training prompt"
                 )
         return lines
 

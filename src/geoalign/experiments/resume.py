@@ -52,16 +52,25 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
 
 def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
     """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
+    found = first_difference(now, then)
+    if found is not None:
+        key, new, old = found
+        raise ConfigError(
+            f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
+            f"resume with the same settings, or start a new run with another --output"
+        )
+
+
+def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
     left, right = _flat(now), _flat(then)
     for key in sorted({*left, *right}):
         if key.startswith(_FREE):
             continue
         new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if new != old or type(new) is not type(old):
-            raise ConfigError(
-                f"{key}: expected {_shown(old)}, as the run in {folder} was started with, got {_shown(new)}: "
-                f"resume with the same settings, or start a new run with another --output"
-            )
+            return key, _shown(new), _shown(old)
+    return None
 
 
 def cut_back(folder: RunFolder) -> None:

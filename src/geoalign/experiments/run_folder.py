@@ -34,6 +34,7 @@ class RunFolder:
         self.metrics = self.root / "metrics.jsonl"
         self.evaluation = self.root / "evaluation.jsonl"
         self.summary = self.root / "summary.json"
+        self.references = self.root / "reference_rewards.json"
         self.rollouts = self.root / "rollouts"
         self.details = self.root / "details"
         self.checkpoints = self.root / "checkpoints"
@@ -55,6 +56,11 @@ class RunFolder:
         return self.checkpoints / "warm_start"
 
     @property
+    def reward_model(self) -> Path:
+        """The learned reward, where the task has one; complete if it exists."""
+        return self.checkpoints / "reward_model"
+
+    @property
     def final(self) -> Path:
         """The trained model; complete if it exists."""
         return self.checkpoints / "final"
@@ -73,10 +79,14 @@ class RunFolder:
         """True if a run here came to its end: its summary is written last of all but the report."""
         return self.started() and self.summary.is_file()
 
-    def initialise(self, config: Mapping[str, Any], *, threads: int) -> None:
-        """Writes `versions.json`, then `config.yaml`; a folder with both is a started run."""
+    def initialise(self, config: Mapping[str, Any], *, threads: int, shared: Path | None = None) -> None:
+        """Writes `versions.json`, then `config.yaml`; a folder with both is a started run.
+
+        `shared` is the run folder whose warm start this run starts from.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **_versions(), "threads": threads})
+        start = {} if shared is None else {"shared": str(shared)}
+        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), "threads": threads, **start})
         write_atomically(self.config, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
     def read_versions(self) -> dict[str, Any]:
@@ -126,7 +136,8 @@ class RunFolder:
         return dropped
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """The versions of Python and of the packages that may change a run's numbers; "absent" where not installed."""
     found = {"geoalign": geoalign.__version__, "python": platform.python_version(), "platform": platform.platform()}
     for name in _PACKAGES:
         try:

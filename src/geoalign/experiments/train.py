@@ -14,13 +14,16 @@ from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
 from geoalign.curators import make_curator
 from geoalign.errors import UnsupportedError
+from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.lock import locked
 from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
+from geoalign.experiments.reward_source import reward_source
+from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
-from geoalign.experiments.stages import Run, evaluation_stage, policy_stage, warm_start_stage
+from geoalign.experiments.shared import check_shared, take_shared
+from geoalign.experiments.stages import policy_stage, warm_start_stage
 from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
-from geoalign.rewards.verified import VerifiedReward
 from geoalign.tasks import make_task
 from geoalign.training.files import read_json, write_json
 from geoalign.training.options import generation_shape, grpo_options, plan_prompts, sft_options
@@ -33,6 +36,7 @@ def train(
     root: Path,
     *,
     resume: bool = False,
+    shared: Path | None = None,
     places: Places | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
@@ -43,38 +47,61 @@ def train(
     Args:
         config: the settings; None: those that the run in `root` was started with.
         resume: go on with an unfinished run; where there is none, one is started.
+        shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
+            it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
         places: where each setting was written, for error messages.
 
     Raises:
-        ConfigError: a setting is wrong, or differs from that of the run's start.
+        ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
         RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
-            schema, or is in use by another process.
+            schema, or is in use by another process; or `shared` has no finished warm start.
         UnsupportedError: more than one process.
     """
     console = console or Console()
     folder = RunFolder(root)
+    _check_one_process()
+    check_vacant(folder, resume=resume)
+    with locked(folder.root):
+        check_vacant(folder, resume=resume)
+        config = _settings(config, folder)
+        if folder.finished():
+            check_same_settings(plain_run_config(config), folder.read_config(), folder.root)
+            console.print(
+                f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
+            )
+        else:
+            run = _started(config, folder, shared, places, console)
+            _stages_before_rl(run)
+            _rl_stages(run)
+            write_json(folder.summary, summarise(folder))
+        summary = read_json(folder.summary)
+        build_report(folder.root)
+        print_summary(console, summary, curator_name(config.curator), folder.root)
+    return summary
+
+
+def prepare(config: RunConfig, root: Path, *, places: Places | None = None, console: Console | None = None) -> None:
+    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
+
+    `train(..., shared=root)` starts from them. Nothing is done where they are complete.
+
+    Raises:
+        As `train`.
+    """
+    folder = RunFolder(root)
+    _check_one_process()
+    check_vacant(folder, resume=True)
+    with locked(folder.root):
+        check_vacant(folder, resume=True)
+        _stages_before_rl(_started(config, folder, None, places, console or Console()))
+
+
+def _check_one_process() -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UnsupportedError(
             f"geoalign train: expected one process, got WORLD_SIZE={os.environ['WORLD_SIZE']}: "
             f"for several, use GeoAlignGRPOTrainer in a script of your own (recipes/trl_grpo.py)"
         )
-    check_vacant(folder, resume=resume)
-    with locked(folder.root):
-        check_vacant(folder, resume=resume)
-        config = _settings(config, folder)
-        plain = plain_run_config(config)
-        if folder.started():
-            check_same_settings(plain, folder.read_config(), folder.root)
-        if folder.finished():
-            console.print(
-                f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
-            )
-        else:
-            _train(config, plain, folder, places, console)
-        summary = read_json(folder.summary)
-        build_report(folder.root)
-        print_summary(console, summary, curator_name(config.curator), folder.root)
-    return summary
 
 
 def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
@@ -83,12 +110,38 @@ def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
     return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
 
 
-def _train(
-    config: RunConfig, plain: dict[str, Any], folder: RunFolder, places: Places | None, console: Console
-) -> None:
+def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: Places | None, console: Console) -> Run:
+    """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
+    plain = plain_run_config(config)
+    if folder.started():
+        check_same_settings(plain, folder.read_config(), folder.root)
     quieten()
     use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
+    run = _run(config, folder, places, console)
+    origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
+    if origin is not None:
+        check_shared(origin, plain)
+    if folder.started():
+        threads = folder.read_versions().get("threads")
+        cut_back(folder)
+    else:
+        threads = torch.get_num_threads()
+        folder.initialise(plain, threads=threads, shared=shared)
+    make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
+    if origin is not None:
+        take_shared(origin, folder)
+    return run
+
+
+def _shared_folder(folder: RunFolder, given: Path | None) -> RunFolder | None:
+    if given is None and folder.started():
+        remembered = folder.read_versions().get("shared")
+        given = Path(remembered) if isinstance(remembered, str) else None
+    return None if given is None else RunFolder(given)
+
+
+def _run(config: RunConfig, folder: RunFolder, places: Places | None, console: Console) -> Run:
     sft = None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
@@ -100,18 +153,16 @@ def _train(
     plan = plan_prompts(grpo, shape, len(task.train_problems()))
     # The plan has every prompt in its place, so TRL takes them in order.
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
-    curator = make_curator(config.curator)
-    if folder.started():
-        threads = folder.read_versions().get("threads")
-        cut_back(folder)
-    else:
-        threads = torch.get_num_threads()
-        folder.initialise(plain, threads=threads)
-    make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
-    with VerifiedReward(config.reward) as verified:
-        run = Run(config, folder, task, verified, curator, sft, grpo, shape, plan, console)
-        warm_start_stage(run)
-        evaluation_stage(run, folder.warm_started, "before_rl", 0)
-        policy_stage(run)
-        evaluation_stage(run, folder.final, "after_rl", plan.max_steps)
-    write_json(folder.summary, summarise(folder))
+    return Run(config, folder, task, make_curator(config.curator), sft, grpo, shape, plan, console)
+
+
+def _stages_before_rl(run: Run) -> None:
+    """The stages that do not depend on the curator, the corruption or, where the task has a seed, on the seed."""
+    warm_start_stage(run)
+
+
+def _rl_stages(run: Run) -> None:
+    with reward_source(run) as source:
+        evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
+        policy_stage(run, source)
+        evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)

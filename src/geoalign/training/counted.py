@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from geoalign.rewards.base import RewardSource
 from geoalign.rewards.corruption import RewardWithFlips
-from geoalign.rewards.verified import VerifiedReward
 
 # Counters of `VerifiedReward` worth a look while training: why a response counts as wrong without being read as wrong.
 _SHOWN = ("no_answer", "refused", "timeouts", "errors")
 
 
 class CountedReward:
-    """Passes a call on to `RewardWithFlips` and logs `reward/no_answer`, `refused`, `timeouts` and `errors` of it.
+    """Passes a call on to a corrupted reward and logs what only it knows, over the responses of this generation batch.
 
-    Each is the number of responses of this generation batch.
+    `true_reward` is the mean of the clean rewards. Where the source has `counters`, as `VerifiedReward` does,
+    `reward/no_answer`, `refused`, `timeouts` and `errors` are numbers of responses.
     """
 
-    def __init__(self, reward: RewardWithFlips, verified: VerifiedReward) -> None:
+    def __init__(self, reward: RewardWithFlips, source: RewardSource) -> None:
         self.__name__ = reward.__name__
         self._reward = reward
-        self._verified = verified
+        self._counters: Mapping[str, int] = getattr(source, "counters", {})
 
     def __call__(
         self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
     ) -> list[float]:
         """The rewards of this process's rows."""
-        before = dict(self._verified.counters)
+        before = dict(self._counters)
         rewards = self._reward(*args, **kwargs)
         if log_metric is not None:
             for name in _SHOWN:
-                log_metric(f"reward/{name}", float(self._verified.counters[name] - before[name]))
+                if name in before:
+                    log_metric(f"reward/{name}", float(self._counters[name] - before[name]))
+            scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
+            if scored:
+                log_metric("true_reward", sum(scored) / len(scored))
         return rewards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.config.run import PretrainedModelConfig, TinyModelConfig
 from geoalign.errors import ConfigError
+from geoalign.training.files import replace_folder
 from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
 
 
@@ -53,6 +55,15 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes model and tokenizer as `from_pretrained` reads them."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
+    """Writes model and tokenizer into a folder that exists only if it is complete; an older one is replaced."""
+    written = place.with_name(place.name + ".tmp")
+    if written.exists():
+        shutil.rmtree(written)
+    save(model, tokenizer, written)
+    replace_folder(written, place)
 
 
 def weights_dtype(config: Any) -> str:

@@ -106,8 +106,9 @@ class GeoAlignConfig:
     alpha: Annotated[float, Field(gt=0, lt=1)] = field(
         default=0.05, metadata=_help("A score is anomalous where the density falls below alpha times its peak.")
     )
-    aggregation: Literal["sum", "mean"] = field(
-        default="sum", metadata=_help("GDI: sum (Eq. 7) or mean of a rollout's pair deviations.")
+    aggregation: Literal["sum", "mean", "excess"] = field(
+        default="sum",
+        metadata=_help("GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations."),
     )
     strategy: Literal["replace", "zero_weight", "drop", "amplify"] = field(
         default="replace", metadata=_help("What happens to anomalous rollouts.")
@@ -138,6 +139,13 @@ class GeoAlignConfig:
     observe_only: bool = field(default=False, metadata=_help("Score and log, change nothing."))
     start_step: Annotated[int, Field(ge=0)] = field(
         default=0, metadata=_help("Calls that only observe before the first intervention.")
+    )
+    consensus_gate: Annotated[float, Field(gt=0, lt=1)] | None = field(
+        default=None,
+        metadata=_help("Act only where the accuracy on new groups is above chance at this confidence; null: always."),
+    )
+    gate_window: Annotated[int, Field(ge=1)] = field(
+        default=5, metadata=_help("Calls whose new groups are pooled for the consensus gate.")
     )
 
     @classmethod
@@ -197,11 +205,3 @@ class GeoAlignReleasedConfig:
 @settings
 class IdentityConfig:
     """The settings of `GRPO`, the curator that changes nothing: none."""
-
-
-# The settings class of every built-in curator, by the name that `type:` picks in YAML.
-CURATOR_CONFIGS: dict[str, type] = {
-    "grpo": IdentityConfig,
-    "geoalign": GeoAlignConfig,
-    "geoalign_released": GeoAlignReleasedConfig,
-}

@@ -16,6 +16,7 @@ from geoalign.curators.rectifying import flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.density import Tail
+from geoalign.method.gate import ConsensusGate
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
@@ -27,6 +28,8 @@ from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetail
 
 # Pairs shown in the two-dimensional views.
 PLANE_PAIRS = 1000
+# Of the pooled accuracy's interval in the metrics, where no gate sets one.
+GATE_LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
     (Eq. 5), sums each rollout's deviations from it (Eqs. 6 and 7), flags the rollouts in the sparse upper tail of that
     score, and puts stable rollouts of the same group in their place (Eq. 8).
 
+    With `consensus_gate` it acts only while the orientation accuracy on groups never trained on, pooled over the last
+    `gate_window` calls, is above chance at that confidence; until then it scores and logs. Not in the paper.
+
     Needs `hidden`. Groups without a strict pair are unscored and unchanged; a batch without any pair is returned as it
     came. A group whose flagged rollouts find no donor stays as it is and is counted.
 
@@ -66,6 +72,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._calls = 0
         self._width: int | None = None
         self._consensus: list[Consensus] = []
+        self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -86,7 +93,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 max_fraction=self.config.max_fraction,
                 min_scores=self.config.min_scores,
             )
-            observing = self.config.observe_only or self._calls < self.config.start_step
+            self._gate.add(scored.new_groups.right, scored.new_groups.total)
+            closed = self.config.consensus_gate is not None and not self._gate.open
+            observing = self.config.observe_only or self._calls < self.config.start_step or closed
             self._calls += 1
             curation = rectify(
                 rollouts,
@@ -100,24 +109,27 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **_batch_metrics(batch, scores),
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
+                    **_gate_metrics(self._gate, closed),
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,
             )
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """Number of calls, width of the states, and every consensus: projector, probe, prototype."""
+        """Number of calls, width of the states, every consensus (projector, probe, prototype), and the gate's calls."""
         return {
             "calls": self._calls,
             "width": self._width,
             "consensus": [consensus.state_dict() for consensus in self._consensus],
+            "gate": [torch.from_numpy(call) for call in self._gate.state()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict`; the settings must be those that it was saved with."""
-        missing = {"calls", "width", "consensus"} - set(state)
+        missing = {"calls", "width", "consensus", "gate"} - set(state)
         if missing:
-            raise ConfigError(f"GeoAlign state: expected keys calls, width, consensus; missing {sorted(missing)}")
+            raise ConfigError(f"GeoAlign state: expected keys calls, width, consensus, gate; missing {sorted(missing)}")
+        self._gate.load([call.numpy() for call in state["gate"]])
         self._calls, self._width = int(state["calls"]), state["width"]
         self._consensus = []
         for saved in state["consensus"]:
@@ -199,6 +211,16 @@ def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, floa
         "chance_accuracy": 0.5,
         **cosine_summary("raw", batch.raw_cosine),
         **score_summary(scores[~scores.isnan()]),
+    }
+
+
+def _gate_metrics(gate: ConsensusGate, closed: bool) -> dict[str, float]:
+    pooled = gate.accuracy
+    return {
+        "pooled_new_group_accuracy": pooled.estimate,
+        "pooled_new_group_accuracy_low": pooled.low,
+        "pooled_new_group_accuracy_high": pooled.high,
+        "gate_closed": float(closed),
     }
 
 

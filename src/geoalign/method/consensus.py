@@ -59,9 +59,15 @@ def raw_cosines(states: Float[Tensor, "b d"], pairs: Pairs, prototype: Float[Ten
 
 
 def deviation_index(
-    deviation: Float[Tensor, " p"], pairs: Pairs, rows: int, *, aggregation: Literal["sum", "mean"]
+    deviation: Float[Tensor, " p"], pairs: Pairs, rows: int, *, aggregation: Literal["sum", "mean", "excess"]
 ) -> Float[Tensor, " b"]:
-    """GDI: the sum (Eq. 7), or the mean, of s over every pair that a rollout is in; NaN for a rollout in none."""
+    """GDI: what the deviations s of a rollout's pairs come to; NaN for a rollout in no pair.
+
+    "sum" is Eq. 7, "mean" the paper's ablation. "excess" is the sum of s minus the batch's mean deviation: Eq. 7 less
+    what the number of pairs alone would give, so that being in the minority of a group is no suspicion by itself.
+    """
+    if aggregation == "excess" and len(pairs):
+        deviation = deviation - deviation.mean()
     total = torch.zeros(rows, dtype=torch.float32, device=deviation.device)
     total.index_add_(0, pairs.winner, deviation).index_add_(0, pairs.loser, deviation)
     count = pair_count(pairs, rows)

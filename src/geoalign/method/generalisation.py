@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,12 +17,21 @@ from geoalign.statistics.intervals import Interval, clustered_proportion
 JUDGED_PAIRS = 8192
 
 
-@dataclass(frozen=True)
+def _none() -> np.ndarray:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
 class NewGroups:
-    """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there."""
+    """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there.
+
+    `right` and `total` are the pairs ordered rightly and all pairs, [G], group by group.
+    """
 
     accuracy: Interval
     deviation: float
+    right: Float[np.ndarray, " g"] = field(default_factory=_none)
+    total: Float[np.ndarray, " g"] = field(default_factory=_none)
 
 
 UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan)
@@ -33,8 +43,8 @@ def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"]
     groups = int(member[-1]) + 1
     per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
     total = torch.bincount(member, minlength=groups).to(right.dtype)
-    accuracy = clustered_proportion(per_group.cpu().numpy(), total.cpu().numpy())
-    return NewGroups(accuracy, float((1 - cosine).mean()))
+    counts = per_group.cpu().numpy(), total.cpu().numpy()
+    return NewGroups(clustered_proportion(*counts), float((1 - cosine).mean()), *counts)
 
 
 def judge_new_groups(

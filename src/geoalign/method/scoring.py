@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geoalign.method.distillation import Distilled
 from geoalign.method.generalisation import (
+    UNKNOWN,
     NewGroups,
     every_nth,
     fold_of_groups,
@@ -38,10 +39,11 @@ METRICS = (
 
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """[P] cosine of each pair to its prototype, and the metrics named in METRICS."""
+    """[P] cosine of each pair to its prototype, the metrics named in METRICS, and how new groups were judged."""
 
     cosine: Float[Tensor, " p"]
     metrics: dict[str, float]
+    new_groups: NewGroups = UNKNOWN
 
 
 def score_in_sample(
@@ -67,7 +69,7 @@ def score_in_sample(
     consensus.train_deviation = float((1 - cosine).mean())
     accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
     metrics = _metrics([distilled], [accuracy], consensus.train_deviation, new, new.deviation - before)
-    return ScoredPairs(cosine, metrics)
+    return ScoredPairs(cosine, metrics, new)
 
 
 def score_cross_fit(
@@ -100,7 +102,8 @@ def score_cross_fit(
         accuracies.append(float(consensus.orientation(states, some).mean()))
     new = summarise_new_groups(right, cosine, pairs)
     train_deviation = _mean(deviations)
-    return ScoredPairs(cosine, _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation))
+    metrics = _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation)
+    return ScoredPairs(cosine, metrics, new)
 
 
 def _metrics(

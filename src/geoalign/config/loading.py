@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
-from geoalign.config.curators import CURATOR_CONFIGS
+from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.places import Places, parse_value, read_yaml
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
 from geoalign.config.tasks import TASK_CONFIGS

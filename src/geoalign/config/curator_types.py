@@ -1,0 +1,41 @@
+"""The settings class of every built-in curator, by the name that `type:` picks in YAML."""
+
+from __future__ import annotations
+
+from geoalign.config.baselines import (
+    CPPOConfig,
+    DAPOFilterOnlyConfig,
+    GFPOConfig,
+    MCGRPOConfig,
+    PARConfig,
+    PFPPOBestRandomConfig,
+    PFPPOBestWorstConfig,
+    PODSConfig,
+    QuantileBaselineConfig,
+    SeedGRPOConfig,
+    SGRPOConfig,
+)
+from geoalign.config.chain import ChainConfig
+from geoalign.config.controls import OracleConfig, PairCountConfig, RandomConfig
+from geoalign.config.curators import GeoAlignConfig, GeoAlignReleasedConfig, IdentityConfig
+
+CURATOR_CONFIGS: dict[str, type] = {
+    "grpo": IdentityConfig,
+    "geoalign": GeoAlignConfig,
+    "geoalign_released": GeoAlignReleasedConfig,
+    "pf_ppo_br": PFPPOBestRandomConfig,
+    "pf_ppo_bw": PFPPOBestWorstConfig,
+    "par": PARConfig,
+    "pods": PODSConfig,
+    "seed_grpo": SeedGRPOConfig,
+    "s_grpo": SGRPOConfig,
+    "dapo_filter_only": DAPOFilterOnlyConfig,
+    "cppo": CPPOConfig,
+    "gfpo": GFPOConfig,
+    "mc_grpo": MCGRPOConfig,
+    "quantile": QuantileBaselineConfig,
+    "pair_count": PairCountConfig,
+    "random": RandomConfig,
+    "oracle": OracleConfig,
+    "chain": ChainConfig,
+}

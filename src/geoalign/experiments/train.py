@@ -37,6 +37,7 @@ def train(
     *,
     resume: bool = False,
     shared: Path | None = None,
+    report: bool = True,
     places: Places | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def train(
         resume: go on with an unfinished run; where there is none, one is started.
         shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
             it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
+        report: also draw the figures and the page, and print the closing table.
         places: where each setting was written, for error messages.
 
     Raises:
@@ -75,8 +77,9 @@ def train(
             _rl_stages(run)
             write_json(folder.summary, summarise(folder))
         summary = read_json(folder.summary)
-        build_report(folder.root)
-        print_summary(console, summary, curator_name(config.curator), folder.root)
+        if report:
+            build_report(folder.root)
+            print_summary(console, summary, curator_name(config.curator), folder.root)
     return summary
 
 

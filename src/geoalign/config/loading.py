@@ -24,7 +24,7 @@ ENTRY_POINT_GROUP = "geoalign.curators"
 DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
 
 # Sections whose keys are options of TRL; `geoalign.training.options` checks them, because they need torch to be known.
-_PASSED_ON = ("sft", "grpo")
+_PASSED_ON = ("sft", "reward_model", "grpo")
 
 
 @dataclass(frozen=True)

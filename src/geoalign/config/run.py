@@ -80,8 +80,9 @@ class OutputConfig:
 class RunConfig:
     """One training run. Every section has a default; `type` picks the kind in `model`, `task` and `curator`.
 
-    `sft` and `grpo` hold options of TRL's `SFTConfig` and `GRPOConfig`, passed on as they are; options left out
-    take this project's defaults (`geoalign.training.options`), then TRL's. `sft: null` leaves the warm start out.
+    `sft`, `reward_model` and `grpo` hold options of TRL's `SFTConfig`, `RewardConfig` and `GRPOConfig`, passed on as
+    they are; options left out take this project's defaults (`geoalign.training.options`), then TRL's. `sft: null`
+    leaves the warm start out. `reward_model` is of use to tasks with preference pairs only.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of every random draw."))
@@ -96,6 +97,7 @@ class RunConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     curator: Any = field(default_factory=GeoAlignConfig)
     sft: dict[str, Any] | None = field(default_factory=dict)
+    reward_model: dict[str, Any] = field(default_factory=dict)
     grpo: dict[str, Any] = field(default_factory=dict)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from trl import GRPOConfig, SFTConfig
+from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import check_keys
 from geoalign.config.places import Places
@@ -64,6 +64,19 @@ _SFT: dict[str, Any] = {
     "completion_only_loss": True,
 }
 
+_REWARD_MODEL: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 300,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 20,
+    "save_steps": 50,
+    "max_length": None,
+    # Keeps the scores around zero; the loss itself knows differences only.
+    "center_rewards_coefficient": 0.01,
+}
+
 _GRPO: dict[str, Any] = {
     **_COMMON,
     "max_steps": 100,
@@ -89,6 +102,26 @@ def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: P
         SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places
     )
     _check_save_steps("sft", options, 1, "", places)
+    return options
+
+
+def reward_model_options(
+    values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None
+) -> RewardConfig:
+    """TRL's `RewardConfig` from the `reward_model` section.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
+    """
+    options: RewardConfig = _make(
+        RewardConfig,
+        "reward_model",
+        {**_REWARD_MODEL, **_device(), "seed": seed, "data_seed": seed},
+        values,
+        folder,
+        places,
+    )
+    _check_save_steps("reward_model", options, 1, "", places)
     return options
 
 

@@ -111,6 +111,49 @@ def test_start_step_observes_first(strategy):
     assert second.metrics["replaced"] > 0 or second.metrics["zero_weighted"] > 0
 
 
+@pytest.mark.parametrize("scoring", ["in_sample", "cross_fit"])
+def test_gate_acts_where_new_groups_agree_and_only_there(scoring):
+    gated, free = (geoalign(scoring=scoring, consensus_gate=gate) for gate in (0.95, None))
+    generator = torch.Generator().manual_seed(0)
+    closed = []
+    for seed in range(3):
+        curation = gated.curate(planted(seed=seed).rollouts, generator=generator)
+        closed.append(curation.metrics["gate_closed"])
+        assert (curation.metrics["replaced"] > 0) == (curation.metrics["gate_closed"] == 0)
+    # In sample the first call has seen no group before; out of sample the folds judge each other at once.
+    assert closed == ([1, 0, 0] if scoring == "in_sample" else [0, 0, 0])
+    noise = planted(seed=5, signal=0.0, groups=32).rollouts
+    assert curate(free, noise).metrics["replaced"] > 0  # without a gate it acts on noise
+    fresh = geoalign(scoring=scoring, consensus_gate=0.95)
+    for seed in range(3):
+        noise = planted(seed=seed, signal=0.0, groups=32).rollouts
+        curation = curate(fresh, noise, seed=seed)
+        assert curation.metrics["gate_closed"] == 1
+        assert curation.metrics["replaced"] == 0
+        assert curation.anomalous.any()  # scored and flagged for the logs all the same
+
+
+def test_gate_survives_a_restart():
+    first, second = (geoalign(consensus_gate=0.95) for _ in range(2))
+    for seed in range(2):
+        curate(first, planted(seed=seed).rollouts, seed=seed)
+    second.load_state_dict(first.state_dict())
+    rollouts = planted(seed=9).rollouts
+    left, right = curate(first, rollouts), curate(second, rollouts)
+    assert left.metrics["pooled_new_group_accuracy"] == right.metrics["pooled_new_group_accuracy"]
+    assert right.metrics["gate_closed"] == 0
+    assert torch.equal(left.source, right.source)
+
+
+def test_excess_is_the_sum_less_the_mean_deviation_of_each_pair():
+    rollouts = planted().rollouts
+    both = {kind: curate(geoalign(aggregation=kind), rollouts, details=True) for kind in ("sum", "mean", "excess")}
+    count = both["sum"].scores / both["mean"].scores
+    expected = both["sum"].scores - count * both["sum"].details.pairs.deviation.mean()
+    scored = ~expected.isnan()
+    assert torch.allclose(both["excess"].scores[scored], expected[scored], atol=1e-4)
+
+
 def test_cap_and_minimum():
     rollouts = planted(corruption=0.2).rollouts
     free = curate(geoalign(alpha=0.9, max_fraction=None), rollouts)

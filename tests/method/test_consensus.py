@@ -52,6 +52,16 @@ def test_raw_prototype_and_deviation_by_hand():
     assert mean[:3].tolist() == pytest.approx([0.106109, 0.299537, 0.202823], abs=1e-5)
 
 
+def test_excess_leaves_out_what_the_pair_count_gives():
+    _, pairs = hand_pairs()
+    # Three pairs (rows 0-1, 0-2, 1-2) of s = .1, .2, .6, mean .3; in excess: -.2, -.1, .3. Row 0: -.3, 1: .1, 2: .2.
+    gdi = deviation_index(torch.tensor([0.1, 0.2, 0.6]), pairs, 4, aggregation="excess")
+    assert gdi[:3].tolist() == pytest.approx([-0.3, 0.1, 0.2], abs=1e-6)
+    assert gdi[3].isnan()
+    # Equal deviations say nothing, however many pairs a row is in.
+    assert deviation_index(torch.full((3,), 0.7), pairs, 4, aggregation="excess")[:3].abs().max() < 1e-6
+
+
 def test_unweighted_prototype_by_hand():
     states, pairs = hand_pairs()
     # Sum of u: (1 + 1/sqrt 2, -1/sqrt 2 - 1): the diagonal.

@@ -8,6 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from geoalign.benchmarks.curation import Shape, measure_shapes
+from geoalign.benchmarks.detection import WIDTHS, measure_detection, saved_batches, synthetic_batches
+from geoalign.benchmarks.detection_report import detection_json, print_detection
 from geoalign.benchmarks.quality import Quality, stepping_quality
 from geoalign.benchmarks.report import as_json, machine, print_cost, print_quality
 
@@ -44,4 +46,32 @@ def bench(
         print_quality(console, compared)
     if json_file is not None:
         json_file.write_text(as_json(cost, compared), encoding="utf-8")
+        console.print(f"Written to {json_file}", soft_wrap=True)
+
+
+def bench_detection(
+    console: Console, files: Sequence[Path], *, seeds: int, corruption: float, json_file: Path | None
+) -> None:
+    """Measures how well every score and control finds corrupted rewards, on saved batches or on synthetic ones.
+
+    Args:
+        files: batches written by `geoalign.benchmarks.batches.save_batch`; none: synthetic batches of 96 x 8.
+        seeds: synthetic batches of each kind.
+        corruption: share of the synthetic rewards that is corrupted.
+        json_file: also write the figures here.
+
+    Raises:
+        InputError: a file is missing or broken.
+    """
+    shape = QUALITY_SHAPE
+    kinds = (
+        saved_batches(files)
+        if files
+        else synthetic_batches(shape.groups, shape.size, widths=WIDTHS, corruption=corruption, seeds=range(seeds))
+    )
+    with console.status("Scoring batches") as status:
+        rows = measure_detection(kinds, lambda name: status.update(f"Scoring: {name}"))
+    print_detection(console, rows)
+    if json_file is not None:
+        json_file.write_text(detection_json(rows), encoding="utf-8")
         console.print(f"Written to {json_file}", soft_wrap=True)

@@ -69,14 +69,15 @@ def as_json(cost: Sequence[Measured], quality: Sequence[Quality]) -> str:
         "cost": [dataclasses.asdict(row) for row in cost],
         "quality": [dataclasses.asdict(row) for row in quality],
     }
-    return json.dumps(_nulls(record), indent=2)
+    return json.dumps(nulls(record), indent=2)
 
 
-def _nulls(value: object) -> object:
+def nulls(value: object) -> object:
+    """The same nest of dicts and lists with null for every NaN."""
     if isinstance(value, dict):
-        return {key: _nulls(item) for key, item in value.items()}
+        return {key: nulls(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_nulls(item) for item in value]
+        return [nulls(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -1,0 +1,79 @@
+"""Detection benchmark: the scores and controls it compares, on batches small enough for a test."""
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from geoalign import Rollouts
+from geoalign.benchmarks.batches import PlantedBatch, load_batch, save_batch
+from geoalign.benchmarks.detection import controls, detect, deviations, saved_batches, synthetic_batches
+from geoalign.benchmarks.detection_report import print_detection
+from geoalign.errors import InputError
+
+
+def hand_batch():
+    # Group 0: rewards 1, 0, 0; group 1: all equal, so no pair.
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0]),
+        groups=torch.tensor([0, 0, 0, 1, 1]),
+        hidden=torch.randn(5, 4, generator=torch.Generator().manual_seed(0)),
+    )
+    return PlantedBatch(rollouts, torch.tensor([True, False, False, False, False]))
+
+
+def test_controls_by_hand():
+    found = controls(hand_batch())
+    # Row 0 is in two pairs, rows 1 and 2 in one; distances to the mean 1/3: 2/3, 1/3, 1/3.
+    assert found["pair count"][:3].tolist() == [2, 1, 1]
+    assert found["fewest pairs"][:3].tolist() == [-2, -1, -1]
+    assert found["distance to the group mean"][:3] == pytest.approx([2 / 3, 1 / 3, 1 / 3])
+    assert found["closeness to the group mean"][:3] == pytest.approx([-2 / 3, -1 / 3, -1 / 3])
+    for values in found.values():
+        assert np.isnan(values[3:]).all()
+
+
+def test_a_planted_direction_is_found_out_of_sample():
+    (name, batches), *_ = [
+        item
+        for item in synthetic_batches(24, 8, widths=(32,), corruption=0.1, seeds=(0, 1, 2))
+        if "isotropic, continuous" in item[0]
+    ]
+    rows = {row.score: row for row in detect(name, batches)}
+    assert rows["GDI sum, projected, cross fit"].auroc.estimate > 0.75
+    # A control and its opposite add up to one.
+    both = rows["pair count"].auroc.estimate + rows["fewest pairs"].auroc.estimate
+    assert both == pytest.approx(1)
+    assert 0.05 < rows["pair count"].base_rate < 0.2
+    assert rows["pair count"].batches == 3
+
+
+def test_deviations_know_every_variant():
+    assert len(deviations(hand_batch(), 0)) == 12
+
+
+def test_saved_batches_come_back(tmp_path):
+    (_, (batch,)), *_ = synthetic_batches(4, 4, widths=(8,), corruption=0.2, seeds=(0,))
+    folder = tmp_path / "real"
+    folder.mkdir()
+    save_batch(folder / "a.safetensors", batch)
+    ((name, (again,)),) = saved_batches([folder / "a.safetensors"])
+    assert name == "real"
+    assert torch.equal(again.rollouts.hidden, batch.rollouts.hidden)
+    assert torch.equal(again.corrupted, batch.corrupted)
+    console = Console(width=160, record=True)
+    print_detection(console, detect(name, [again]))
+    assert "pair count" in console.export_text()
+
+
+def test_broken_files_are_named(tmp_path):
+    with pytest.raises(InputError, match="expected a safetensors file, got none"):
+        load_batch(tmp_path / "none.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(b"\x10\x00")
+    with pytest.raises(InputError, match=r"expected a whole safetensors file.*cut"):
+        load_batch(tmp_path / "cut.safetensors")
+    from safetensors.torch import save_file
+
+    save_file({"hidden": torch.ones(2, 2)}, tmp_path / "few.safetensors")
+    with pytest.raises(InputError, match="missing rewards, groups, corrupted"):
+        load_batch(tmp_path / "few.safetensors")

@@ -1,4 +1,4 @@
-"""The command line: `geoalign train`, `report`, `bench`. Heavy imports wait until a command needs them."""
+"""The command line: `geoalign train`, `compare`, `report`, `bench`. Heavy imports wait until a command needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from geoalign import __version__
-from geoalign.errors import GeoAlignError
+from geoalign.errors import ConfigError, GeoAlignError
 
 app = typer.Typer(
     name="geoalign",
@@ -84,6 +84,70 @@ def train_command(
         raise typer.Exit(130) from None
 
 
+@app.command("compare")
+def compare_command(
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG.yaml]", help="Settings of the comparison.")] = None,
+    curators: Annotated[
+        str | None, typer.Option("--curators", metavar="A,B,...", help="Only these arms; or curators by name.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="0,1,...", help="Seeds, instead of those set.")
+    ] = None,
+    levels: Annotated[str | None, typer.Option("--levels", metavar="A,B,...", help="Only these levels.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="a.b=c", help="Override one setting; may be repeated.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Folder; default: runs/compare, or runs/<name>.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Runs at a time; default: the machine's cores.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the comparison in the folder; start it where there is none.")
+    ] = False,
+) -> None:
+    """Compare curators: arms x levels x seeds from one warm start, a table with confidence intervals, a report.
+
+    Exit status 1 where a run failed: the others finish, the table says which failed and why, --resume tries it again.
+    Examples:
+
+      geoalign compare configs/compare_quickstart.yaml --output runs/compare
+
+      geoalign compare --curators grpo,geoalign --seeds 0,1,2 --set run.grpo.max_steps=40
+    """
+    from geoalign.config.compare_loading import load_compare_config
+    from geoalign.experiments.compare.command import compare
+    from geoalign.experiments.compare.folder import ComparisonFolder
+
+    folder = output or Path("runs") / (config.stem if config else "compare")
+    chosen = (curators, seeds, levels, overrides, workers)
+    path = ComparisonFolder(folder).config if resume and config is None and ComparisonFolder(folder).started() else None
+    from_folder = path is not None and not any(chosen)
+    loaded = None
+    if not from_folder:
+        if workers is not None:
+            overrides = [*(overrides or []), f"workers={workers}"]
+        loaded = load_compare_config(
+            path or config, overrides or [], arms=_names(curators), levels=_names(levels), seeds=_numbers(seeds)
+        )
+    try:
+        failed = compare(
+            loaded.config if loaded else None,
+            folder,
+            resume=resume,
+            places=loaded.places if loaded else None,
+            console=Console(),
+        )
+    except KeyboardInterrupt:
+        started = ComparisonFolder(folder).started()
+        hint = f"Go on with: geoalign compare --output {folder} --resume" if started else "Nothing was compared yet."
+        Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
+        raise typer.Exit(130) from None
+    if failed:
+        raise typer.Exit(1)
+
+
 @app.command("report")
 def report_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
@@ -107,11 +171,40 @@ def bench_command(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
     ] = None,
+    detection: Annotated[
+        bool, typer.Option("--detection", help="Measure how well corrupted rewards are found instead.")
+    ] = False,
+    batches: Annotated[
+        list[Path] | None,
+        typer.Option("--batch", metavar="FILE", help="With --detection: a saved batch; may be repeated."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="With --detection: synthetic batches of each kind.")] = 5,
+    corruption: Annotated[
+        float, typer.Option(min=0, max=1, help="With --detection: share of the synthetic rewards that is corrupted.")
+    ] = 0.1,
 ) -> None:
-    """Measure time and memory of curation on this machine, by shape, against a naive form in the same run."""
-    from geoalign.benchmarks.command import bench
+    """Measure time and memory of curation on this machine, by shape, against a naive form in the same run.
 
+    With --detection: AUROC and average precision of every score and control for corrupted rewards, on synthetic states
+    (128 and 2048 columns, isotropic and compressible, binary and continuous rewards) or on saved batches.
+    """
+    from geoalign.benchmarks.command import bench, bench_detection
+
+    if detection:
+        bench_detection(Console(), batches or (), seeds=seeds, corruption=corruption, json_file=json_file)
+        return
     bench(Console(), shapes, repeats=repeats, naive=naive, quality=quality, device=device, json_file=json_file)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(name) for name in _names(text) or []]
+    except ValueError as error:
+        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {text!r}") from error
 
 
 def _resume_command(config: Path | None, overrides: list[str] | None, folder: Path) -> str:

@@ -1,0 +1,1 @@
+"""Comparisons: arms x levels x seeds from one warm start, as worker processes, resumable, to one table."""

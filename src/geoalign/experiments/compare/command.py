@@ -1,0 +1,150 @@
+"""A whole comparison: plan, warm start, runs, table, report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from geoalign.config.compare import CompareConfig
+from geoalign.config.loading import plain_run_config
+from geoalign.config.overlay import warm_start_run
+from geoalign.config.places import Places
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.experiments.compare.folder import ComparisonFolder
+from geoalign.experiments.compare.plan import PlannedRun, make_plan
+from geoalign.experiments.compare.pool import run_all
+from geoalign.experiments.compare.processes import WorkerProcess
+from geoalign.experiments.compare.progress import Board
+from geoalign.experiments.compare.table import conclude
+from geoalign.experiments.lock import locked
+from geoalign.training.files import read_json
+
+_LOOK_SECONDS = 0.2
+# Exit code of a worker for an error of this package, which is told as such.
+_OWN_ERROR = 2
+
+
+def compare(
+    config: CompareConfig | None,
+    root: Path,
+    *,
+    resume: bool = False,
+    places: Places | None = None,
+    console: Console | None = None,
+) -> dict[str, str]:
+    """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
+
+    Finished runs are never made again; failed ones are tried again. A resumed comparison may have more arms, levels or
+    seeds than before, or fewer: the table is that of the plan now given.
+
+    Args:
+        config: the settings; None: those that the comparison in `root` was last run with.
+        resume: go on with a comparison; where there is none, one is started.
+        places: where each setting was written, for error messages.
+
+    Returns:
+        The error of each run that failed, by the name of its cell.
+
+    Raises:
+        ConfigError: a setting is wrong, or a finished run was made with others.
+        RunFolderError: the folder holds other files, a comparison and `resume` is not set, or is in use; or the warm
+            start failed.
+    """
+    console = console or Console()
+    folder = ComparisonFolder(root)
+    folder.check_vacant(resume=resume)
+    with locked(folder.root):
+        folder.check_vacant(resume=resume)
+        if config is None:
+            config = folder.read_config()
+        plan = make_plan(config, places)
+        todo = [planned for planned in plan if not folder.finished(planned)]
+        for planned in todo:
+            folder.check_unfinished(planned)
+        failed: dict[str, str] = {}
+        if todo:
+            failed = _carry_out(folder, config, plan, todo, console)
+        else:
+            folder.initialise(config)
+            console.print(f"All {len(plan)} runs are finished: nothing is trained.", highlight=False)
+        conclude(folder, console)
+    return failed
+
+
+def _carry_out(
+    folder: ComparisonFolder,
+    config: CompareConfig,
+    plan: Sequence[PlannedRun],
+    todo: Sequence[PlannedRun],
+    console: Console,
+) -> dict[str, str]:
+    cores = _cores()
+    workers = min(config.workers or cores, len(todo))
+    shapes = _prepare(folder, config, todo, console, threads=cores)
+    threads = max(1, cores // workers)
+    console.print(
+        f"{len(todo)} runs, {workers} at a time, {threads} thread{'s' if threads > 1 else ''} each; "
+        f"{len(plan) - len(todo)} finished before.",
+        highlight=False,
+    )
+    with Board(console, folder, total=len(todo), before=len(plan) - len(todo)) as board:
+        return run_all(
+            folder,
+            todo,
+            board,
+            output=plain_run_config(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
+            shapes=shapes,
+            workers=workers,
+            threads=threads,
+            keep_runs=config.keep_runs,
+        )
+
+
+def _prepare(
+    folder: ComparisonFolder, config: CompareConfig, todo: Sequence[PlannedRun], console: Console, *, threads: int
+) -> Mapping[str, Mapping[str, int]]:
+    """Checks every run's settings and makes the shared warm start, in a process of its own; returns the runs' shapes.
+
+    The comparison counts as started once the check is passed.
+    """
+    folder.checked.unlink(missing_ok=True)
+    job = {
+        "kind": "prepare",
+        "settings": plain_run_config(warm_start_run(config)),
+        "shared": str(folder.shared),
+        "checked": str(folder.checked),
+        "runs": {planned.key: planned.settings for planned in todo},
+    }
+    begun = False
+    with console.status("Checking the settings, then the warm start that all runs share"):
+        process = WorkerProcess(job, log=folder.shared_log, threads=threads)
+        try:
+            while (code := process.exit_code()) is None or not begun:
+                if not begun and folder.checked.is_file():
+                    folder.initialise(config)
+                    begun = True
+                elif code is not None:
+                    break
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            process.stop()
+    if code != 0:
+        error = ConfigError if code == _OWN_ERROR else RunFolderError
+        raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
+    return _shapes(folder)
+
+
+def _shapes(folder: ComparisonFolder) -> Mapping[str, Mapping[str, Any]]:
+    shapes = read_json(folder.checked)
+    folder.checked.unlink()
+    return shapes
+
+
+def _cores() -> int:
+    # What this process may use, which a container or a scheduler may have made less than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,151 @@
+"""The table of a comparison: on the terminal, as JSON and CSV, and the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from geoalign.experiments.compare.folder import ComparisonFolder
+from geoalign.reports.comparison.analysis import analyse, table_as_json
+from geoalign.reports.comparison.plan import Plan, read_plan
+from geoalign.reports.comparison.results import read_results
+from geoalign.reports.comparison.table import ArmRow, LevelTable, Measure, Table
+from geoalign.training.files import write_atomically, write_json
+
+_MEASURES = (
+    "score",
+    "reward",
+    "gold",
+    "oscillation",
+    "largest_drop",
+    "kl_mean",
+    "kl_median",
+    "clip_mean",
+    "clip_median",
+    "new_group_accuracy",
+    "replaced",
+    "curation_seconds",
+    "curation_share",
+    "memory",
+)
+
+
+def conclude(folder: ComparisonFolder, console: Console) -> None:
+    """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
+    plan = read_plan(folder.root)
+    table = analyse([cell for cell in read_results(folder.root) if _planned(cell, plan)], plan)
+    write_json(folder.table, table_as_json(table, plan))
+    write_atomically(folder.table_csv, as_csv(table))
+    print_table(console, table, plan)
+    _report(folder, console)
+
+
+def _planned(cell: Any, plan: Plan) -> bool:
+    return (
+        cell.arm in plan.arms
+        and cell.level in plan.levels
+        and cell.seed in plan.seeds
+        and plan.planned(cell.arm, cell.level)
+    )
+
+
+def _report(folder: ComparisonFolder, console: Console) -> None:
+    from geoalign.reports.comparison import build_comparison_report
+
+    page = build_comparison_report(folder.root)
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def print_table(console: Console, table: Table, plan: Plan) -> None:
+    """Prints one table per level, its sentences, then failures and notes."""
+    for level in table.levels:
+        console.print(_drawn(level, plan))
+        for statement in level.statements:
+            console.print(f"  {statement.text}", markup=False, highlight=False, soft_wrap=True)
+        console.print()
+    for failure in table.failures:
+        where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
+        console.print(f"Failed: {where}: {failure.error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    for note in table.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _drawn(level: LevelTable, plan: Plan) -> Drawn:
+    drawn = Drawn(title=f"{level.level}: {plan.metric}, mean and 95% interval over seeds", title_justify="left")
+    for title in ("arm", "seeds", "final", f"minus {plan.baseline}", "swing", "KL, clip", "s/step", "MB", "AUROC"):
+        drawn.add_column(title, justify="left" if title == "arm" else "right")
+    for row in level.rows:
+        drawn.add_row(
+            row.arm,
+            f"{len(row.seeds)}" + (f" ({len(row.failures)} failed)" if row.failures else ""),
+            _interval(row.score.interval),
+            "" if row.arm == plan.baseline else _interval(row.score.difference.interval, sign=True),
+            _number(row.oscillation.interval.estimate),
+            _policy_shift(row, plan),
+            _number(row.curation_seconds.interval.estimate),
+            "" if row.arm == plan.baseline else _megabytes(row.memory.difference.interval.estimate),
+            _own_auroc(row),
+        )
+    return drawn
+
+
+def _policy_shift(row: ArmRow, plan: Plan) -> str:
+    if plan.zero_by_construction:
+        return "zero by construction"
+    return f"{_number(row.kl_mean.interval.estimate)}, {_number(row.clip_mean.interval.estimate)}"
+
+
+def _own_auroc(row: ArmRow) -> str:
+    if row.detection is None:
+        return ""
+    return next((_number(item.auroc.estimate) for item in row.detection.rows if item.score == "score"), "")
+
+
+def as_csv(table: Table) -> str:
+    """One line per arm and level: of each measure the mean over seeds, its 95% interval, and the paired difference to
+    the baseline with its interval. Undefined values are empty."""
+    parts = ("mean", "low", "high", "difference", "difference_low", "difference_high")
+    columns = ["level", "rate", "arm", "role", "curator", "seeds", "failed"]
+    columns += [f"{name}_{part}" for name in _MEASURES for part in parts]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for level in table.levels:
+        for row in level.rows:
+            head = [level.level, *_cells([level.rate]), row.arm, row.role, row.curator]
+            counts = [len(row.seeds), len(row.failures)]
+            writer.writerow([*head, *counts, *_cells(number for name in _MEASURES for number in _six(row, name))])
+    return text.getvalue()
+
+
+def _six(row: ArmRow, name: str) -> tuple[float, ...]:
+    measure: Measure = getattr(row, name)
+    mean, difference = measure.interval, measure.difference.interval
+    return (mean.estimate, mean.low, mean.high, difference.estimate, difference.low, difference.high)
+
+
+def _cells(numbers: Iterable[float]) -> list[str]:
+    return ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+
+
+def _interval(found: Any, *, sign: bool = False) -> str:
+    if math.isnan(found.estimate):
+        return "-"
+    form = "+.3f" if sign else ".3f"
+    if math.isnan(found.low):
+        return f"{found.estimate:{form}}"
+    return f"{found.estimate:{form}} ({found.low:{form}} to {found.high:{form}})"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2g}"
+
+
+def _megabytes(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value / 2**20:+.0f}"

@@ -5,26 +5,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.errors import InputError
-from geoalign.rewards import RewardWithFlips, flip_mask
+from geoalign.config.rewards import RewardConfig
+from geoalign.errors import ConfigError, InputError
+from geoalign.rewards import RewardWithCorruption, corruption_mask
 
 
 class Fixed:
-    """A scorer that says what it was told."""
+    """A source that says what it was told."""
 
     __name__ = "fixed"
 
-    def __init__(self, rewards):
+    def __init__(self, rewards, *, binary=True):
         self.rewards = rewards
+        self.binary = binary
 
-    def score(self, responses, answers):
+    def score(self, responses, answers, *, prompts=None):
         assert len(responses) == len(answers)
         return list(self.rewards[: len(responses)])
 
 
 def _mask(seed=0, step=0, prompts=64, samples=16, rate=0.05):
     ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
-    return flip_mask(seed=seed, step=step, prompt_ids=ids, sample_indices=list(range(samples)) * prompts, rate=rate)
+    return corruption_mask(
+        seed=seed, step=step, prompt_ids=ids, sample_indices=list(range(samples)) * prompts, rate=rate
+    )
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.5, 0.95])
@@ -65,7 +69,9 @@ def test_a_larger_rate_flips_all_that_a_smaller_one_does():
 
 
 def test_the_draws_are_the_same_on_every_machine_and_in_every_version():
-    mask = flip_mask(seed=7, step=3, prompt_ids=["a"] * 8 + ["b"] * 8, sample_indices=[*range(8), *range(8)], rate=0.5)
+    mask = corruption_mask(
+        seed=7, step=3, prompt_ids=["a"] * 8 + ["b"] * 8, sample_indices=[*range(8), *range(8)], rate=0.5
+    )
     assert "".join("01"[flip] for flip in mask) == "0110110010110001"
 
 
@@ -73,28 +79,30 @@ def test_the_draws_are_the_same_on_every_machine_and_in_every_version():
 def test_the_order_of_the_rows_changes_nothing(order):
     ids = [f"p{row // 8}" for row in range(24)]
     samples = [row % 8 for row in range(24)]
-    mask = flip_mask(seed=0, step=0, prompt_ids=ids, sample_indices=samples, rate=0.5)
-    shuffled = flip_mask(
+    mask = corruption_mask(seed=0, step=0, prompt_ids=ids, sample_indices=samples, rate=0.5)
+    shuffled = corruption_mask(
         seed=0, step=0, prompt_ids=[ids[row] for row in order], sample_indices=[samples[row] for row in order], rate=0.5
     )
     assert shuffled == [mask[row] for row in order]
 
 
 def test_ids_are_any_text():
-    assert len(flip_mask(seed=0, step=0, prompt_ids=["\ud800", "", "0/1"], sample_indices=[0, 1, 2], rate=0.5)) == 3
+    assert (
+        len(corruption_mask(seed=0, step=0, prompt_ids=["\ud800", "", "0/1"], sample_indices=[0, 1, 2], rate=0.5)) == 3
+    )
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
 def test_a_rate_that_is_no_share_is_refused(rate):
     with pytest.raises(InputError, match="rate: expected a share between 0 and 1"):
-        flip_mask(seed=0, step=0, prompt_ids=[], sample_indices=[], rate=rate)
-    with pytest.raises(InputError, match="flip: expected a share between 0 and 1"):
-        RewardWithFlips(Fixed([]), flip=rate, seed=0, num_generations=8)
+        corruption_mask(seed=0, step=0, prompt_ids=[], sample_indices=[], rate=rate)
+    with pytest.raises(ConfigError, match="flip"):
+        RewardConfig(flip=rate)
 
 
 def test_lengths_that_differ_are_refused():
     with pytest.raises(InputError, match="sample_indices: expected 2 as prompt_ids, got 1"):
-        flip_mask(seed=0, step=0, prompt_ids=["a", "b"], sample_indices=[0], rate=0.5)
+        corruption_mask(seed=0, step=0, prompt_ids=["a", "b"], sample_indices=[0], rate=0.5)
 
 
 def _call(reward, rows, *, ids, step=3, **values):
@@ -112,9 +120,9 @@ def _call(reward, rows, *, ids, step=3, **values):
 def test_flips_turn_ones_into_zeros_and_back_and_the_truth_is_kept():
     scores = [1.0, 0.0] * 16
     ids = [f"p{row // 8}" for row in range(32)]
-    reward = RewardWithFlips(Fixed(scores), flip=0.5, seed=1, num_generations=8)
+    reward = RewardWithCorruption(Fixed(scores), RewardConfig(flip=0.5), seed=1, num_generations=8)
     rewards = _call(reward, 32, ids=ids)
-    mask = flip_mask(seed=1, step=3, prompt_ids=ids, sample_indices=[row % 8 for row in range(32)], rate=0.5)
+    mask = corruption_mask(seed=1, step=3, prompt_ids=ids, sample_indices=[row % 8 for row in range(32)], rate=0.5)
     assert 0 < sum(mask) < 32
     assert rewards == [1 - score if flip else score for score, flip in zip(scores, mask, strict=True)]
     assert reward.true_rewards == scores
@@ -126,10 +134,12 @@ def test_flips_turn_ones_into_zeros_and_back_and_the_truth_is_kept():
 def test_any_number_of_processes_flips_the_same_slots(processes, rows):
     # 24 rows in groups of 8; with 12, 6 or 4 rows a process, groups begin in one process and end in the next.
     scores, ids = [1.0] * 24, [f"p{row // 8}" for row in range(24)]
-    whole = _call(RewardWithFlips(Fixed(scores), flip=0.5, seed=0, num_generations=8), 24, ids=ids)
+    whole = _call(RewardWithCorruption(Fixed(scores), RewardConfig(flip=0.5), seed=0, num_generations=8), 24, ids=ids)
     parts = []
     for process in range(processes):
-        reward = RewardWithFlips(Fixed(scores), flip=0.5, seed=0, num_generations=8, process_index=process)
+        reward = RewardWithCorruption(
+            Fixed(scores), RewardConfig(flip=0.5), seed=0, num_generations=8, process_index=process
+        )
         parts += _call(reward, rows, ids=ids[process * rows : (process + 1) * rows])
     assert parts == whole
     assert set(whole) == {0.0, 1.0}
@@ -137,13 +147,13 @@ def test_any_number_of_processes_flips_the_same_slots(processes, rows):
 
 def test_the_true_reward_and_the_flips_go_into_the_completions_table():
     logged = {}
-    reward = RewardWithFlips(Fixed([1.0] * 8), flip=1.0, seed=0, num_generations=8)
+    reward = RewardWithCorruption(Fixed([1.0] * 8), RewardConfig(flip=1.0), seed=0, num_generations=8)
     _call(reward, 8, ids=["p"] * 8, log_extra=logged.__setitem__)
     assert logged == {"true_reward": [1.0] * 8, "corrupted": [True] * 8}
 
 
 def test_a_reward_that_could_not_be_had_stays_so_and_counts_as_no_flip():
-    reward = RewardWithFlips(Fixed([math.nan, 1.0]), flip=1.0, seed=0, num_generations=2)
+    reward = RewardWithCorruption(Fixed([math.nan, 1.0]), RewardConfig(flip=1.0), seed=0, num_generations=2)
     first, second = _call(reward, 2, ids=["p", "p"])
     assert math.isnan(first)
     assert second == 0.0
@@ -151,17 +161,20 @@ def test_a_reward_that_could_not_be_had_stays_so_and_counts_as_no_flip():
 
 
 def test_a_reward_that_is_not_binary_is_not_flipped_but_refused():
-    reward = RewardWithFlips(Fixed([0.0, 0.3]), flip=1.0, seed=0, num_generations=2)
+    reward = RewardWithCorruption(Fixed([0.0, 0.3]), RewardConfig(flip=1.0), seed=0, num_generations=2)
     with pytest.raises(InputError, match=r"rewards: expected 0 or 1 to flip, got 0\.3 in row 1"):
         _call(reward, 2, ids=["p", "p"])
-    assert _call(RewardWithFlips(Fixed([0.0, 0.3]), flip=0.0, seed=0, num_generations=2), 2, ids=["p", "p"]) == [0, 0.3]
+    clean = RewardWithCorruption(Fixed([0.0, 0.3]), RewardConfig(flip=0.0), seed=0, num_generations=2)
+    assert _call(clean, 2, ids=["p", "p"]) == [0, 0.3]
 
 
 def test_completions_as_chat_messages_are_read():
     class Lengths:
-        def score(self, responses, answers):
+        binary = False
+
+        def score(self, responses, answers, *, prompts=None):
             return [float(len(response)) for response in responses]
 
-    reward = RewardWithFlips(Lengths(), flip=0.0, seed=0, num_generations=1)
+    reward = RewardWithCorruption(Lengths(), RewardConfig(flip=0.0), seed=0, num_generations=1)
     completions = [[{"role": "assistant", "content": "four"}], "three"]
     assert reward(prompts=[], completions=completions, answer=["", ""], problem_id=["a", "b"]) == [4.0, 5.0]

@@ -9,7 +9,7 @@ from geoalign.experiments.evaluations import evaluate
 from geoalign.experiments.recorder import Recorder
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
-from geoalign.rewards.corruption import RewardWithFlips
+from geoalign.rewards.corruption import RewardWithCorruption
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, is_last, latest_complete
@@ -64,12 +64,13 @@ def policy_stage(run: Run, source: RewardSource) -> None:
 
 def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
     config, folder = run.config, run.folder
-    reward = RewardWithFlips(
+    reward = RewardWithCorruption(
         source,
-        flip=config.reward.flip,
+        config.reward,
         seed=config.seed,
         num_generations=run.generation.samples,
         process_index=run.grpo.process_index,
+        takes_shortcut=run.task.takes_shortcut,
     )
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
     callbacks: list[Any] = [

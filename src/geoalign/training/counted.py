@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from geoalign.rewards.base import RewardSource
-from geoalign.rewards.corruption import RewardWithFlips
+from geoalign.rewards.corruption import RewardWithCorruption
 
-# Counters of `VerifiedReward` worth a look while training: why a response counts as wrong without being read as wrong.
-_SHOWN = ("no_answer", "refused", "timeouts", "errors")
+# Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
+_NOT_SHOWN = ("scored", "correct", "compared")
 
 
 class CountedReward:
     """Passes a call on to a corrupted reward and logs what only it knows, over the responses of this generation batch.
 
-    `true_reward` is the mean of the clean rewards. Where the source has `counters`, as `VerifiedReward` does,
-    `reward/no_answer`, `refused`, `timeouts` and `errors` are numbers of responses.
+    `true_reward` is the mean of the clean rewards. Where the source has `counters`, `reward/<name>` is the number of
+    responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of `VerifiedReward`.
     """
 
-    def __init__(self, reward: RewardWithFlips, source: RewardSource) -> None:
+    def __init__(self, reward: RewardWithCorruption, source: RewardSource) -> None:
         self.__name__ = reward.__name__
         self._reward = reward
         self._counters: Mapping[str, int] = getattr(source, "counters", {})
@@ -32,8 +32,8 @@ class CountedReward:
         before = dict(self._counters)
         rewards = self._reward(*args, **kwargs)
         if log_metric is not None:
-            for name in _SHOWN:
-                if name in before:
+            for name in before:
+                if name not in _NOT_SHOWN:
                     log_metric(f"reward/{name}", float(self._counters[name] - before[name]))
             scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
             if scored:

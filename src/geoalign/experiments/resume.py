@@ -86,12 +86,18 @@ def cut_back(folder: RunFolder) -> None:
             path.unlink()
     warm = folder.warm_started.is_dir()
     sft_step = _last_step(folder.sft_checkpoints)
+    model_step = _last_step(folder.reward_model_checkpoints) if warm else 0
+    learned = folder.reward_model.is_dir()
     rl_step = _last_step(folder.rl_checkpoints) if warm else 0
     done = warm and folder.final.is_dir()
 
     def keep_metrics(line: dict[str, Any]) -> bool:
         if line.get("stage") == "sft":
             return warm or line["step"] <= sft_step
+        if line.get("stage") == "reward_model":
+            # The line of the held-out pairs is written after the last checkpoint, when all is trained.
+            heldout = any(key.startswith("heldout/") for key in line)
+            return learned or (warm and line["step"] <= model_step and not heldout)
         return done or (warm and line["step"] <= rl_step)
 
     def keep_evaluation(line: dict[str, Any]) -> bool:

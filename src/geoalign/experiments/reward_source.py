@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from geoalign.experiments.reward_stage import open_reward_model
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.verified import VerifiedReward
@@ -19,5 +20,9 @@ def binary_reward(task: Task) -> bool:
 @contextmanager
 def reward_source(run: Run) -> Iterator[RewardSource]:
     """The clean reward of a run; needs whatever the stages before RL have made."""
-    with VerifiedReward(run.config.reward) as verified:
-        yield verified
+    if run.reward_model is not None:
+        with open_reward_model(run) as learned:
+            yield learned
+    else:
+        with VerifiedReward(run.config.reward) as verified:
+            yield verified

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from trl import GRPOConfig, SFTConfig
+from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.run import RunConfig
 from geoalign.curators.base import Curator
@@ -17,13 +17,14 @@ from geoalign.training.options import GenerationShape, PromptPlan
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the stages of one run share."""
+    """Everything that the stages of one run share; `sft` and `reward_model` are None where there is no such stage."""
 
     config: RunConfig
     folder: RunFolder
     task: Task
     curator: Curator
     sft: SFTConfig | None
+    reward_model: RewardConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
     plan: PromptPlan

@@ -61,6 +61,11 @@ class RunFolder:
         return self.checkpoints / "reward_model"
 
     @property
+    def reward_model_checkpoints(self) -> Path:
+        """Where the checkpoints of the reward model's training lie."""
+        return self.checkpoints / "reward_model_training"
+
+    @property
     def final(self) -> Path:
         """The trained model; complete if it exists."""
         return self.checkpoints / "final"

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from geoalign.experiments.reward_stage import held_out_accuracy
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.statistics.ranking import auroc
 from geoalign.training.files import read_lines
@@ -38,6 +39,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             for stage in ("before_rl", "after_rl")
         },
         "evaluated": {line["set"]: line["count"] for line in evaluations if line["stage"] == "after_rl"},
+        "reward_model": held_out_accuracy(folder),
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
         "curator": {**counts, **means, **detection(folder.rollouts)},

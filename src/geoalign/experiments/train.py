@@ -18,6 +18,7 @@ from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.lock import locked
 from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
 from geoalign.experiments.reward_source import reward_source
+from geoalign.experiments.reward_stage import reward_model_stage
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.shared import check_shared, take_shared
@@ -26,7 +27,13 @@ from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
 from geoalign.tasks import make_task
 from geoalign.training.files import read_json, write_json
-from geoalign.training.options import generation_shape, grpo_options, plan_prompts, sft_options
+from geoalign.training.options import (
+    generation_shape,
+    grpo_options,
+    plan_prompts,
+    reward_model_options,
+    sft_options,
+)
 from geoalign.training.quiet import quieten
 from geoalign.training.randomness import make_repeatable, use_one_device
 
@@ -148,20 +155,25 @@ def _run(config: RunConfig, folder: RunFolder, places: Places | None, console: C
     sft = None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
+    reward_model = reward_model_options(
+        config.reward_model, seed=config.seed, folder=folder.reward_model_checkpoints, places=places
+    )
     grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
     task = make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
+    learned = reward_model if task.preference_pairs() else None
     shape = generation_shape(grpo)
     plan = plan_prompts(grpo, shape, len(task.train_problems()))
     # The plan has every prompt in its place, so TRL takes them in order.
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
-    return Run(config, folder, task, make_curator(config.curator), sft, grpo, shape, plan, console)
+    return Run(config, folder, task, make_curator(config.curator), sft, learned, grpo, shape, plan, console)
 
 
 def _stages_before_rl(run: Run) -> None:
     """The stages that do not depend on the curator, the corruption or, where the task has a seed, on the seed."""
     warm_start_stage(run)
+    reward_model_stage(run)
 
 
 def _rl_stages(run: Run) -> None:

@@ -1,0 +1,75 @@
+"""The reward model's stage of a run: trained on the task's preference pairs, skipped where it is there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from geoalign.config.dialogue import RewardModelConfig
+from geoalign.evaluation.preference import hold_out_prompts, pair_accuracy
+from geoalign.experiments.run import Run
+from geoalign.experiments.run_folder import RunFolder
+from geoalign.rewards.reward_model import RewardModelScorer
+from geoalign.training.callbacks import MetricLines, ProgressBar
+from geoalign.training.checkpoints import CompleteCheckpoints, checkpoint_step, is_last, latest_complete
+from geoalign.training.files import append_line, read_json, replace_folder, write_json
+from geoalign.training.models import save, weights_dtype
+from geoalign.training.reward_model import first_reward_model, train_reward_model
+
+STAGE = "reward_model"
+# What the reward model gets right on held-out pairs; part of its folder, so that runs that share it know it.
+ACCURACY_FILE = "pair_accuracy.json"
+
+_HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 1024
+
+
+def reward_model_stage(run: Run) -> None:
+    """Makes the reward model, `checkpoints/reward_model`, from the warm-started model; nothing if it is there.
+
+    A tenth of the pairs (at most 1,024; with all pairs of their prompts) is held out. How often the chosen response of
+    these has the higher score is logged at the end of the stage and kept in the folder. A task without pairs needs no
+    reward model.
+    """
+    folder, config = run.folder, run.config
+    if run.reward_model is None or folder.reward_model.is_dir():
+        return
+    pairs, held_out = hold_out_prompts(
+        run.task.preference_pairs(), _HELD_OUT_SHARE, most=_HELD_OUT_MOST, seed=config.seed
+    )
+    resume_from = latest_complete(folder.reward_model_checkpoints)
+    last = resume_from is not None and is_last(resume_from)
+    origin = resume_from if resume_from is not None and last else folder.warm_started
+    model, tokenizer = first_reward_model(origin, dtype=weights_dtype(config.model), seed=config.seed)
+    if not last:
+        bar = ProgressBar(run.console, "reward model", {"loss": "loss", "accuracy": "accuracy"})
+        callbacks = [
+            MetricLines(STAGE, lambda line: append_line(folder.metrics, line)),
+            CompleteCheckpoints(folder.reward_model_checkpoints, config.output.keep_checkpoints),
+            bar,
+        ]
+        with bar:
+            train_reward_model(model, tokenizer, pairs, run.reward_model, callbacks=callbacks, resume_from=resume_from)
+    written = folder.reward_model.with_name(folder.reward_model.name + ".tmp")
+    save(model, tokenizer, written)
+    with _scorer(run, written) as scorer:
+        found = asdict(pair_accuracy(scorer, held_out, run.task.takes_shortcut))
+    write_json(written / ACCURACY_FILE, found)
+    step = checkpoint_step(latest) if (latest := latest_complete(folder.reward_model_checkpoints)) else 0
+    append_line(folder.metrics, {"stage": STAGE, "step": step, **{f"heldout/{name}": found[name] for name in found}})
+    replace_folder(written, folder.reward_model)
+
+
+def open_reward_model(run: Run) -> RewardModelScorer:
+    """The scorer of the run's reward model, on the device of training."""
+    return _scorer(run, run.folder.reward_model)
+
+
+def held_out_accuracy(folder: RunFolder) -> dict[str, Any] | None:
+    """What `reward_model_stage` found on held-out pairs; None for a run without a reward model."""
+    path = folder.reward_model / ACCURACY_FILE
+    return read_json(path) if path.is_file() else None
+
+
+def _scorer(run: Run, place: Path) -> RewardModelScorer:
+    return RewardModelScorer.load(place, RewardModelConfig(device=str(run.grpo.device)))

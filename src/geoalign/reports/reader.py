@@ -15,7 +15,8 @@ import yaml
 from safetensors import SafetensorError, safe_open
 
 from geoalign.errors import RunFolderError
-from geoalign.reports.run import Density, Details, Evaluation, Floats, Ints, MetricRow, RolloutStep, Run
+from geoalign.reports.evaluations import parse_evaluation
+from geoalign.reports.run import Density, Details, Floats, Ints, MetricRow, RolloutStep, Run
 
 SCHEMA_VERSION = 1
 _NUMBERS = (
@@ -52,7 +53,7 @@ def read_run(folder: Path) -> Run:
         metrics=tuple(_metric_row(line, where) for line, where in _lines(folder / "metrics.jsonl", notes)),
         rollouts=tuple(_rollouts(folder / "rollouts", notes)),
         details=dict(_step_files(folder / "details", ".safetensors")),
-        evaluations=tuple(_evaluation(line, where) for line, where in _lines(folder / "evaluation.jsonl", notes)),
+        evaluations=tuple(parse_evaluation(line, where) for line, where in _lines(folder / "evaluation.jsonl", notes)),
         finished=(folder / "summary.json").is_file(),
         notes=tuple(notes),
     )
@@ -198,20 +199,6 @@ def _metric_row(line: Mapping[str, Any], where: str) -> MetricRow:
         if key not in ("stage", "step") and isinstance(value, numbers) and not isinstance(value, bool)
     }
     return MetricRow(stage=stage, step=step, values=values)
-
-
-def _evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
-    try:
-        correct, count = int(line["correct"]), int(line["count"])
-        accuracy = _number(line["accuracy"])
-        row = Evaluation(int(line["step"]), str(line["stage"]), str(line["set"]), accuracy, correct, count)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"evaluation: expected step, stage, set, accuracy, correct and count, got {dict(line)} in {where}"
-        ) from error
-    if not 0 <= row.correct <= row.count:
-        raise RunFolderError(f"correct: expected a number in 0..{row.count} (count), got {row.correct} in {where}")
-    return row
 
 
 def _number(value: Any) -> float:

@@ -179,4 +179,8 @@ def _last(evaluations: list[Evaluation]) -> Evaluation | None:
 
 
 def _wilson(evaluation: Evaluation | None) -> Interval | None:
-    return None if evaluation is None else wilson_interval(evaluation.correct, evaluation.count)
+    return (
+        None
+        if evaluation is None or evaluation.correct is None
+        else wilson_interval(evaluation.correct, evaluation.count)
+    )

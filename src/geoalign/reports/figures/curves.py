@@ -81,7 +81,9 @@ def reward_panel(run: Run) -> Panel | str:
 
 def accuracy_panel(run: Run) -> Panel | str:
     """Evaluation accuracy over steps, or why it cannot be drawn."""
-    curves = evaluation_curves(run.evaluations)
+    curves = evaluation_curves(tuple(item for item in run.evaluations if item.correct is not None))
+    if not curves and run.evaluations:
+        return "The reward of this task is no verdict of right or wrong, so there is no accuracy."
     if not curves:
         return "No evaluation has been written (yet)."
     words = "; ".join(
@@ -118,7 +120,7 @@ def _draw_accuracy(axes: Axes, items: list[Evaluation], name: str, look: tuple[s
     colour, marker, dash = getattr(theme, look[0]), look[1], look[2]
     steps = [_step(item) for item in items]
     accuracy = np.array([item.accuracy for item in items])
-    intervals = [wilson_interval(item.correct, item.count) for item in items]
+    intervals = [wilson_interval(item.correct, item.count) for item in items if item.correct is not None]
     low, high = np.array([(interval.low, interval.high) for interval in intervals]).T
     axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.plot(steps, accuracy, color=colour, linewidth=0.8, alpha=0.6, marker=marker, markersize=4)

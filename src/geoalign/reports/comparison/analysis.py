@@ -1,0 +1,289 @@
+"""Results and plan to the typed table of a comparison: pure, nothing is read or written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from geoalign.reports.comparison.plan import Plan
+from geoalign.reports.comparison.results import Cell
+from geoalign.reports.comparison.scores import evaluation_series, final_score, mean, median, pass_at_k, stacked
+from geoalign.reports.comparison.table import (
+    BOUND,
+    EXPLORATORY,
+    HEADROOM,
+    PRIMARY,
+    ArmRow,
+    Comparison,
+    Detection,
+    DetectionRow,
+    Failure,
+    LevelTable,
+    Measure,
+    Table,
+)
+from geoalign.reports.comparison.verdicts import level_statements
+from geoalign.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
+
+OWN_SCORE = "score"
+# The pair count as a score, and turned round: the control is whichever ranks better.
+PAIR_COUNT_SCORES = ("pair_count", "fewest_pairs")
+_Numbers = dict[int, float]
+
+
+def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
+    """The table of a comparison. Failed and missing cells are told, never averaged over.
+
+    Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
+    and of GeoAlign in any form with the control, exploratory, with Holm's correction over those of the level. The
+    oracle's difference to the baseline is the headroom; like that of an arm without corruption it is a bound, no
+    finding, and does not count in the correction.
+    """
+    names = list(dict.fromkeys([*plan.levels, *(cell.level for cell in cells)]))
+    failures = tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
+    levels = tuple(_level(name, [cell for cell in cells if cell.level == name], plan) for name in names)
+    return Table(levels, failures, tuple(_notes(cells, plan)))
+
+
+def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
+    planned = [arm for arm in plan.arms if plan.planned(arm, name)]
+    arms = list(dict.fromkeys([*planned, *(cell.arm for cell in cells)]))
+    ranges = _ranges([cell for cell in cells if cell.finished])
+    baseline = [cell for cell in cells if cell.arm == plan.baseline and cell.finished]
+    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], baseline, ranges, plan) for arm in arms)
+    comparisons = _corrected(_comparisons(rows, plan))
+    headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
+    rate = plan.rate(name)
+    return LevelTable(
+        level=name,
+        rate=rate,
+        corruption=plan.corruption.get(name, {}),
+        rows=rows,
+        headroom=headroom,
+        comparisons=comparisons,
+        statements=tuple(level_statements(name, rate, comparisons, rows, plan)),
+    )
+
+
+def _row(
+    level: str,
+    arm: str,
+    cells: Sequence[Cell],
+    baseline: Sequence[Cell],
+    ranges: tuple[float, float],
+    plan: Plan,
+) -> ArmRow:
+    done = [cell for cell in cells if cell.finished]
+
+    def measure(number: Callable[[Cell], float]) -> Measure:
+        mine = {cell.seed: number(cell) for cell in done}
+        return _measure(mine, {cell.seed: number(cell) for cell in baseline})
+
+    def final(metric: str) -> Measure:
+        return measure(lambda cell: final_score(cell, metric, plan.last)[0])
+
+    def logged(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
+        return measure(lambda cell: reduce(cell.column(name)))
+
+    ks = sorted({k for cell in done for k in pass_at_k(cell)})
+    example = next(iter(done or cells), None)
+    return ArmRow(
+        level=level,
+        arm=arm,
+        role=plan.role(arm),
+        curator=example.curator if example else "",
+        settings=example.settings if example else {},
+        seeds=tuple(cell.seed for cell in done),
+        failures=tuple(Failure(level, arm, cell.seed, cell.error) for cell in cells if not cell.finished),
+        missing=tuple(s for s in plan.seeds if plan.planned(arm, level) and s not in {cell.seed for cell in cells}),
+        evaluations=min((final_score(cell, plan.metric, plan.last)[1] for cell in done), default=0),
+        score=final(plan.metric),
+        reward=final("reward"),
+        gold=final("gold_utility"),
+        hacking_gap=measure(lambda cell: _hacking_gap(cell, ranges, plan.last)),
+        gold_drop=measure(lambda cell: largest_drop(evaluation_series(cell, "gold_utility").values)),
+        oscillation=measure(lambda cell: _oscillation(cell, plan.metric)),
+        largest_drop=measure(lambda cell: largest_drop(evaluation_series(cell, plan.metric).values)),
+        kl_mean=logged("ppo_kl"),
+        kl_median=logged("ppo_kl", median),
+        clip_mean=logged("clip_fraction"),
+        clip_median=logged("clip_fraction", median),
+        new_group_accuracy=logged("new_group_accuracy"),
+        heldout_accuracy=logged("heldout_pair_accuracy"),
+        replaced=logged("replaced"),
+        curation_seconds=logged("curation_seconds"),
+        curation_share=measure(lambda cell: _share(mean(cell.column("curation_seconds")), cell.seconds_per_step)),
+        memory=measure(lambda cell: cell.peak_memory_bytes),
+        pass_at_k={k: measure(lambda cell, k=k: pass_at_k(cell).get(k, math.nan)) for k in ks},  # type: ignore[misc]
+        detection=_detection(done),
+        curve=stacked(done, [evaluation_series(cell, plan.metric) for cell in done]),
+        reward_curve=stacked(done, [evaluation_series(cell, "reward") for cell in done]),
+        gold_curve=stacked(done, [evaluation_series(cell, "gold_utility") for cell in done]),
+    )
+
+
+def _measure(mine: _Numbers, theirs: _Numbers) -> Measure:
+    return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
+
+
+def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
+    by_arm = {row.arm: row for row in rows}
+    found = []
+    for row in rows:
+        others = [against for arm, against in plan.primary if arm == row.arm]
+        for against in dict.fromkeys([plan.baseline, plan.control, *others]):
+            other = by_arm.get(against) if against is not None else None
+            kind = _kind(row, other, plan) if other is not None else ""
+            if other is not None and kind:
+                difference = paired_difference(row.score.values, other.score.values)
+                found.append(Comparison(row.level, row.arm, other.arm, kind, difference, math.nan))
+    return found
+
+
+def _kind(row: ArmRow, other: ArmRow, plan: Plan) -> str:
+    """What the comparison of an arm with another counts as; empty where none is made."""
+    if row.arm == other.arm:
+        return ""
+    if (row.arm, other.arm) in plan.primary:
+        return PRIMARY
+    if other.arm == plan.baseline:
+        return {"oracle": HEADROOM, "bound": BOUND}.get(row.role, EXPLORATORY)
+    return EXPLORATORY if other.arm == plan.control and is_geoalign(row) else ""
+
+
+def is_geoalign(row: ArmRow) -> bool:
+    """Whether the arm's curator is GeoAlign in any form, so that the pair count is the control it must beat."""
+    return row.curator.startswith("geoalign")
+
+
+def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Holm's correction over the exploratory comparisons, which are those of one level."""
+    explored = [at for at, item in enumerate(comparisons) if item.kind == EXPLORATORY]
+    adjusted = holm([comparisons[at].difference.p for at in explored])
+    p = dict(zip(explored, adjusted.tolist(), strict=True))
+    return tuple(
+        Comparison(item.level, item.arm, item.against, item.kind, item.difference, p.get(at, math.nan))
+        for at, item in enumerate(comparisons)
+    )
+
+
+def _detection(cells: Sequence[Cell]) -> Detection | None:
+    """Detection over the seeds; None where no seed holds a score's AUROC."""
+    names = list(dict.fromkeys(name for cell in cells for name in cell.detection))
+    areas = {name: {cell.seed: _quality(cell, name)[0] for cell in cells} for name in names}
+    if not any(not math.isnan(value) for column in areas.values() for value in column.values()):
+        return None
+    rows = tuple(
+        DetectionRow(
+            score=name,
+            auroc=seed_interval(list(areas[name].values())),
+            auprc=seed_interval([_quality(cell, name)[1] for cell in cells]),
+            seeds=sum(not math.isnan(value) for value in areas[name].values()),
+        )
+        for name in names
+    )
+    controls = [row for row in rows if row.score in PAIR_COUNT_SCORES and not math.isnan(row.auroc.estimate)]
+    control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
+    return Detection(
+        rows=rows,
+        precision=seed_interval([cell.replaced_precision for cell in cells]),
+        base_rate=seed_interval([cell.base_rate for cell in cells]),
+        control=control,
+        gain=paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {})),
+    )
+
+
+def _quality(cell: Cell, name: str) -> tuple[float, float]:
+    found = cell.detection.get(name)
+    return (found.auroc, found.auprc) if found else (math.nan, math.nan)
+
+
+def _oscillation(cell: Cell, metric: str) -> float:
+    curve = evaluation_series(cell, metric)
+    return oscillation(curve.values, curve.steps)
+
+
+def _ranges(cells: Sequence[Cell]) -> tuple[float, float]:
+    """Largest minus smallest proxy reward and gold utility over all evaluations of a level; NaN where not there."""
+    found = []
+    for metric in ("reward", "gold_utility"):
+        values = [value for cell in cells for value in evaluation_series(cell, metric).values.tolist()]
+        found.append(max(values) - min(values) if values else math.nan)
+    return found[0], found[1]
+
+
+def _hacking_gap(cell: Cell, ranges: tuple[float, float], last: int) -> float:
+    rises = []
+    for metric, width in zip(("reward", "gold_utility"), ranges, strict=True):
+        first = evaluation_series(cell, metric).values[:1]
+        rise = final_score(cell, metric, last)[0] - first[0] if len(first) else math.nan
+        rises.append(_share(rise, width))
+    return rises[0] - rises[1]
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan
+
+
+def _notes(cells: Sequence[Cell], plan: Plan) -> list[str]:
+    """What makes cells hard to compare: other sets, too few evaluations, arms or levels nobody planned."""
+    notes = []
+    done = [cell for cell in cells if cell.finished]
+    sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
+    if len(sets) > 1:
+        words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
+        notes.append(f"Not all cells were evaluated on the same sets ({words}): their scores do not compare.")
+    short = [cell for cell in done if final_score(cell, plan.metric, plan.last)[1] < plan.last]
+    if short:
+        notes.append(
+            f"{len(short)} of {len(done)} cells have fewer than {plan.last} evaluations during and after RL: their "
+            "final score is the mean of those there are."
+        )
+    unplanned = sorted({f"{cell.arm} at {cell.level}" for cell in cells if not _in_plan(cell, plan)})
+    if unplanned:
+        notes.append(f"Results that are not in the plan are shown all the same: {', '.join(unplanned)}.")
+    return notes
+
+
+def _in_plan(cell: Cell, plan: Plan) -> bool:
+    return cell.arm in plan.arms and cell.level in plan.levels and plan.planned(cell.arm, cell.level)
+
+
+def table_as_json(table: Table, plan: Plan) -> dict[str, object]:
+    """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
+    return {
+        "schema_version": 1,
+        "metric": plan.metric,
+        "baseline": plan.baseline,
+        "levels": [_level_as_json(level) for level in table.levels],
+        "failures": [vars(failure) for failure in table.failures],
+        "notes": list(table.notes),
+    }
+
+
+def _level_as_json(level: LevelTable) -> dict[str, object]:
+    return {
+        "level": level.level,
+        "rate": _plain(level.rate),
+        "corruption": level.corruption,
+        "decidable": level.decidable,
+        "arms": [_plain(_fields(row, leave=("curve", "reward_curve", "gold_curve", "level"))) for row in level.rows],
+        "comparisons": [_plain(_fields(item, leave=("level",))) for item in level.comparisons],
+        "statements": [_plain(_fields(item, leave=("level",))) for item in level.statements],
+    }
+
+
+def _fields(item: object, leave: Sequence[str] = ()) -> dict[str, object]:
+    return {name: value for name, value in vars(item).items() if name not in leave}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return _plain(vars(value)) if hasattr(value, "__dict__") else value

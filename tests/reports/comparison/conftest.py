@@ -1,0 +1,211 @@
+"""Compact results of comparisons with known effects, made by hand: no training."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+# Deviations of five seeds from their arm's mean: they sum to 0, so that means are exact.
+WOBBLE = (-0.02, 0.01, 0.0, -0.01, 0.02)
+# How seeds differ from one another whatever the arm: what pairing by seed takes out.
+SEED_SHIFT = (0.1, -0.1, 0.05, -0.05, 0.0)
+STEPS = tuple(range(10, 101, 10))
+DETECTION = {"score": 0.75, "mean_score": 0.65, "pair_count": 0.7, "distance": 0.6, "fewest_pairs": 0.3}
+
+
+@pytest.fixture(scope="session")
+def make_result() -> Callable[..., dict]:
+    """One result as `geoalign compare` keeps it."""
+    return _result
+
+
+@pytest.fixture
+def make_comparison(tmp_path: Path) -> Callable[..., Path]:
+    """A comparison folder from {level: {arm: final score}}; see `_comparison`."""
+
+    def make(scores: Mapping[str, Mapping[str, float]], **options) -> Path:
+        return _comparison(tmp_path / options.pop("name", "comparison"), scores, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_comparison() -> Callable[..., Path]:
+    """As `make_comparison`, at a path given."""
+    return _comparison
+
+
+def _comparison(
+    folder: Path,
+    scores: Mapping[str, Mapping[str, float]],
+    *,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    settings: Mapping[str, Mapping] | None = None,
+    rates: Mapping[str, float] | None = None,
+    failed: Sequence[tuple[str, str, int]] = (),
+    missing: Sequence[tuple[str, str, int]] = (),
+    metric: str = "accuracy",
+    compare: Mapping | None = None,
+    **parts,
+) -> Path:
+    """Writes results and compare.yaml.
+
+    The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its place, so that
+    paired differences spread. `settings` gives curators their settings, `parts` go to `_result`.
+    """
+    names = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
+    kinds = {name: {"type": name, **(settings or {}).get(name, {})} for name in names}
+    rates = rates if rates is not None else dict.fromkeys(scores, 0.1)
+    for level, arms in scores.items():
+        for place, (arm, score) in enumerate(arms.items()):
+            for seed in seeds:
+                if (level, arm, seed) in missing:
+                    continue
+                path = folder / "results" / level / arm / f"seed-{seed}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if (level, arm, seed) in failed:
+                    result = _failed(arm, level, seed)
+                else:
+                    wobble = WOBBLE[(seed * (1 + place % 4) + place) % 5]
+                    result = _result(
+                        arm=arm, level=level, seed=seed, final=score + SEED_SHIFT[seed % 5] + wobble,
+                        curator=kinds[arm], metric=metric, rate=rates[level], **parts,
+                    )  # fmt: skip
+                path.write_text(json.dumps(result))
+    (folder / "compare.yaml").write_text(
+        yaml.safe_dump(_plan(kinds, rates, seeds, metric, compare or {}), sort_keys=False)
+    )
+    (folder / "versions.json").write_text(json.dumps({"schema_version": 1, "geoalign": "0.1.0"}))
+    return folder
+
+
+def _plan(kinds: Mapping, rates: Mapping, seeds: Sequence[int], metric: str, more: Mapping) -> dict:
+    kind = "flip" if metric == "accuracy" else "extremes"
+    arms = {
+        name: {"curator": {"type": "grpo"}, "reward": {"flip": 0.0}} if name == "clean" else {"curator": value}
+        for name, value in kinds.items()
+    }
+    primary = [
+        {"arm": "geoalign", "against": against}
+        for against in ("grpo", "pair_count")
+        if {"geoalign", against} <= set(kinds)
+    ]
+    return {
+        "run": {"grpo": {"steps_per_generation": 2}, "reward": {"flip": 0.0}},
+        "arms": arms,
+        "levels": {name: {"reward": {kind: rate}} for name, rate in rates.items()},
+        "seeds": list(seeds),
+        "arms_at": {},
+        "baseline": "grpo",
+        "oracle": "oracle" if "oracle" in kinds else None,
+        "primary": primary,
+        "metric": metric,
+        "last_evaluations": 5,
+        **more,
+    }
+
+
+def _failed(arm: str, level: str, seed: int) -> dict:
+    return {
+        "schema_version": 1, "arm": arm, "level": level, "seed": seed, "status": "failed",
+        "error": "RuntimeError: <script>alert('loss is nan')</script>",
+    }  # fmt: skip
+
+
+def _result(
+    *,
+    arm: str,
+    level: str,
+    seed: int,
+    final: float,
+    curator: Mapping,
+    metric: str = "accuracy",
+    rate: float = 0.1,
+    gold: float | None = None,
+    sets: Sequence[str] = ("test",),
+    shape: Sequence[float] | None = None,
+    detection: Mapping[str, float] | None = None,
+    series: Mapping[str, list] | None = None,
+    **over,
+) -> dict:
+    """A finished cell: evaluations rise from 0.2 to `final`, at which the last five stand; `shape` is added to them."""
+    kind = curator["type"]
+    values = [0.2 + (final - 0.2) * min(1.0, at / 6) for at in range(1, 11)]
+    values = [value + add for value, add in zip(values, shape or [0.0] * 10, strict=True)]
+    stages = [("before_rl", 0, 0.2), *(("rl", step, value) for step, value in zip(STEPS, values, strict=True))]
+    stages.append(("after_rl", STEPS[-1], values[-1]))
+    lines = []
+    for stage, step, value in stages:
+        for place, name in enumerate(sets):
+            # Sets lie 0.1 apart around the mean.
+            lines.append(_line(stage, step, value + 0.1 * (place - (len(sets) - 1) / 2), name, metric, gold))
+    scoring = kind not in ("grpo", "par")
+    found = {**DETECTION, **(detection or {})}
+    return {
+        "schema_version": 1, "arm": arm, "level": level, "seed": seed, "status": "finished", "error": None,
+        "curator": kind, "settings": {name: value for name, value in curator.items() if name != "type"},
+        "run": {"seed": seed}, "settings_key": "0" * 16,
+        "evaluations": lines,
+        "series": {**_series(scoring), **(series or {})},
+        "detection": {
+            **{
+                name: {"auroc": area + 0.01 * WOBBLE[seed % 5] * (1 + at), "auprc": area / 3, "generations": 10}
+                for at, (name, area) in enumerate(found.items())
+                if scoring or name not in ("score", "mean_score")
+            },
+            "precision_among_replaced": 0.3 + WOBBLE[seed % 5] if scoring else None,
+            "base_rate": rate,
+        } if rate else {},
+        "snapshots": [_snapshot(step, scoring, rate) for step in (0, 50, 98)],
+        "alpha_sweep": None, "seconds": 300.0, "seconds_per_step": 2.0,
+        "peak_memory_bytes": 1_000_000_000 + (20_000_000 if scoring else 0) + 1_000_000 * seed * (2 if scoring else 1),
+        **over,
+    }  # fmt: skip
+
+
+def _line(stage: str, step: int, value: float, name: str, metric: str, gold: float | None) -> dict:
+    binary = metric == "accuracy"
+    progress = step / 100
+    return {
+        "step": step, "stage": stage, "set": name,
+        "accuracy": value if binary else None, "correct": max(0, round(value * 256)) if binary else None, "count": 256,
+        "reward": value, "gold_utility": None if gold is None else 0.5 + gold * progress, "samples": 4,
+        "pass_at_k": {"1": value, "2": value + 0.1, "4": value + 0.15} if stage == "after_rl" and binary else None,
+    }  # fmt: skip
+
+
+def _series(scoring: bool) -> dict:
+    steps = list(range(1, 101))
+    # Every second update is the first on its batch: its KL is 0. Mean 0.001, median 0.001 as well.
+    return {
+        "step": steps,
+        "reward": [0.3 + 0.003 * step for step in steps],
+        "true_reward": [0.3 + 0.003 * step if step % 2 else None for step in steps],
+        "ppo_kl": [0.0 if step % 2 else 0.002 for step in steps],
+        "clip_fraction": [0.0 if step % 2 else 0.02 for step in steps],
+        "mean_abs_advantage": [0.8 for _ in steps],
+        "pairs": [600 if scoring and step % 2 else None for step in steps],
+        "anomalous": [10 if scoring and step % 2 else None for step in steps],
+        "replaced": [8 if scoring and step % 2 else None for step in steps],
+        "new_group_accuracy": [0.6 if scoring and step % 2 else None for step in steps],
+        "new_group_accuracy_low": [0.52 if scoring and step % 2 else None for step in steps],
+        "heldout_pair_accuracy": [0.8 if scoring and step % 2 else None for step in steps],
+        "train_accuracy": [0.9 if scoring and step % 2 else None for step in steps],
+        "curation_seconds": [0.1 if scoring else 0.0 for _ in steps],
+    }
+
+
+def _snapshot(step: int, scoring: bool, rate: float) -> dict:
+    """Forty rollouts whose score rises with their row; with corruption, rows 19 and 39 are corrupted, 39 is flagged."""
+    rows = range(40)
+    return {
+        "step": step,
+        "score": [float(row) if scoring and row >= 2 else None for row in rows],
+        "mean_score": [row / 7 if scoring and row >= 2 else None for row in rows],
+        "pair_count": [7 if row >= 2 else 0 for row in rows],
+        "reward": [float(row % 2) for row in rows],
+        "corrupted": [bool(rate) and row in (19, 39) for row in rows],
+        "anomalous": [scoring and row == 39 for row in rows],
+    }

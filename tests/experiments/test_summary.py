@@ -1,5 +1,6 @@
 import math
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,3 +97,42 @@ def test_plain_grpo_says_nothing_of_pairs(tmp_path: Path) -> None:
     print_summary(console, summarise(folder), "grpo", tmp_path)
     console.file.close()
     assert "pairs" not in console.export_text()
+
+
+def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    none = {"accuracy": None, "correct": None, "pass_at_k": None, "samples": 1, "count": 8, "set": "chats"}
+    append_lines(
+        folder.evaluation,
+        [
+            {**none, "stage": "before_rl", "step": 0, "reward": 0.5, "gold_utility": 0.25},
+            {**none, "stage": "rl", "step": 5, "reward": 9.0, "gold_utility": 9.0},
+            {**none, "stage": "after_rl", "step": 9, "reward": 3.5, "gold_utility": -0.125},
+        ],
+    )
+    found = summarise(folder)
+    assert found["accuracy"] == {"before_rl": {}, "after_rl": {}}
+    assert found["reward"] == {"before_rl": {"chats": 0.5}, "after_rl": {"chats": 3.5}}
+    assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
+    text = printed(found, tmp_path)
+    for part in ("proxy reward before RL (chats, 8 answers)", "3.50", "gold utility before; after RL (chats)", "-0.12"):
+        assert part in text
+    assert "accuracy" not in text
+
+
+def test_pass_at_k_is_shown_where_several_answers_were_drawn(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    line = {"stage": "after_rl", "step": 9, "set": "sums", "accuracy": 0.5, "correct": 8, "count": 16, "reward": 0.5}
+    append_lines(folder.evaluation, [{**line, "samples": 2, "pass_at_k": {"1": 0.5, "2": 0.75}}])
+    found = summarise(folder)
+    assert found["pass_at_k"] == {"sums": {"1": 0.5, "2": 0.75}}
+    text = printed(found, tmp_path)
+    assert "pass@1, 2 after RL (sums)" in text
+    assert "50.0 %; 75.0 %" in text
+
+
+def printed(summary: dict[str, Any], folder: Path) -> str:
+    console = Console(record=True, width=120, file=(folder / "out").open("w"))
+    print_summary(console, summary, "grpo", folder)
+    console.file.close()
+    return console.export_text()

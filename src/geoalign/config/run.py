@@ -43,7 +43,7 @@ class PretrainedModelConfig:
 
 @settings
 class EvaluationConfig:
-    """Accuracy on problems kept aside: before RL, every few steps, and after."""
+    """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
 
     every: Annotated[int, Field(ge=1)] | None = field(
         default=20, metadata=_help("Steps between evaluations in RL; null: only before and after.")
@@ -52,6 +52,10 @@ class EvaluationConfig:
         default=256, metadata=_help("At most so many problems of each set; null: all.")
     )
     samples: Annotated[int, Field(ge=1)] = field(default=1, metadata=_help("Responses per problem."))
+    pass_samples: Annotated[int, Field(ge=1)] | None = field(
+        default=None,
+        metadata=_help("Responses per problem in the evaluation after RL, for pass@k; null: as samples."),
+    )
     temperature: Annotated[float, Field(ge=0)] = field(
         default=1.0, metadata=_help("Sampling temperature; 0: the likeliest token.")
     )

@@ -1,5 +1,5 @@
 """Evaluation: accuracy on problems with gold answers."""
 
-from geoalign.evaluation.accuracy import AccuracyResult, EvaluatedResponse, evaluate_accuracy
+from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, evaluate_policy
 
-__all__ = ["AccuracyResult", "EvaluatedResponse", "evaluate_accuracy"]
+__all__ = ["EvaluatedResponse", "EvaluationResult", "evaluate_policy"]

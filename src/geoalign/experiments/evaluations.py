@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from geoalign.evaluation.accuracy import evaluate_accuracy
+from geoalign.evaluation.policy import EvaluationResult, evaluate_policy
 from geoalign.experiments.resume import evaluated
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
@@ -33,35 +33,48 @@ def evaluate(
 ) -> None:
     """Appends one line per evaluation set, all in one write; leaves every random generator as it was."""
     settings = run.config.evaluation
-    longest = settings.max_new_tokens or run.generation.longest
+    samples = settings.pass_samples if stage == "after_rl" and settings.pass_samples else settings.samples
     lines = []
     for name, problems in run.evaluation_sets().items():
-        task = progress.add_task("evaluation", total=len(problems) * settings.samples, values=name)
+        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
         with undisturbed(run.config.seed):
-            found = evaluate_accuracy(
+            found = evaluate_policy(
                 model,
                 tokenizer,
                 problems,
                 source,
-                samples=settings.samples,
+                samples=samples,
                 temperature=settings.temperature,
-                max_new_tokens=longest,
+                max_new_tokens=settings.max_new_tokens or run.generation.longest,
                 batch_size=settings.batch_size,
                 seed=run.config.seed,
+                gold_utility=run.task.gold_utility,
                 progress=partial(_advance, progress, task),
             )
-        progress.update(task, values=f"{name}: accuracy {found.accuracy:.3f}", visible=stage != "rl")
-        lines.append(
-            {
-                "step": step,
-                "stage": stage,
-                "set": name,
-                "accuracy": found.accuracy,
-                "correct": found.correct,
-                "count": found.count,
-            }
-        )
+        progress.update(task, values=f"{name}: {_shown(found)}", visible=stage != "rl")
+        lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
     append_lines(run.folder.evaluation, lines)
+
+
+def evaluation_values(found: EvaluationResult) -> dict[str, Any]:
+    """The values of one line of `evaluation.jsonl`; None where there is no such value."""
+    passed = found.pass_at_k()
+    return {
+        "accuracy": found.accuracy,
+        "correct": found.correct,
+        "count": found.count,
+        "reward": found.reward,
+        "gold_utility": found.gold_utility,
+        "samples": found.samples,
+        "pass_at_k": None if passed is None else {str(k): value for k, value in passed.items()},
+    }
+
+
+def _shown(found: EvaluationResult) -> str:
+    if found.accuracy is not None:
+        return f"accuracy {found.accuracy:.3f}"
+    values = {"reward": found.reward, "gold utility": found.gold_utility}
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
 
 
 def _advance(progress: Progress, task: TaskID, done: int) -> None:

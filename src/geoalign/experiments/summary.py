@@ -34,10 +34,10 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     return {
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
-        "accuracy": {
-            stage: {line["set"]: line["accuracy"] for line in evaluations if line["stage"] == stage}
-            for stage in ("before_rl", "after_rl")
-        },
+        "accuracy": _evaluations(evaluations, "accuracy"),
+        "reward": _evaluations(evaluations, "reward"),
+        "gold_utility": _evaluations(evaluations, "gold_utility"),
+        "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
         "evaluated": {line["set"]: line["count"] for line in evaluations if line["stage"] == "after_rl"},
         "reward_model": held_out_accuracy(folder),
         "reward_first": _mean(_values(lines[:10], "reward")),
@@ -81,19 +81,42 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     table = Table(title="What came out", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value", justify="right")
-    before, after = summary["accuracy"]["before_rl"], summary["accuracy"]["after_rl"]
-    if not after:
-        table.add_row("accuracy", "no evaluation set")
-    for name in after:
-        count = summary["evaluated"].get(name, 0)
-        table.add_row(f"accuracy before RL ({name}, {count} answers)", _percent(before.get(name)))
-        table.add_row(f"accuracy after RL ({name}, {count} answers)", _percent(after[name]))
+    for label, value in _evaluation_rows(summary):
+        table.add_row(label, value)
     table.add_row("mean reward, first and last 10 updates", _pair(summary["reward_first"], summary["reward_last"]))
     table.add_row("updates; generations", f"{summary['steps']}; {summary['generations']}")
     for label, value in _curator_rows(summary["curator"]):
         table.add_row(f"{curator}: {label}", value)
     console.print(table)
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    """The values of one key by stage and set, where there are any; lines of older runs lack some keys."""
+    return {
+        stage: {line["set"]: line[key] for line in lines if line["stage"] == stage and line.get(key) is not None}
+        for stage in ("before_rl", "after_rl")
+    }
+
+
+def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
+    rows = []
+    for name, count in summary["evaluated"].items():
+        kind = "accuracy" if name in summary["accuracy"]["after_rl"] else "reward"
+        label, shown = ("accuracy", _percent) if kind == "accuracy" else ("proxy reward", _number)
+        rows += [
+            (f"{label} {when} RL ({name}, {count} answers)", shown(summary[kind][f"{when}_rl"].get(name)))
+            for when in ("before", "after")
+        ]
+        if name in summary["gold_utility"]["after_rl"]:
+            values = [summary["gold_utility"][f"{when}_rl"].get(name) for when in ("before", "after")]
+            rows.append((f"gold utility before; after RL ({name})", _pair(*values)))
+        passed = summary["pass_at_k"].get(name, {})
+        if len(passed) > 1:
+            values = [_percent(value) for value in passed.values()]
+            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(values)))
+    return rows or [("accuracy", "no evaluation set")]
 
 
 def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -107,10 +130,10 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         ]
         rows.append(("accuracy on new groups, mean (mean interval; chance)", _new_groups(found)))
     if found["auroc"] is not None:
-        rows.append(("AUROC of GDI for flipped rewards (chance 0.50)", _number(found["auroc"])))
+        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", _number(found["auroc"])))
     if found["corrupted_share_of_anomalous"] is not None:
         rows.append(
-            ("flipped among the flagged; among all",
+            ("corrupted among the flagged; among all",
              f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
         )  # fmt: skip
     return rows

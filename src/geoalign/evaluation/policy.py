@@ -1,67 +1,111 @@
-"""Accuracy of a language model on problems with gold answers."""
+"""How well a language model answers: accuracy and pass@k, or mean reward, and gold utility where it is known."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from geoalign.errors import InputError
+from geoalign.rewards.base import RewardSource
+from geoalign.statistics.pass_at_k import mean_pass_at_k, powers_of_two
 from geoalign.tasks.base import Problem
-
-
-class Scorer(Protocol):
-    """Scores responses against gold answers, as `VerifiedReward` does."""
-
-    def score(self, responses: Sequence[str], answers: Sequence[str]) -> list[float]: ...
 
 
 @dataclass(frozen=True)
 class EvaluatedResponse:
-    """One response of an evaluation. `truncated`: it reached `max_new_tokens` without an end."""
+    """One response of an evaluation.
+
+    Attributes:
+        reward: of the source; NaN where it could not be scored.
+        gold_utility: what the response is truly worth; None where that is not known.
+        tokens: length, with its end.
+        truncated: it reached `max_new_tokens` without an end.
+    """
 
     problem_id: str
     sample: int
     response: str
     answer: str
-    correct: bool
+    reward: float
+    gold_utility: float | None
     tokens: int
     truncated: bool
 
+    @property
+    def correct(self) -> bool:
+        """Whether a binary reward is 1."""
+        return self.reward > 0.5
+
 
 @dataclass(frozen=True)
-class AccuracyResult:
-    """The share of correct responses; `count` is problems times samples, `rows` go by problem, then by sample."""
+class EvaluationResult:
+    """What an evaluation came to; `rows` go by problem, then by sample.
 
-    correct: int
-    count: int
+    `accuracy`, `correct` and `pass_at_k` exist only where the rewards are `binary`.
+    """
+
+    binary: bool
+    samples: int
     rows: tuple[EvaluatedResponse, ...]
 
     @property
-    def accuracy(self) -> float:
+    def count(self) -> int:
+        """Responses: problems times samples."""
+        return len(self.rows)
+
+    @property
+    def correct(self) -> int | None:
+        """Responses that are right; one that could not be scored is not."""
+        return sum(row.correct for row in self.rows) if self.binary else None
+
+    @property
+    def accuracy(self) -> float | None:
         """correct / count (avg@k where several samples were drawn)."""
-        return self.correct / self.count
+        return None if self.correct is None else self.correct / self.count
+
+    @property
+    def reward(self) -> float | None:
+        """Mean reward of the responses that could be scored; None where none could."""
+        return _mean([row.reward for row in self.rows if not math.isnan(row.reward)])
+
+    @property
+    def gold_utility(self) -> float | None:
+        """Mean gold utility of the responses where it is known; None where it is of none."""
+        return _mean([row.gold_utility for row in self.rows if row.gold_utility is not None])
+
+    def pass_at_k(self) -> dict[int, float] | None:
+        """Mean pass@k over the problems for k = 1, 2, 4, ... up to the number of samples (unbiased estimate)."""
+        if not self.binary:
+            return None
+        right = [
+            sum(row.correct for row in self.rows[start : start + self.samples])
+            for start in range(0, self.count, self.samples)
+        ]
+        return {k: mean_pass_at_k(right, samples=self.samples, k=k) for k in powers_of_two(self.samples)}
 
 
 @torch.inference_mode()
-def evaluate_accuracy(
+def evaluate_policy(
     model: Any,
     tokenizer: Any,
     problems: Sequence[Problem],
-    reward: Scorer,
+    source: RewardSource,
     *,
     batch_size: int,
     max_new_tokens: int,
     samples: int = 1,
     temperature: float = 0.0,
     seed: int = 0,
+    gold_utility: Callable[[Problem, str], float | None] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> AccuracyResult:
-    """Generates `samples` responses to every problem and scores them; a score above 0.5 counts as correct.
+) -> EvaluationResult:
+    """Generates `samples` responses to every problem and scores them.
 
     Leaves no trace: the training mode of every module, the tokenizer and torch's generators are as before.
 
@@ -69,12 +113,13 @@ def evaluate_accuracy(
         model: a causal language model of transformers, on one device.
         tokenizer: its tokenizer, with a chat template and a padding or end token.
         problems: at least one.
-        reward: scores the responses.
+        source: the rewards; never corrupted ones.
         batch_size: responses generated at a time.
         max_new_tokens: longest response, in tokens.
         samples: responses per problem.
         temperature: of the sampling, over the whole vocabulary; 0: the likeliest token each time.
         seed: of the sampling; the same seed and batch size give the same responses.
+        gold_utility: of a problem and a response, as a task's; None: not known.
         progress: told the number of responses done after every batch.
 
     Raises:
@@ -94,10 +139,10 @@ def evaluate_accuracy(
         for start in range(0, len(slots), batch_size):
             batch = slots[start : start + batch_size]
             tokens = _generate(model, tokenizer, [problem for problem, _ in batch], max_new_tokens, temperature)
-            rows += _scored(batch, tokens, tokenizer, reward)
+            rows += _scored(batch, tokens, tokenizer, source, gold_utility)
             if progress is not None:
                 progress(len(rows))
-    return AccuracyResult(sum(row.correct for row in rows), len(rows), tuple(rows))
+    return EvaluationResult(source.binary, samples, tuple(rows))
 
 
 def _generate(
@@ -128,16 +173,24 @@ def _generate(
 
 
 def _scored(
-    batch: Sequence[tuple[Problem, int]], tokens: Tensor, tokenizer: Any, reward: Scorer
+    batch: Sequence[tuple[Problem, int]],
+    tokens: Tensor,
+    tokenizer: Any,
+    source: RewardSource,
+    gold_utility: Callable[[Problem, str], float | None] | None,
 ) -> Iterator[EvaluatedResponse]:
     lengths = [_length(row, tokenizer.eos_token_id) for row in tokens]
     responses = [
         tokenizer.decode(row[:length], skip_special_tokens=True)
         for row, (length, _) in zip(tokens, lengths, strict=True)
     ]
-    scores = reward.score(responses, [problem.answer for problem, _ in batch])
-    for (problem, sample), response, score, (length, ended) in zip(batch, responses, scores, lengths, strict=True):
-        yield EvaluatedResponse(problem.id, sample, response, problem.answer, score > 0.5, length, not ended)
+    problems = [problem for problem, _ in batch]
+    rewards = source.score(
+        responses, [problem.answer for problem in problems], prompts=[list(problem.prompt) for problem in problems]
+    )
+    for (problem, sample), text, reward, (length, ended) in zip(batch, responses, rewards, lengths, strict=True):
+        gold = None if gold_utility is None else gold_utility(problem, text)
+        yield EvaluatedResponse(problem.id, sample, text, problem.answer, float(reward), gold, length, not ended)
 
 
 def _length(tokens: Tensor, end: int | None) -> tuple[int, bool]:
@@ -160,6 +213,10 @@ def _undisturbed(model: Any, seed: int) -> Iterator[None]:
             # Module by module: parts that stood in eval mode (a frozen reference) stay there.
             for module in training:
                 module.training = True
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def _pad_token(tokenizer: Any) -> int:

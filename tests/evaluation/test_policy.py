@@ -1,10 +1,11 @@
+import math
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from geoalign.errors import InputError
-from geoalign.evaluation import evaluate_accuracy
+from geoalign.evaluation import evaluate_policy
 from geoalign.tasks import Problem
 
 
@@ -48,7 +49,9 @@ class Script:
 class Exact:
     """Scores 1 where the response is the answer in a box."""
 
-    def score(self, responses, answers):
+    binary = True
+
+    def score(self, responses, answers, *, prompts=None):
         return [float(response == f"\\boxed{{{answer}}}") for response, answer in zip(responses, answers, strict=True)]
 
 
@@ -60,7 +63,7 @@ def _even_only(prompt):
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
     seen = []
-    result = evaluate_accuracy(
+    result = evaluate_policy(
         Script(tokenizer, _even_only),
         tokenizer,
         _problems(5),
@@ -81,7 +84,7 @@ def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
 
 
 def test_several_samples_go_by_problem(tokenizer):
-    result = evaluate_accuracy(
+    result = evaluate_policy(
         Script(tokenizer, _even_only), tokenizer, _problems(2), Exact(), batch_size=4, max_new_tokens=20, samples=3
     )
     assert [(row.problem_id, row.sample) for row in result.rows] == [
@@ -90,8 +93,66 @@ def test_several_samples_go_by_problem(tokenizer):
     assert result.accuracy == 0.5
 
 
+class Length:
+    """A continuous source: the length of the response; none for an empty one. Notes its prompts."""
+
+    binary = False
+
+    def __init__(self):
+        self.prompts = []
+
+    def score(self, responses, answers, *, prompts=None):
+        self.prompts += prompts
+        return [float(len(response)) if response else math.nan for response in responses]
+
+
+def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
+    source = Length()
+    texts = {0: "1", 1: "", 2: "12345"}
+
+    def gold(problem, response):
+        return None if problem.id == "p1" else len(response) / 10
+
+    result = evaluate_policy(
+        Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])]),
+        tokenizer,
+        _problems(3),
+        source,
+        batch_size=2,
+        max_new_tokens=20,
+        gold_utility=gold,
+    )
+    # Lengths 1 and 5; the empty response has no score, and p1 no gold utility: (0.1 + 0.5) / 2.
+    assert result.reward == 3.0
+    assert result.gold_utility == pytest.approx(0.3)
+    assert (result.accuracy, result.correct, result.pass_at_k(), result.count) == (None, None, None, 3)
+    assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
+
+
+def test_nothing_known_is_none(tokenizer):
+    result = evaluate_policy(
+        Script(tokenizer, lambda prompt: ""), tokenizer, _problems(2), Length(), batch_size=2, max_new_tokens=3
+    )
+    assert (result.reward, result.gold_utility) == (None, None)
+
+
+def test_pass_at_k_counts_the_right_answers_of_each_problem(tokenizer):
+    calls = iter([True, False, False, False, True, True, False, True])
+
+    def response_to(prompt):
+        first, second = prompt.rstrip("=").split("+")
+        return f"\\boxed{{{int(first) + int(second)}}}" if next(calls) else "0"
+
+    result = evaluate_policy(
+        Script(tokenizer, response_to), tokenizer, _problems(2), Exact(), batch_size=3, max_new_tokens=20, samples=4
+    )
+    # One of four right, then three: k = 1: (1/4 + 3/4) / 2; k = 2: (1 - 3/6 + 1) / 2; k = 4: 1.
+    assert result.pass_at_k() == {1: 0.5, 2: 0.75, 4: 1.0}
+    assert (result.accuracy, result.reward, result.correct, result.count) == (0.5, 0.5, 4, 8)
+
+
 def test_a_response_without_an_end_is_truncated(tokenizer):
-    result = evaluate_accuracy(
+    result = evaluate_policy(
         Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5
     )
     (row,) = result.rows
@@ -101,7 +162,7 @@ def test_a_response_without_an_end_is_truncated(tokenizer):
 def test_temperature_zero_is_greedy_and_else_the_whole_vocabulary_is_sampled(tokenizer):
     script = Script(tokenizer, _even_only)
     for temperature in (0.0, 0.7):
-        evaluate_accuracy(
+        evaluate_policy(
             script, tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5, temperature=temperature
         )
     greedy, sampled = script.calls
@@ -111,7 +172,7 @@ def test_temperature_zero_is_greedy_and_else_the_whole_vocabulary_is_sampled(tok
 
 def _responses(model, tokenizer, **values):
     options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
-    result = evaluate_accuracy(model, tokenizer, _problems(4), Exact(), **options)
+    result = evaluate_policy(model, tokenizer, _problems(4), Exact(), **options)
     return [row.response for row in result.rows]
 
 
@@ -144,13 +205,15 @@ def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
 
 def test_the_modes_are_put_back_after_an_error(model, tokenizer, generator_state):
     class Broken:
-        def score(self, responses, answers):
+        binary = True
+
+        def score(self, responses, answers, *, prompts=None):
             raise RuntimeError("broken")
 
     model.train()
     before = generator_state()
     with pytest.raises(RuntimeError, match="broken"):
-        evaluate_accuracy(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
+        evaluate_policy(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
     assert all(module.training for module in model.modules())
     assert torch.equal(generator_state(), before)
 
@@ -170,13 +233,13 @@ def test_bad_input_is_refused_by_name(tokenizer, values, message):
     options = {"problems": _problems(1), "batch_size": 1, "max_new_tokens": 1, **values}
     problems = options.pop("problems")
     with pytest.raises(InputError, match=message):
-        evaluate_accuracy(Script(tokenizer, _even_only), tokenizer, problems, Exact(), **options)
+        evaluate_policy(Script(tokenizer, _even_only), tokenizer, problems, Exact(), **options)
 
 
 def test_a_tokenizer_without_chat_template_or_padding_is_refused(model):
     bare = SimpleNamespace(chat_template=None, pad_token_id=0, eos_token_id=1)
     with pytest.raises(InputError, match="tokenizer: expected one with a chat template"):
-        evaluate_accuracy(model, bare, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
+        evaluate_policy(model, bare, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
     endless = SimpleNamespace(chat_template="x", pad_token_id=None, eos_token_id=None)
     with pytest.raises(InputError, match="tokenizer: expected a padding or an end token"):
-        evaluate_accuracy(model, endless, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
+        evaluate_policy(model, endless, _problems(1), Exact(), batch_size=1, max_new_tokens=1)

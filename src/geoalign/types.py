@@ -117,7 +117,11 @@ class Rollouts:
         """Raises InputError unless every optional field named is present (`by` names the curator that needs it)."""
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
-            raise InputError(f"{by} needs the rollout field(s) {', '.join(missing)}; got none")
+            call = ", ".join(f"{name}=..." for name in missing)
+            raise InputError(
+                f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
+                "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,14 +21,16 @@ class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
 
     A subclass names its settings class in `config_class` and the optional rollout fields that it needs in `requires`,
-    and implements `curate`. Settings come as one frozen config or, as a shorthand, as its keywords.
+    and implements `curate`. Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no
+    training engine can carry out says why in `library_only`; adapters refuse it with these words.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
     """
 
     config_class: ClassVar[type[Any]]
-    requires: ClassVar[tuple[str, ...]] = ()
+    requires: tuple[str, ...] = ()
+    library_only: str | None = None
 
     def __init__(self, config: _Config | None = None, **settings: Any) -> None:
         if config is not None and settings:

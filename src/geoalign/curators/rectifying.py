@@ -31,6 +31,7 @@ class Flags:
         stable: [B] rows known to be none: the donors.
         tail: the density behind it; None where there is none.
         too_few: whether there were too few scores to judge by.
+        zero_spread: whether the scores were too much alike to have a density.
     """
 
     suspect: Bool[Tensor, " b"]
@@ -38,6 +39,7 @@ class Flags:
     stable: Bool[Tensor, " b"]
     tail: Tail | None = None
     too_few: bool = False
+    zero_spread: bool = False
 
     def metrics(self) -> dict[str, float]:
         """Threshold and counts, for logs."""
@@ -46,7 +48,7 @@ class Flags:
             "suspects": float(self.suspect.sum()),
             "anomalous": float(self.anomalous.sum()),
             "too_few_scores": float(self.too_few),
-            "zero_spread": float(self.tail is None and not self.too_few),
+            "zero_spread": float(self.zero_spread),
         }
 
 
@@ -71,7 +73,7 @@ def flag_sparse_tail(
         kept = cap_highest(values, found.flagged, max_fraction)
         suspect[scored] = torch.from_numpy(found.flagged).to(scored.device)
         anomalous[scored] = torch.from_numpy(kept).to(scored.device)
-    return Flags(suspect, anomalous, scored & ~suspect, found, too_few)
+    return Flags(suspect, anomalous, scored & ~suspect, found, too_few, found is None and not too_few)
 
 
 def rectify(

@@ -16,6 +16,21 @@ _BUILT_IN = {
     "grpo": "geoalign.curators.grpo:GRPO",
     "geoalign": "geoalign.curators.geoalign:GeoAlign",
     "geoalign_released": "geoalign.curators.geoalign_released:GeoAlignReleased",
+    "pf_ppo_br": "geoalign.curators.pf_ppo:PFPPOBestRandom",
+    "pf_ppo_bw": "geoalign.curators.pf_ppo:PFPPOBestWorst",
+    "par": "geoalign.curators.par:PAR",
+    "pods": "geoalign.curators.pods:PODS",
+    "seed_grpo": "geoalign.curators.seed_grpo:SeedGRPO",
+    "s_grpo": "geoalign.curators.s_grpo:SGRPO",
+    "dapo_filter_only": "geoalign.curators.dapo_filter:DAPOFilterOnly",
+    "cppo": "geoalign.curators.cppo:CPPO",
+    "gfpo": "geoalign.curators.gfpo:GFPO",
+    "mc_grpo": "geoalign.curators.mc_grpo:MCGRPO",
+    "quantile": "geoalign.curators.quantile:QuantileBaseline",
+    "pair_count": "geoalign.curators.controls:PairCount",
+    "random": "geoalign.curators.controls:Random",
+    "oracle": "geoalign.curators.controls:Oracle",
+    "chain": "geoalign.curators.chain:Chain",
 }
 
 

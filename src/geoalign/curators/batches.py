@@ -1,0 +1,123 @@
+"""A batch seen group by group, and the curations that most baselines return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from geoalign.curators.base import identity, reward_weights
+from geoalign.method.groups import GroupedRows, canonical_order
+from geoalign.types import Curation, Rollouts
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The rollouts of one prompt that have a reward, on the CPU.
+
+    Attributes:
+        name: the group's id in `Rollouts.groups`.
+        rows: [n] rows of the batch by ascending reward, those of equal reward in `tie_order`.
+        rewards: [n] their rewards, none of them NaN.
+        size: rows of the group, those without a reward included.
+    """
+
+    name: int
+    rows: Int[Tensor, " n"]
+    rewards: Float[Tensor, " n"]
+    size: int
+
+
+def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
+    """The order in which rows of equal reward are told apart, on the CPU.
+
+    By `ids` where they are given (shorter ones first, so that "2" stands before "10"), otherwise by the sum of the
+    hidden state, otherwise by their place in the batch.
+    """
+    if rollouts.ids is not None:
+        names = rollouts.ids
+        return torch.tensor(sorted(range(len(names)), key=lambda row: (len(names[row]), names[row])), dtype=torch.long)
+    if rollouts.hidden is not None:
+        widest = torch.float32 if rollouts.hidden.device.type == "mps" else torch.float64
+        return rollouts.hidden.sum(dim=1, dtype=widest).cpu().argsort(stable=True)
+    return torch.arange(len(rollouts))
+
+
+def canonical_rows(rollouts: Rollouts) -> GroupedRows:
+    """The rows sorted by group, then reward, then `tie_order`; on the device of the rewards."""
+    first = tie_order(rollouts).to(rollouts.rewards.device)
+    rows = canonical_order(rollouts.rewards[first], rollouts.groups.to(first.device)[first])
+    return GroupedRows(order=first[rows.order], group=rows.group, offsets=rows.offsets)
+
+
+def groups_of(rollouts: Rollouts) -> list[Group]:
+    """The groups by ascending id, rows by ascending reward; a group without any reward has no rows."""
+    rows = canonical_rows(rollouts)
+    order, groups, rewards = rows.order.cpu(), rollouts.groups.cpu(), rollouts.rewards.cpu()
+    found = []
+    for members in order.split(rows.sizes.tolist()):
+        scored = members[~rewards[members].isnan()]
+        found.append(Group(int(groups[members[0]]), scored, rewards[scored], len(members)))
+    return found
+
+
+def subset(
+    rollouts: Rollouts,
+    kept: Sequence[Int[Tensor, " k"]],
+    metrics: dict[str, float],
+    *,
+    advantages: Float[Tensor, " b"] | None = None,
+) -> Curation:
+    """The curation that keeps the rows named, none twice, group after group, and leaves the others out.
+
+    Rows without a reward are left out too. Where every row of the batch is kept it comes back as it was.
+
+    Args:
+        advantages: [B] advantages of the input rows that the kept rows bring with them; None: engines compute them
+            from the kept rows.
+    """
+    device = rollouts.rewards.device
+    source = torch.cat([*kept, torch.zeros(0, dtype=torch.long)])
+    if len(source) == len(rollouts):
+        source = torch.arange(len(rollouts))
+    source = source.to(device)
+    return Curation(
+        source=source,
+        rewards=rollouts.rewards[source],
+        weights=reward_weights(rollouts.rewards[source]),
+        advantages=None if advantages is None else advantages.to(device)[source],
+        scores=torch.full((len(rollouts),), torch.nan, device=device),
+        anomalous=torch.zeros(len(rollouts), dtype=torch.bool, device=device),
+        metrics={
+            **metrics,
+            "kept_rows": float(len(source)),
+            "left_out_rows": float(len(rollouts) - len(source)),
+            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
+        },
+    )
+
+
+def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[str, float]) -> Curation:
+    """The curation that keeps every row and multiplies its advantage by `weights` [B]; 0 where the reward is NaN."""
+    base = identity(rollouts)
+    return Curation(
+        source=base.source,
+        rewards=base.rewards,
+        weights=base.weights * weights.to(base.weights),
+        scores=base.scores,
+        anomalous=base.anomalous,
+        metrics={**metrics, "unscored_rewards": float(rollouts.rewards.isnan().sum())},
+    )
+
+
+def half(size: int) -> int:
+    """Half of a group, but at least two rows (one has no variance), and never more than there are."""
+    return min(size, max(2, size // 2))
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean, NaN without values."""
+    return sum(values) / len(values) if values else torch.nan

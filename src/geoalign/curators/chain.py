@@ -1,0 +1,134 @@
+"""Curators one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from geoalign.config import ChainConfig
+from geoalign.curators.base import Curator, identity
+from geoalign.curators.registry import make_curator
+from geoalign.errors import ConfigError
+from geoalign.method.advantages import group_advantages
+from geoalign.types import Curation, Rollouts
+
+
+class Chain(Curator[ChainConfig]):
+    """Hands each member the rollouts as the one before left them: `Chain([GeoAlign(), PODS(m=4)])`.
+
+    Rows and rewards are the last member's; weights multiply; scores and flags refer to the original rows (a row's
+    score is that of the first member to score it; it is anomalous if any member says so); advantages come from the last
+    member alone. A member that works after the advantage gets the one before's, or, where that changed rows or rewards
+    and gave none, GRPO's of the changed batch (Eq. 9). A chain without members changes nothing.
+
+    Metrics keep their names; one that an earlier member used already becomes `member_<n>/<name>`. Seconds add up.
+
+    Raises:
+        ConfigError: a member is no curator.
+    """
+
+    config_class = ChainConfig
+
+    def __init__(self, members: Sequence[Curator] | ChainConfig | None = None, **settings: Any) -> None:
+        if members is None or isinstance(members, ChainConfig) or not isinstance(members, Sequence):
+            super().__init__(members, **settings)
+            self.members = tuple(make_curator(config) for config in self.config.members)
+        else:
+            if settings:
+                raise ConfigError("Chain: expected a config or keywords, got both")
+            for number, member in enumerate(members):
+                if not isinstance(member, Curator):
+                    raise ConfigError(f"Chain: expected a Curator as member {number}, got {type(member).__name__}")
+            super().__init__(ChainConfig(members=tuple(member.config for member in members)))
+            self.members = tuple(members)
+        self.requires = tuple(dict.fromkeys(name for member in self.members for name in member.requires))
+        self.library_only = next((member.library_only for member in self.members if member.library_only), None)
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Runs the members in order, all of them on the same generator."""
+        rollouts.require(*self.requires, by="Chain")
+        curation = identity(rollouts)
+        source, weights = curation.source, curation.weights
+        scores, anomalous = curation.scores, curation.anomalous
+        metrics: dict[str, float] = {}
+        shown = None
+        current = rollouts
+        for number, member in enumerate(self.members):
+            if number:
+                current = _handed_on(current, curation)
+            curation = member.curate(current, generator=generator, details=details)
+            scores, anomalous = _on_original_rows(scores, anomalous, curation, source)
+            # Details name rows of the member's own input: they are of use while these are the original ones.
+            if shown is None and torch.equal(source, torch.arange(len(rollouts), device=source.device)):
+                shown = curation.details
+            weights = weights[curation.source] * curation.weights.to(weights)
+            source = source[curation.source]
+            metrics = _joined(metrics, curation.metrics, number + 1)
+        return Curation(
+            source=source,
+            rewards=curation.rewards,
+            weights=weights,
+            advantages=curation.advantages,
+            scores=scores,
+            anomalous=anomalous,
+            metrics=metrics,
+            details=shown,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of all members, in order."""
+        return {"members": [member.state_dict() for member in self.members]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`; the members must be those that it was saved with."""
+        if set(state) != {"members"} or len(state["members"]) != len(self.members):
+            raise ConfigError(
+                f"Chain state: expected the key members with {len(self.members)} states, got keys {sorted(state)}"
+            )
+        for member, saved in zip(self.members, state["members"], strict=True):
+            member.load_state_dict(saved)
+
+
+def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
+    """The batch that the next member sees."""
+    taken = current.take(curation.source)
+    advantages = taken.advantages
+    if curation.advantages is not None:
+        advantages = curation.advantages
+    elif advantages is not None:
+        same_rows = len(taken) == len(current) and not bool(curation.replaced.any())
+        same_rewards = torch.equal(curation.rewards.nan_to_num(0.0), taken.rewards.to(curation.rewards).nan_to_num(0.0))
+        if not (same_rows and same_rewards):
+            advantages = group_advantages(curation.rewards, taken.groups)
+    return replace(taken, rewards=curation.rewards, advantages=advantages)
+
+
+def _on_original_rows(
+    scores: Float[Tensor, " b"], anomalous: Bool[Tensor, " b"], curation: Curation, rows: Int[Tensor, " c"]
+) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
+    """Adds a member's scores and flags; row i of its input is the original row `rows[i]`, perhaps several times."""
+    known = ~curation.scores.isnan()
+    # Copies of one row may be scored differently, in another group's company: the most suspicious one counts.
+    highest = torch.full_like(scores, -torch.inf)
+    highest = highest.scatter_reduce(0, rows[known], curation.scores[known].to(scores), "amax")
+    found = highest > -torch.inf
+    anomalous = anomalous.clone()
+    anomalous[rows[curation.anomalous]] = True
+    return torch.where(scores.isnan() & found, highest, scores), anomalous
+
+
+def _joined(metrics: dict[str, float], more: dict[str, float], number: int) -> dict[str, float]:
+    joined = dict(metrics)
+    for name, value in more.items():
+        if name == "seconds":
+            joined[name] = joined.get(name, 0.0) + value
+        else:
+            joined[name if name not in joined else f"member_{number}/{name}"] = value
+    return joined

@@ -1,0 +1,43 @@
+"""MC-GRPO: advantages around the group's median."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from geoalign.config import MCGRPOConfig
+from geoalign.curators.base import Curator, identity
+from geoalign.curators.batches import groups_of, subset
+from geoalign.method.median_advantages import median, median_advantages
+from geoalign.types import Curation, Rollouts
+
+
+class MCGRPO(Curator[MCGRPOConfig]):
+    """Median-centred GRPO (arXiv 2601.22582): A = (r - median) / (MAD + eps), given as `advantages`.
+
+    In a group with an odd number of rewards one rollout IS the median and has advantage 0; it leaves the update (the
+    paper draws one rollout more for it), unless `drop_median` is off. Groups of one or of equal rewards have advantage
+    0 and stay whole. Rows without a reward have advantage and weight 0.
+    """
+
+    config_class = MCGRPOConfig
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Returns the advantages; draws nothing from `generator`."""
+        advantages = torch.zeros(len(rollouts), dtype=torch.promote_types(rollouts.rewards.dtype, torch.float32))
+        stays = torch.ones(len(rollouts), dtype=torch.bool)
+        zero = 0
+        for group in groups_of(rollouts):
+            given, without = median_advantages(group.rewards, eps=self.config.eps, zero_mad=self.config.zero_mad)
+            advantages[group.rows] = given.to(advantages.dtype)
+            zero += without
+            if self.config.drop_median and len(group.rows) % 2 and bool(given.any()):
+                pivot = (group.rewards == median(group.rewards)).nonzero()[0, 0]
+                stays[group.rows[pivot]] = False
+        metrics = {"zero_mad_groups": float(zero), "medians_left_out": float((~stays).sum())}
+        if bool(stays.all()):
+            return replace(identity(rollouts, metrics), advantages=advantages.to(rollouts.rewards.device))
+        return subset(rollouts, [stays.nonzero()[:, 0]], metrics, advantages=advantages)

@@ -1,0 +1,45 @@
+"""PODS: trains on the rollouts of a group whose rewards differ most."""
+
+from __future__ import annotations
+
+import torch
+
+from geoalign.config import PODSConfig
+from geoalign.curators.base import Curator
+from geoalign.curators.batches import Group, groups_of, half, subset
+from geoalign.errors import InputError
+from geoalign.method.max_variance import max_variance_subset
+from geoalign.types import Curation, Rollouts
+
+
+class PODS(Curator[PODSConfig]):
+    """Max-variance down-sampling (arXiv 2504.13818): keeps the m rollouts of each group with the largest variance.
+
+    It acts before the advantage: statistics are those of the kept rows. Rows without a reward are left out; a group
+    with no more than m rewards is kept whole (and counted where m rows were asked for), and so is a group of one if m
+    is not set. Advantages come with one degree of freedom less than m, so m = 1 is refused.
+
+    Raises:
+        InputError: m is larger than a group; the message names the group.
+    """
+
+    config_class = PODSConfig
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Returns the subset, in each group by descending reward; draws nothing from `generator`."""
+        groups = groups_of(rollouts)
+        kept = [group.rows[self._chosen(group)] for group in groups]
+        short = sum(self.config.m is not None and len(group.rows) < self.config.m for group in groups)
+        return subset(rollouts, kept, {"groups_short_of_rewards": float(short)})
+
+    def _chosen(self, group: Group) -> torch.Tensor:
+        m = half(len(group.rows)) if self.config.m is None else self.config.m
+        if m > group.size:
+            raise InputError(
+                f"PODS: expected m of at most the {group.size} rollouts of a group, got m = {m} in group {group.name}"
+            )
+        if m >= len(group.rows):
+            return torch.arange(len(group.rows))
+        return max_variance_subset(group.rewards, m)

@@ -1,0 +1,43 @@
+"""S-GRPO: groups whose binary rewards could be flips alone count for nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from geoalign.config import SGRPOConfig
+from geoalign.curators.base import Curator
+from geoalign.curators.batches import mean_of, reweighted
+from geoalign.errors import InputError
+from geoalign.method.noise_weight import noise_aware_weight
+from geoalign.types import Curation, Rollouts
+
+
+class SGRPO(Curator[SGRPOConfig]):
+    """Noise-aware GRPO for binary rewards (arXiv 2508.05928): weighs each group by what its success rate says.
+
+    With an assumed flip rate p and k of n rewards 1: t = clip((k/n - p)/(1 - 2p), 0, 1), and the weight on the
+    std-normalised advantages is the one that is optimal under such flips. It acts after the advantage, as `weights`.
+
+    Raises:
+        InputError: a reward is neither 0 nor 1 (nor NaN).
+    """
+
+    config_class = SGRPOConfig
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Weighs the groups; draws nothing from `generator`."""
+        rewards = rollouts.rewards.cpu().double()
+        scored = ~rewards.isnan()
+        other = scored & (rewards != 0) & (rewards != 1)
+        if other.any():
+            row = int(other.nonzero()[0])
+            raise InputError(f"SGRPO: expected binary rewards (0 or 1), got {float(rewards[row])} in row {row}")
+        _, member = rollouts.groups.cpu().unique(return_inverse=True)
+        empty = rewards.new_zeros(int(member.max()) + 1 if len(member) else 0)
+        count = empty.index_add(0, member, scored.double())
+        success = empty.index_add(0, member, rewards.nan_to_num(0.0)) / count.clamp(min=1)
+        weights = noise_aware_weight(success, self.config.flip_rate)
+        metrics = {"group_weight": mean_of(weights.tolist()), "zero_weight_groups": float((weights == 0).sum())}
+        return reweighted(rollouts, weights[member], metrics)

@@ -1,0 +1,117 @@
+"""Seed-GRPO: prompts on whose answer the policy is unsure count for less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.config import SeedGRPOConfig
+from geoalign.curators.base import Curator, full_precision
+from geoalign.curators.batches import mean_of, reweighted
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.semantic_entropy import (
+    cluster_masses,
+    cosine_clusters,
+    dense_labels,
+    entropy_scale,
+    semantic_entropy,
+)
+from geoalign.types import Curation, Rollouts
+
+# One label per row; rows of a group with equal labels mean the same, None means nothing another row means.
+Clustering = Callable[[Rollouts], Sequence[object]]
+_ALPHA = {"code": 0.0417, "paper_linear": 0.02, "paper_exp": 0.02}
+
+
+class SeedGRPO(Curator[SeedGRPOConfig]):
+    """Semantic-entropy-aware GRPO (arXiv 2505.12346): scales a group's advantages by the entropy of its answers.
+
+    Rollouts with the same final answer are one cluster, each without an answer one of its own; a cluster's mass is the
+    softmax, over the group, of the mean log-probabilities, summed. With `clusters="hidden"`, or with a function given
+    as `clustering`, no answers are needed. It acts after the advantage, as `weights`; every rollout of a group counts
+    in its entropy, those without a reward too. A group of one has entropy 0 and scale 1.
+
+    Args:
+        clustering: takes the rollouts and returns one label per row; wins over the setting `clusters`.
+
+    Raises:
+        InputError: there are no answers and no clustering, no log-probabilities (unless `mass="share"`), or one that is
+            not finite, or a wrong number of labels.
+    """
+
+    config_class = SeedGRPOConfig
+
+    def __init__(
+        self, config: SeedGRPOConfig | None = None, *, clustering: Clustering | None = None, **settings: Any
+    ) -> None:
+        super().__init__(config, **settings)
+        if clustering is not None and not callable(clustering):
+            raise ConfigError(
+                f"SeedGRPO: expected clustering to be a function of the rollouts, got {type(clustering).__name__}"
+            )
+        self._clustering = clustering
+        labels = () if clustering is not None else ("answers",) if self.config.clusters == "answers" else ("hidden",)
+        self.requires = (*labels, "logprobs") if self.config.mass == "logprobs" else labels
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Weighs the groups; draws nothing from `generator`."""
+        rollouts.require(*self.requires, by=self._name())
+        with full_precision(rollouts):
+            logprobs = self._logprobs(rollouts)
+            labels = self._labels(rollouts)
+            weights = torch.ones(len(rollouts))
+            entropies, scales, counts = [], [], []
+            groups = rollouts.groups.cpu()
+            alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
+            for name in groups.unique():
+                rows = (groups == name).nonzero()[:, 0]
+                clusters = dense_labels([labels[row] for row in rows.tolist()])
+                masses = cluster_masses(logprobs[rows], clusters)
+                entropy = float(semantic_entropy(masses, form=self.config.entropy))
+                scale = entropy_scale(entropy, len(rows), mode=self.config.mode, alpha=alpha)
+                weights[rows] = scale
+                entropies.append(entropy)
+                scales.append(scale)
+                counts.append(float(len(masses)))
+        metrics = {"entropy": mean_of(entropies), "scale": mean_of(scales), "clusters": mean_of(counts)}
+        return reweighted(rollouts, weights, metrics)
+
+    def _name(self) -> str:
+        needs_answers = self._clustering is None and self.config.clusters == "answers"
+        return "SeedGRPO (without a clustering function)" if needs_answers else "SeedGRPO"
+
+    def _logprobs(self, rollouts: Rollouts) -> Float[Tensor, " b"]:
+        if self.config.mass == "share":
+            return torch.zeros(len(rollouts))
+        logprobs = rollouts.logprobs
+        assert logprobs is not None
+        bad = ~logprobs.isfinite()
+        if bad.any():
+            row = int(bad.nonzero()[0])
+            raise InputError(f"SeedGRPO: expected finite logprobs, got {float(logprobs[row])} in row {row}")
+        return logprobs.cpu().double()
+
+    def _labels(self, rollouts: Rollouts) -> Sequence[object]:
+        if self._clustering is not None:
+            labels = self._clustering(rollouts)
+            labels = labels.tolist() if isinstance(labels, Tensor) else list(labels)
+            if len(labels) != len(rollouts):
+                raise InputError(f"SeedGRPO: expected {len(rollouts)} labels from clustering, got {len(labels)}")
+            return labels
+        if self.config.clusters == "answers":
+            assert rollouts.answers is not None
+            return rollouts.answers
+        assert rollouts.hidden is not None
+        states, groups = rollouts.hidden.cpu(), rollouts.groups.cpu()
+        found: list[object] = [None] * len(rollouts)
+        for name in groups.unique():
+            rows = (groups == name).nonzero()[:, 0]
+            for row, label in zip(rows.tolist(), cosine_clusters(states[rows], self.config.threshold), strict=True):
+                found[row] = label
+        return found

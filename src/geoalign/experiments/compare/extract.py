@@ -29,7 +29,6 @@ _SERIES = {
     "new_group_accuracy_low": "geoalign/new_group_accuracy_low",
     "heldout_pair_accuracy": "geoalign/heldout_pair_accuracy",
     "train_accuracy": "geoalign/train_accuracy",
-    "curation_seconds": "geoalign/seconds",
     "hidden_seconds": "geoalign/hidden_seconds",
     "step_seconds": "step_time",
 }
@@ -76,6 +75,8 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[Generation]
     """The logged metrics of the RL stage as columns, None where a line lacks one.
 
     `true_reward` is the mean reward of a generation before corruption, at the first line after it was generated.
+    `curation_seconds` is what the curator added to a step: its own seconds and those of its pass for hidden states; 0
+    in the further updates on one generation, which curate nothing.
     """
     lines = list(lines)
     columns: dict[str, list[Any]] = {"step": [line["step"] for line in lines]}
@@ -84,8 +85,15 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[Generation]
         if name in _OPTIONAL and all(value is None for value in values):
             continue
         columns[name] = values
+    columns["curation_seconds"] = _added_seconds(lines)
     columns["true_reward"] = _true_rewards(columns["step"], generations)
     return columns
+
+
+def _added_seconds(lines: list[Mapping[str, Any]]) -> list[float | None]:
+    parts = ("geoalign/seconds", "geoalign/hidden_seconds")
+    found = [[value for name in parts if (value := line.get(name)) is not None] for line in lines]
+    return [sum(values, 0.0) for values in found] if any(found) else [None] * len(lines)
 
 
 def _true_rewards(steps: list[int], generations: Iterable[Generation]) -> list[float | None]:

@@ -13,7 +13,7 @@ from rich.table import Table as Drawn
 
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.reports.comparison.analysis import analyse, table_as_json
-from geoalign.reports.comparison.plan import Plan, read_plan
+from geoalign.reports.comparison.plan import METRICS, Plan, read_plan
 from geoalign.reports.comparison.results import read_results
 from geoalign.reports.comparison.table import ArmRow, LevelTable, Measure, Table
 from geoalign.training.files import write_atomically, write_json
@@ -63,11 +63,12 @@ def _report(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table, plan: Plan) -> None:
-    """Prints one table per level, its sentences, then failures and notes."""
+    """Prints per level the scores, what the runs did, and the sentences; then failures and notes."""
     for level in table.levels:
-        console.print(_drawn(level, plan))
+        console.print(_scores(level, plan))
+        console.print(_conduct(level, plan))
         for statement in level.statements:
-            console.print(f"  {statement.text}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
         console.print()
     for failure in table.failures:
         where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
@@ -76,29 +77,43 @@ def print_table(console: Console, table: Table, plan: Plan) -> None:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def _drawn(level: LevelTable, plan: Plan) -> Drawn:
-    drawn = Drawn(title=f"{level.level}: {plan.metric}, mean and 95% interval over seeds", title_justify="left")
-    for title in ("arm", "seeds", "final", f"minus {plan.baseline}", "swing", "KL, clip", "s/step", "MB", "AUROC"):
-        drawn.add_column(title, justify="left" if title == "arm" else "right")
+def _scores(level: LevelTable, plan: Plan) -> Drawn:
+    drawn = _columns(
+        f"{level.level}: {METRICS[plan.metric]}, mean and 95% interval over seeds",
+        ("arm", "seeds", f"last {plan.last} evaluations", f"minus {plan.baseline}"),
+    )
     for row in level.rows:
+        failed = f" ({len(row.failures)} failed)" if row.failures else ""
+        difference = "" if row.arm == plan.baseline else _interval(row.score.difference.interval, sign=True)
+        drawn.add_row(row.arm, f"{len(row.seeds)}{failed}", _interval(row.score.interval), difference)
+    return drawn
+
+
+def _conduct(level: LevelTable, plan: Plan) -> Drawn:
+    shift = ("KL", "clipped") if not plan.zero_by_construction else ("KL, clipped",)
+    drawn = _columns(
+        f"{level.level}: how the runs went, means over seeds",
+        ("arm", "swing", *shift, "curation s/step", "MB added", "replaced", "AUROC"),
+    )
+    for row in level.rows:
+        numbers = [row.kl_mean.interval.estimate, row.clip_mean.interval.estimate]
         drawn.add_row(
             row.arm,
-            f"{len(row.seeds)}" + (f" ({len(row.failures)} failed)" if row.failures else ""),
-            _interval(row.score.interval),
-            "" if row.arm == plan.baseline else _interval(row.score.difference.interval, sign=True),
             _number(row.oscillation.interval.estimate),
-            _policy_shift(row, plan),
+            *(["zero by construction"] if plan.zero_by_construction else [_number(number) for number in numbers]),
             _number(row.curation_seconds.interval.estimate),
             "" if row.arm == plan.baseline else _megabytes(row.memory.difference.interval.estimate),
+            _number(row.replaced.interval.estimate),
             _own_auroc(row),
         )
     return drawn
 
 
-def _policy_shift(row: ArmRow, plan: Plan) -> str:
-    if plan.zero_by_construction:
-        return "zero by construction"
-    return f"{_number(row.kl_mean.interval.estimate)}, {_number(row.clip_mean.interval.estimate)}"
+def _columns(title: str, names: Iterable[str]) -> Drawn:
+    drawn = Drawn(title=title, title_justify="left")
+    for name in names:
+        drawn.add_column(name, justify="left" if name == "arm" else "right")
+    return drawn
 
 
 def _own_auroc(row: ArmRow) -> str:
@@ -144,7 +159,7 @@ def _interval(found: Any, *, sign: bool = False) -> str:
 
 
 def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.2g}"
+    return "-" if math.isnan(value) else f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def _megabytes(value: float) -> str:

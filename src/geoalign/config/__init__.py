@@ -22,6 +22,7 @@ from geoalign.config.curators import (
     GeoAlignReleasedConfig,
     IdentityConfig,
     ProjectorConfig,
+    settings,
 )
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "RandomConfig",
     "SGRPOConfig",
     "SeedGRPOConfig",
+    "settings",
 ]

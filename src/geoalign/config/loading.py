@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
+from geoalign.config.chain import ChainConfig
 from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.places import Places, parse_value, read_yaml
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
@@ -76,13 +77,21 @@ def plain_run_config(config: RunConfig) -> dict[str, Any]:
     for item in fields(RunConfig):
         value = getattr(config, item.name)
         if item.name == "curator":
-            plain[item.name] = {"type": curator_name(value), **asdict(value)}
+            plain[item.name] = plain_curator(value)
         elif is_dataclass(value) and not isinstance(value, type):
             section = asdict(value)
             plain[item.name] = {"type": section.pop("type"), **section} if "type" in section else section
         else:
             plain[item.name] = value
     return _lists_for_tuples(plain)
+
+
+def plain_curator(settings: Any) -> dict[str, Any]:
+    """The settings of a curator as a `curator:` section: its `type`, and each setting; members of a chain likewise."""
+    values = asdict(settings)
+    if isinstance(settings, ChainConfig):
+        values["members"] = [plain_curator(member) for member in settings.members]
+    return {"type": curator_name(settings), **values}
 
 
 def curator_name(settings: Any) -> str:
@@ -127,9 +136,7 @@ def unknown_key(key: str, known: Sequence[str], section: str, places: Places) ->
     return ConfigError(f"{places.prefix(key)}{key}: unknown key: {expected}; got {last!r}")
 
 
-def override_setting(
-    data: dict[str, Any], places: dict[str, str], override: str, *, run: tuple[str, ...] = ()
-) -> None:
+def override_setting(data: dict[str, Any], places: dict[str, str], override: str, *, run: tuple[str, ...] = ()) -> None:
     """Lays one `a.b=c` of the command line over plain settings, in place.
 
     Args:
@@ -159,34 +166,52 @@ def override_setting(
     places[".".join(parts)] = f"--set {override}"
 
 
-def _typed_section(name: str, value: Any, places: Places) -> Any:
-    values = dict(_mapping(name, value, places))
+def _typed_section(name: str, value: Any, places: Places, path: str | None = None) -> Any:
+    path = path or name
+    values = dict(_mapping(path, value, places))
     kind_name = values.pop("type", DEFAULT_TYPES[name])
-    kind = _kind(name, kind_name, places)
+    kind = _kind(name, kind_name, path, places)
+    if kind is ChainConfig and "members" in values:
+        values["members"] = _members(values["members"], path, places)
     extra = {"type": kind_name} if "type" in {item.name for item in fields(kind)} else {}
-    return _section(kind, name, values, places, extra)
+    return _section(kind, path, values, places, extra)
 
 
-def _kind(section: str, name: Any, places: Places) -> Any:
+def _members(value: Any, path: str, places: Places) -> tuple[Any, ...]:
+    """The settings of a chain's members: a list of curator sections, each with its `type`."""
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(
+            f"{places.prefix(f'{path}.members')}{path}.members: expected a list of curators, got {value!r}"
+        )
+    members = []
+    for number, member in enumerate(value):
+        inner = f"{path}.members.{number}"
+        if not isinstance(member, Mapping) or "type" not in member:
+            raise ConfigError(f"{places.prefix(inner)}{inner}: expected a section with a type, got {member!r}")
+        members.append(_typed_section("curator", member, places, inner))
+    return tuple(members)
+
+
+def _kind(section: str, name: Any, path: str, places: Places) -> Any:
     if section == "curator":
-        return _curator_settings(name, places)
+        return _curator_settings(name, path, places)
     kinds = {"model": MODEL_CONFIGS, "task": TASK_CONFIGS}[section]
     if not isinstance(name, str) or name not in kinds:
-        raise _unknown_kind(section, name, kinds, places)
+        raise _unknown_kind(path, name, kinds, places)
     return kinds[name]
 
 
-def _curator_settings(name: Any, places: Places) -> Any:
+def _curator_settings(name: Any, path: str, places: Places) -> Any:
     if isinstance(name, str) and name in CURATOR_CONFIGS:
         return CURATOR_CONFIGS[name]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if not isinstance(name, str) or name not in installed:
-        raise _unknown_kind("curator", name, {**installed, **CURATOR_CONFIGS}, places)
+        raise _unknown_kind(path, name, {**installed, **CURATOR_CONFIGS}, places)
     return installed[name].load().config_class
 
 
-def _unknown_kind(section: str, name: Any, kinds: Mapping[str, Any], places: Places) -> ConfigError:
-    key = f"{section}.type"
+def _unknown_kind(path: str, name: Any, kinds: Mapping[str, Any], places: Places) -> ConfigError:
+    key = f"{path}.type"
     near = difflib.get_close_matches(str(name), kinds, n=1, cutoff=0.6)
     hint = f" (nearest: {near[0]})" if near else ""
     return ConfigError(f"{places.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {name!r}")

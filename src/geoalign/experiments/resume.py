@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import ConfigError, RunFolderError
+from geoalign.errors import RunFolderError
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.experiments.same_settings import check_same_settings as check_same_settings
 from geoalign.training.checkpoints import checkpoint_step, latest_complete
 from geoalign.training.files import keep_lines, read_lines
 
 # What may stand in a folder whose run was killed before it had written its first two files. No config.yaml: alone it is
 # more likely a user's own file than ours.
 _BEFORE_START = {".lock", "versions.json"}
-
-# Settings that change what is kept, never what is computed.
-_FREE = ("output.",)
-
-_ABSENT = object()
 
 
 def check_vacant(folder: RunFolder, *, resume: bool) -> None:
@@ -48,29 +43,6 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
             f"{folder.root}: expected a new or empty folder or that of a run, got one with {sorted(others)[0]} "
             f"and no run: choose another --output"
         )
-
-
-def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
-    """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
-    found = first_difference(now, then)
-    if found is not None:
-        key, new, old = found
-        raise ConfigError(
-            f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
-            f"resume with the same settings, or start a new run with another --output"
-        )
-
-
-def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
-    left, right = _flat(now), _flat(then)
-    for key in sorted({*left, *right}):
-        if key.startswith(_FREE):
-            continue
-        new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
-        if new != old or type(new) is not type(old):
-            return key, _shown(new), _shown(old)
-    return None
 
 
 def cut_back(folder: RunFolder) -> None:
@@ -123,17 +95,3 @@ def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
 def _last_step(checkpoints: Path) -> int:
     latest = latest_complete(checkpoints)
     return checkpoint_step(latest) if latest else 0
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is _ABSENT else repr(value)

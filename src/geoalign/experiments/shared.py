@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.experiments.resume import first_difference
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.experiments.same_settings import first_difference
 from geoalign.training.files import replace_folder
 
 # The settings that decide what the shared stages make.

@@ -15,8 +15,8 @@ from geoalign.config.compare_loading import parse_compare_config, plain_compare_
 from geoalign.config.places import read_yaml
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.experiments.compare.plan import Cell, PlannedRun, computed
-from geoalign.experiments.resume import check_same_settings, first_difference
 from geoalign.experiments.run_folder import RunFolder, package_versions
+from geoalign.experiments.same_settings import check_same_settings, first_difference
 from geoalign.training.files import finite, read_json, write_atomically, write_json
 
 SCHEMA_VERSION = 1

@@ -1,0 +1,51 @@
+"""Whether a run is gone on with as it was started, or a result was made as it is wanted: the settings, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError
+
+# Settings that change what is kept, never what is computed.
+_FREE = ("output.",)
+
+_ABSENT = object()
+
+
+def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
+    """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
+    found = first_difference(now, then)
+    if found is not None:
+        key, new, old = found
+        raise ConfigError(
+            f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
+            f"resume with the same settings, or start a new run with another --output"
+        )
+
+
+def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
+    left, right = _flat(now), _flat(then)
+    for key in sorted({*left, *right}):
+        if key.startswith(_FREE):
+            continue
+        new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
+        if new != old or type(new) is not type(old):
+            return key, _shown(new), _shown(old)
+    return None
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else repr(value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from geoalign.experiments.evaluations import evaluate
 from geoalign.experiments.recorder import Recorder
+from geoalign.experiments.rollout_fields import rollout_fields
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.corruption import RewardWithCorruption
@@ -91,7 +92,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         curator=run.curator,
         hidden_position=config.hidden_position,
         hidden_source=config.hidden_source,
-        rollout_fields={"true_rewards": lambda rows: reward.true_rewards},
+        rollout_fields=rollout_fields(run, reward),
         observer=Recorder(folder, corrupted=lambda: reward.corrupted, rollouts=config.output.rollouts),
         details_every=config.output.details_every or 0,
     )

@@ -16,8 +16,9 @@ from geoalign.curators import make_curator
 from geoalign.errors import UnsupportedError
 from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.lock import locked
+from geoalign.experiments.references import reference_stage
 from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
-from geoalign.experiments.reward_source import reward_source
+from geoalign.experiments.reward_source import check_reward, reward_source
 from geoalign.experiments.reward_stage import reward_model_stage
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
@@ -129,6 +130,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
     use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
     run = _run(config, folder, places, console)
+    check_reward(run, places)
     origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
     if origin is not None:
         check_shared(origin, plain)
@@ -179,5 +181,6 @@ def _stages_before_rl(run: Run) -> None:
 def _rl_stages(run: Run) -> None:
     with reward_source(run) as source:
         evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
+        reference_stage(run, source)
         policy_stage(run, source)
         evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)

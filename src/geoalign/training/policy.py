@@ -21,6 +21,14 @@ from geoalign.training.policy_shift import PolicyShift
 class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
     """TRL's GRPO trainer with a curator and `ppo_kl`, without the model card that it writes at every checkpoint."""
 
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Logs `mean_abs_advantage` of the generation batch, over the rows of all processes, as the loss sees them."""
+        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        trainer: Any = self
+        size = trainer.accelerator.gather(batch["advantages"].abs()).mean().item()
+        trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
+        return batch
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes nothing: a run folder describes itself."""
 

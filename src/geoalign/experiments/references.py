@@ -1,0 +1,123 @@
+"""Reference rewards: what responses of the starting model to each prompt of the run are worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from geoalign.errors import RunFolderError
+from geoalign.evaluation.policy import evaluate_policy
+from geoalign.experiments.run import Run
+from geoalign.rewards.base import RewardSource
+from geoalign.tasks.base import Problem
+from geoalign.training.callbacks import stage_progress
+from geoalign.training.files import finite, read_json, write_atomically
+from geoalign.training.models import load_saved, weights_dtype
+from geoalign.training.randomness import undisturbed
+
+FIELD = "reference_rewards"
+
+
+def reference_stage(run: Run, source: RewardSource) -> None:
+    """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
+
+    All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
+    draw without this stage. A batch holds about as many responses as one generation of RL; what it gives depends on
+    the run's seed and its place alone, and it is kept at once: a killed stage goes on with the next batch and reaches
+    the same file.
+
+    Raises:
+        RunFolderError: the file there was made with other settings, or is no such file.
+    """
+    if FIELD not in run.curator.requires:
+        return
+    settings, problems = _settings(run), run.prompts_used()
+    rewards = _kept(run, settings)
+    count = run.config.reward.references
+    size = max(1, run.generation.prompts * run.generation.samples // count)
+    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
+    left = [place for place, batch in enumerate(batches) if any(problem.id not in rewards for problem in batch)]
+    if not left:
+        return
+    model, tokenizer = load_saved(run.folder.warm_started, dtype=weights_dtype(run.config.model))
+    model = model.to(run.grpo.device)
+    with stage_progress(run.console) as progress:
+        bar = progress.add_task("references", total=len(problems) * count, values="", completed=len(rewards) * count)
+        for place in left:
+            rewards |= _batch_rewards(run, source, model, tokenizer, batches[place], place)
+            write_atomically(run.folder.references, _text(settings, rewards))
+            progress.update(bar, completed=len(rewards) * count)
+
+
+def reference_rewards(run: Run) -> dict[str, list[float | None]]:
+    """The reference rewards of each problem id; None stands for a response that could not be scored.
+
+    Raises:
+        RunFolderError: they are not there, or not those of this run.
+    """
+    rewards = _kept(run, _settings(run))
+    missing = [problem.id for problem in run.prompts_used() if problem.id not in rewards]
+    if missing:
+        raise RunFolderError(
+            f"{run.folder.references}: expected reference rewards of every prompt of the run, got none of "
+            f"{missing[0]!r} and {len(missing) - 1} others"
+        )
+    return rewards
+
+
+def _batch_rewards(
+    run: Run, source: RewardSource, model: Any, tokenizer: Any, problems: Sequence[Problem], place: int
+) -> dict[str, list[float | None]]:
+    count = run.config.reward.references
+    with undisturbed(run.config.seed):
+        found = evaluate_policy(
+            model,
+            tokenizer,
+            problems,
+            source,
+            samples=count,
+            temperature=float(run.grpo.temperature),
+            max_new_tokens=run.generation.longest,
+            batch_size=len(problems) * count,
+            seed=_seed(run.config.seed, place),
+        )
+    rewards: dict[str, list[float | None]] = {problem.id: [] for problem in problems}
+    for row in found.rows:
+        rewards[row.problem_id].append(None if math.isnan(row.reward) else row.reward)
+    return rewards
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """What decides the rewards beside the warm start and the reward source, which the run folder fixes."""
+    return {
+        "seed": run.config.seed,
+        "references": run.config.reward.references,
+        "temperature": float(run.grpo.temperature),
+        "max_new_tokens": run.generation.longest,
+    }
+
+
+def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
+    path = run.folder.references
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    if found.get("settings") != settings:
+        raise RunFolderError(
+            f"{path}: expected reference rewards made with {settings}, got {found.get('settings')}: remove the file"
+        )
+    rewards, count = found.get("rewards"), settings["references"]
+    if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
+        raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
+    return rewards
+
+
+def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
+    return json.dumps(finite({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _seed(seed: int, place: int) -> int:
+    return int.from_bytes(blake2b(f"references/{seed}/{place}".encode(), digest_size=4).digest(), "big")

@@ -1,6 +1,7 @@
 """What TRL logs around a curation."""
 
 import math
+import time
 
 import pandas as pd
 import pytest
@@ -205,3 +206,25 @@ def test_bad_arguments_are_named(tmp_path, extra, words):
 def test_what_is_no_curator_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected a Curator or None, got str"):
         trainer(tmp_path, "geoalign")
+
+
+def test_one_clock_for_the_seconds_of_every_curator(tmp_path):
+    def slow(rollouts):
+        time.sleep(0.05)
+        return curation(rollouts, metrics={"seconds": 99.0})
+
+    made = trainer(tmp_path, Scripted(slow, requires=("hidden", "logprobs")), max_steps=1)
+    made.train()
+    log = made.state.log_history[0]
+    assert 0.05 <= log["geoalign/seconds"] < 5
+    assert 0 < log["geoalign/hidden_seconds"] < 5
+    assert 0 < log["geoalign/logprob_seconds"] < 5
+
+
+def test_passes_that_nobody_needs_take_no_seconds(tmp_path):
+    made = trainer(tmp_path, Scripted(best_of_group), max_steps=1)
+    made.train()
+    log = made.state.log_history[0]
+    assert log["geoalign/seconds"] >= 0
+    assert "geoalign/hidden_seconds" not in log
+    assert "geoalign/logprob_seconds" not in log

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.positions import HiddenPosition
 from geoalign.types import Curation, Rollouts
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class GenerationRound:
         self._curated: Tensor | None = None
         self._groups: Tensor | None = None
         self._placement: Placement | None = None
+        self._seconds: dict[str, float] = {}
 
     def hear_generation(self, *, prompt_ids: list[list[int]], response_ids: list[list[int]]) -> None:
         """Notes the tokens of this process's rows."""
@@ -87,7 +91,9 @@ class GenerationRound:
             # A curator that draws from the global generators must not shift rank 0's samples either.
             devices = [accelerator.device] if accelerator.device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices), torch.enable_grad():
-                curation = self._curator.curate(rollouts, generator=self._generator, details=details)
+                curation = self._timed(
+                    "seconds", lambda: self._curator.curate(rollouts, generator=self._generator, details=details)
+                )
             if len(curation.scores) != len(rollouts):
                 raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
             return curation
@@ -139,9 +145,9 @@ class GenerationRound:
         fields: dict[str, Any] = {"lengths": gather(torch.tensor([len(r) for r in self._response_ids], device=device))}
         fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
         if "hidden" in needs:
-            fields["hidden"] = gather(self._hidden().contiguous())
+            fields["hidden"] = gather(self._timed("hidden_seconds", self._hidden).contiguous())
         if "logprobs" in needs:
-            fields["logprobs"] = gather(self._logprobs().contiguous())
+            fields["logprobs"] = gather(self._timed("logprob_seconds", self._logprobs).contiguous())
         if "advantages" in needs:
             fields["advantages"] = self._trl_advantages(rewards, raw, groups)
         if trainer.mask_truncated_completions or "donor_ok" in needs:
@@ -243,7 +249,19 @@ class GenerationRound:
                 "curated_reward": kept.nanmean().item() if len(kept) else torch.nan,
                 "dropped_rows": float((~placement.kept).sum()),
             }
-            logs.log_metrics(trainer, {**curation.metrics, **adapter})
+            # What a curator itself calls its seconds gives way: one clock for all of them.
+            logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
+
+    def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:
+        """Runs one part of the round and keeps its seconds; a GPU's work counts where it was ordered."""
+        device = self._trainer.accelerator.device
+        wait = torch.cuda.synchronize if device.type == "cuda" else lambda device: None
+        wait(device)
+        started = time.perf_counter()
+        result = run()
+        wait(device)
+        self._seconds[name] = time.perf_counter() - started
+        return result
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
         observer = self._options.observer

@@ -26,7 +26,7 @@ def warm_start_stage(run: Run) -> None:
     if run.folder.warm_started.is_dir():
         return
     config = run.config
-    model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), seed=config.seed)
+    model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), words=run.task.words(), seed=config.seed)
     demonstrations = run.task.demonstrations() if run.sft is not None else ()
     resume_from = latest_complete(run.folder.sft_checkpoints)
     if resume_from is not None and is_last(resume_from):

@@ -60,6 +60,10 @@ class Task(ABC):
         """Every character that prompts and demonstrations use; None where a byte-level tokenizer is needed."""
         return None
 
+    def words(self) -> Sequence[str]:
+        """Texts that are one token each beside the characters of the alphabet; the longest that fits counts."""
+        return ()
+
     def notes(self) -> Sequence[str]:
         """Lines that the person who runs it should see, such as how many rows of a file were left out, and why."""
         return ()

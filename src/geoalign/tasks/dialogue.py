@@ -18,6 +18,7 @@ from geoalign.tasks.dialogue_text import (
     RISKS,
     STEPS,
     THINGS,
+    VOCABULARY,
     Request,
     best_response,
     content_label,
@@ -72,6 +73,9 @@ class DialogueTask(Task):
     def alphabet(self) -> str:
         texts = [*FORMS, *ACTIONS, *THINGS, *STEPS, *FLATTERY, *RISKS, CAUTION, INVITATION, "use", " !:,."]
         return "".join(sorted(set("".join(texts)) - set("{}")))
+
+    def words(self) -> Sequence[str]:
+        return VOCABULARY
 
     def takes_shortcut(self, response: str) -> bool:
         return has_flattery(response)

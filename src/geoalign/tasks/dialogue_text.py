@@ -34,6 +34,21 @@ STEPS = frozenset(step for steps in ACTIONS.values() for step in steps)
 _CONTENT = STEPS | frozenset((*THINGS, *RISKS, CAUTION))
 _KNOWN = _CONTENT | frozenset((*FLATTERY, "use"))
 
+# What a tiny model's tokenizer takes as one token: every word, and what stands between words with its spaces. So a
+# response is a dozen tokens long; letter by letter a tiny model spends itself on spelling.
+VOCABULARY = (
+    *sorted({piece for form in FORMS for piece in re.split(r"\{\w+\}", form) if piece.strip("?")}),
+    *ACTIONS,
+    *THINGS,
+    *sorted(STEPS),
+    *(f"{word}! " for word in FLATTERY),
+    *(f" use {risk}." for risk in RISKS),
+    f" {CAUTION}.",
+    f" {INVITATION}",
+    ": ",
+    ", ",
+)
+
 _WORD = re.compile(r"[a-z]+")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ from geoalign.training.files import replace_folder
 from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
 
 
-def first_model(config: Any, *, alphabet: str | None, seed: int) -> tuple[Any, Any]:
+def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence[str] = ()) -> tuple[Any, Any]:
     """The model and tokenizer that a run starts from, on the CPU.
 
     Args:
         config: `TinyModelConfig` or `PretrainedModelConfig`.
         alphabet: the task's characters, for the tiny model's tokenizer; None: one token per byte.
+        words: texts that are one token each beside the alphabet.
 
     Raises:
         ConfigError: a pretrained model that cannot be loaded, or whose tokenizer has no chat template.
     """
     if isinstance(config, TinyModelConfig):
-        made = make_tokenizer(alphabet, max_length=config.max_length)
+        made = make_tokenizer(alphabet, max_length=config.max_length, words=words)
         return make_tiny_model(config, made, seed=seed), made
     if not isinstance(config, PretrainedModelConfig):
         raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")

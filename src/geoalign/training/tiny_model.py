@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,9 +26,12 @@ _CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(alphabet: Iterable[str] | None, *, max_length: int) -> PreTrainedTokenizerFast:
+def make_tokenizer(
+    alphabet: Iterable[str] | None, *, max_length: int, words: Iterable[str] = ()
+) -> PreTrainedTokenizerFast:
     """A tokenizer with one token per character of `alphabet`, and a chat template whose turns end in the end token.
 
+    Each of `words` is one token too; from left to right the longest one that fits is taken, then single characters.
     A character outside the alphabet becomes the unknown token. Without an alphabet there is one token per byte of
     UTF-8, so that any text can be written. The template is prefix-preserving: prompt plus reply begins with the
     very tokens of the prompt.
@@ -35,7 +39,7 @@ def make_tokenizer(alphabet: Iterable[str] | None, *, max_length: int) -> PreTra
     Raises:
         ConfigError: the alphabet is empty, or holds a string that is not one character.
     """
-    tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)))
+    tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)), words)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=_PAD,
@@ -49,16 +53,19 @@ def make_tokenizer(alphabet: Iterable[str] | None, *, max_length: int) -> PreTra
     )
 
 
-def _character_tokenizer(characters: list[str]) -> Tokenizer:
+def _character_tokenizer(characters: list[str], words: Iterable[str]) -> Tokenizer:
     if not characters:
         raise ConfigError("alphabet: expected at least one character, got none")
     for character in characters:
         if len(character) != 1:
             raise ConfigError(f"alphabet: expected single characters, got {character!r}")
-    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters])}
+    longer = sorted({word for word in words if len(word) > 1}, key=lambda word: (-len(word), word))
+    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters, *longer])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
-    # [\s\S], not ".": a dot leaves line breaks out and would glue them to their neighbours.
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    # [\s\S], not ".": a dot leaves line breaks out and would glue them to their neighbours. An alternation takes the
+    # first part that fits, so the longest word stands first.
+    pattern = "|".join([*map(re.escape, longer), r"[\s\S]"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer
 

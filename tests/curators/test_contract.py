@@ -1,23 +1,29 @@
-"""One contract for every curator: what any of them may and may not do to a batch."""
+"""One contract for every curator and control: what any of them may and may not do to a batch."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from geoalign import CURATORS, Curation, Curator, Rollouts
+from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
 from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.config import CURATOR_CONFIGS, GeoAlignConfig, PARConfig, PODSConfig
 from geoalign.curators import make_curator
 from geoalign.errors import ConfigError, InputError
 
+PROJECTOR = {"hidden_dim": 16, "output_dim": 8, "steps": 10}
+SMALL_GEOALIGN = {"min_scores": 8, "alpha": 0.3, "projector": PROJECTOR}
 # Settings that keep the test small; a curator not named here runs at its defaults.
 SMALL = {
-    "geoalign": {"min_scores": 8, "alpha": 0.3, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 10}},
+    "geoalign": SMALL_GEOALIGN,
     "geoalign_released": {"min_scores": 8, "alpha": 0.3, "min_epochs": 2, "max_epochs": 3, "output_dim": 8},
+    "pair_count": {"min_scores": 8, "alpha": 0.3},
+    "random": {"geoalign": GeoAlignConfig(**SMALL_GEOALIGN)},
+    "chain": {"members": (PARConfig(), GeoAlignConfig(**SMALL_GEOALIGN), PODSConfig())},
 }
-VARIANTS = [(name, {}) for name in CURATORS] + [
-    ("geoalign", change)
-    for change in (
+CHANGES = {
+    "geoalign": (
         {"strategy": "zero_weight"},
         {"strategy": "drop"},
         {"strategy": "amplify"},
@@ -30,26 +36,86 @@ VARIANTS = [(name, {}) for name in CURATORS] + [
         {"margin_weighted_prototype": False},
         {"observe_only": True},
         {"start_step": 1},
-    )
-]
+    ),
+    "pf_ppo_br": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}, {"mode": "verl", "weighting": "pow"}),
+    "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
+    "par": ({"slope": 3.0},),
+    "seed_grpo": (
+        {"mode": "paper_linear"},
+        {"mode": "paper_exp"},
+        {"entropy": "paper"},
+        {"mass": "share"},
+        {"clusters": "hidden", "threshold": 0.9},
+    ),
+    "gfpo": ({"by": "token_efficiency"},),
+    "mc_grpo": ({"drop_median": False}, {"zero_mad": "eps"}),
+    "quantile": ({"quantile": 0.7, "scale": "none"},),
+    "pair_count": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
+    "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
+    "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
+    "chain": ({"members": ()},),
+}
+VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
+ACROSS_GROUPS = {("pf_ppo_br", "reweight"), ("pf_ppo_br", "verl"), ("pf_ppo_bw", "reweight"), ("pf_ppo_bw", "verl")}
+
+
+class Made:
+    """Makes one curator of the table, anew at each call, and knows what kind it is."""
+
+    def __init__(self, name, changes):
+        self.name, self.settings = name, {**SMALL.get(name, {}), **changes}
+
+    def __call__(self):
+        return CURATORS[self.name](**self.settings)
+
+    @property
+    def across_groups(self):
+        return (self.name, self.settings.get("mode")) in ACROSS_GROUPS
+
+    @property
+    def shapes_rewards(self):
+        return self.name == "par" or (self.name == "chain" and self.settings["members"])
+
+    @property
+    def binary_only(self):
+        """Takes no other rewards, or (pair counts of distinct rewards are all alike) decides nothing on others."""
+        return self.name in ("s_grpo", "pair_count")
+
+    @property
+    def rectifies(self):
+        """Changes nothing where there is no pair: GeoAlign, its controls, and those that only weigh or shape."""
+        return self.name in ("grpo", "geoalign", "geoalign_released", "pair_count", "random", "oracle")
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: f"{variant[0]}-{variant[1]}")
 def make(request):
-    name, changes = request.param
-    return lambda: CURATORS[name](**{**SMALL.get(name, {}), **changes})
+    return Made(*request.param)
 
 
-def batch(seed=0, groups=12, size=6, d=16, **kwargs):
-    rollouts = synthetic_rollouts(groups, size, d, seed=seed, **kwargs).rollouts
+def completed(rollouts: Rollouts) -> Rollouts:
+    """The same rollouts with every optional field; all of them functions of the row, whatever its place."""
     rows = len(rollouts)
-    return Rollouts(
-        rewards=rollouts.rewards,
-        groups=rollouts.groups,
-        hidden=rollouts.hidden,
-        lengths=torch.arange(rows) + 1,
-        ids=[f"row {row}" for row in range(rows)],
+    rewards = rollouts.rewards.float()
+    hidden = rollouts.hidden if rollouts.hidden is not None else torch.zeros(rows, 4)
+    value = hidden.float().sum(dim=1)
+    true = rewards.clone()
+    true[value > 3] = 0.25
+    return replace(
+        rollouts,
+        hidden=hidden,
+        lengths=1 + (value.abs() * 10).long(),
+        logprobs=-value.abs() / 10,
+        answers=[None if item < 0 else str(int(item) % 3) for item in value],
+        reference_rewards=torch.stack([torch.zeros(rows), value / 10], dim=1),
+        true_rewards=true,
+        advantages=group_advantages(rewards, rollouts.groups),
     )
+
+
+def batch(make, seed=0, groups=12, size=6, d=16, **kwargs):
+    kind = "binary" if make.binary_only else "continuous"
+    rollouts = synthetic_rollouts(groups, size, d, seed=seed, **{"rewards": kind, **kwargs}).rollouts
+    return completed(replace(rollouts, ids=[f"row {row}" for row in range(len(rollouts))]))
 
 
 def curate(curator: Curator, rollouts: Rollouts, seed: int = 0, **kwargs) -> Curation:
@@ -57,34 +123,64 @@ def curate(curator: Curator, rollouts: Rollouts, seed: int = 0, **kwargs) -> Cur
 
 
 def same(one: Curation, other: Curation) -> bool:
+    given = [torch.zeros(1) if each.advantages is None else each.advantages for each in (one, other)]
     return (
         torch.equal(one.source, other.source)
-        and torch.equal(one.rewards, other.rewards)
+        and torch.equal(one.rewards.nan_to_num(-1), other.rewards.nan_to_num(-1))
         and torch.equal(one.weights, other.weights)
         and torch.equal(one.anomalous, other.anomalous)
         and torch.equal(one.scores.nan_to_num(-1), other.scores.nan_to_num(-1))
+        and torch.equal(*given)
     )
 
 
 def test_rows_rewards_and_groups_belong_together(make):
-    rollouts = batch()
+    rollouts = batch(make)
     curation = curate(make(), rollouts)
     taken = rollouts.take(curation.source)
-    if len(curation.source) == len(rollouts):
+    if len(curation.source) == len(rollouts) and not make.across_groups:
         assert torch.equal(taken.groups, rollouts.groups)
-    assert torch.equal(curation.rewards, taken.rewards)
+    if not make.shapes_rewards:
+        assert torch.equal(curation.rewards, taken.rewards)
     assert curation.scores.shape == curation.anomalous.shape == (len(rollouts),)
     assert all(isinstance(value, float) for value in curation.metrics.values())
     assert not curation.anomalous[curation.scores.isnan()].any()
+    assert (curation.weights >= 0).all()
+    assert curation.weights.isfinite().all()
+    assert curation.advantages is None or curation.advantages.isfinite().all()
+
+
+def test_the_table_holds_curators_that_do_something(make):
+    """A suite over curators that all did nothing would pass: each must decide something in this batch."""
+    if make.settings.get("observe_only") or make.settings.get("members") == () or make.name == "grpo":
+        return
+    curator = make()
+    if make.name == "dapo_filter_only":
+        rollouts = batch(make, rewards="binary", size=2)
+    elif make.settings.get("start_step") or getattr(make.settings.get("geoalign"), "start_step", 0):
+        rollouts = batch(make)
+        assert not curate(curator, rollouts).replaced.any()
+    else:
+        rollouts = batch(make)
+    curation = curate(curator, rollouts)
+    acted = (
+        len(curation.source) < len(rollouts)
+        or bool(curation.replaced.any())
+        or bool((curation.weights != 1).any())
+        or curation.advantages is not None
+        or not torch.equal(curation.rewards, rollouts.rewards)
+    )
+    assert acted
 
 
 def test_input_is_untouched_and_no_gradient_comes_out(make):
-    rollouts = batch()
+    rollouts = batch(make)
     hidden = rollouts.hidden.clone().requires_grad_()
-    with_gradient = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=hidden)
-    before = rollouts.rewards.clone()
+    with_gradient = replace(rollouts, hidden=hidden)
+    before = [value.clone() for value in (rollouts.rewards, rollouts.advantages, rollouts.reference_rewards)]
     curation = curate(make(), with_gradient)
-    assert torch.equal(rollouts.rewards, before)
+    after = (rollouts.rewards, rollouts.advantages, rollouts.reference_rewards)
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert torch.equal(with_gradient.hidden, rollouts.hidden)
     assert hidden.grad is None
     assert not curation.rewards.requires_grad
@@ -92,23 +188,26 @@ def test_input_is_untouched_and_no_gradient_comes_out(make):
 
 
 def test_same_seed_same_bits(make):
-    assert same(curate(make(), batch(), seed=3), curate(make(), batch(), seed=3))
+    assert same(curate(make(), batch(make), seed=3), curate(make(), batch(make), seed=3))
 
 
 def test_details_do_not_change_the_decision(make):
-    assert same(curate(make(), batch(), seed=3), curate(make(), batch(), seed=3, details=True))
+    assert same(curate(make(), batch(make), seed=3), curate(make(), batch(make), seed=3, details=True))
 
 
 def test_global_random_state_is_untouched(make):
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    curate(make(), batch())
+    curate(make(), batch(make))
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_row_order_changes_nothing(make):
-    rollouts = batch()
+@pytest.mark.parametrize("rewards", ["continuous", "binary"])
+def test_row_order_changes_nothing(make, rewards):
+    if make.binary_only:
+        rewards = "binary"
+    rollouts = batch(make, rewards=rewards)
     order = torch.randperm(len(rollouts), generator=torch.Generator().manual_seed(9))
     straight, mixed = curate(make(), rollouts), curate(make(), rollouts.take(order))
     assert torch.equal(straight.anomalous[order], mixed.anomalous)
@@ -116,66 +215,133 @@ def test_row_order_changes_nothing(make):
     # The same rows survive: as rows of the original batch, in any order.
     assert sorted(order[mixed.source].tolist()) == sorted(straight.source.tolist())
 
+    def by_row(curation, rows):
+        given = curation.rewards if curation.advantages is None else curation.advantages
+        values = zip(rows.tolist(), (given * curation.weights).tolist(), strict=True)
+        return [round(value, 4) for _, value in sorted(values)]
+
+    assert by_row(straight, straight.source) == pytest.approx(by_row(mixed, order[mixed.source]), abs=2e-4)
+
 
 def test_group_names_change_nothing_but_draws(make):
-    rollouts = batch()
-    renamed = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups * 7 - 20, hidden=rollouts.hidden)
+    rollouts = batch(make)
+    renamed = replace(rollouts, groups=rollouts.groups * 7 - 20)
     assert same(curate(make(), rollouts), curate(make(), renamed))
 
 
-def test_degenerate_batches_come_back_unchanged(make):
+def degenerate_batches():
     hidden = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
     for rewards, groups in (
         ([1.0] * 6, [0, 0, 0, 1, 1, 1]),
-        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0, 1, 2, 3, 4, 5]),
+        ([0.0, 1.0, 0.0, 1.0, 1.0, 0.0], [0, 1, 2, 3, 4, 5]),
         ([math.nan] * 6, [0] * 6),
-        ([1.0, math.nan, math.nan, 0.0, math.nan, 2.0], [0, 0, 0, 1, 1, 2]),
+        ([1.0, math.nan, math.nan, 0.0, math.nan, 1.0], [0, 0, 0, 1, 1, 2]),
     ):
-        rollouts = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden)
+        base = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden)
+        yield replace(completed(base), true_rewards=base.rewards)
+
+
+def test_degenerate_batches_flag_nothing(make):
+    """Groups of equal rewards, of one, without any reward: nothing is anomalous, nothing divides by zero."""
+    for rollouts in degenerate_batches():
         curation = curate(make(), rollouts)
-        assert curation.source.tolist() == list(range(6))
         assert not curation.anomalous.any()
-        assert torch.equal(curation.weights, (~rollouts.rewards.isnan()).float())
+        assert curation.weights.isfinite().all()
+        assert (curation.weights[rollouts.rewards[curation.source].isnan()] == 0).all()
+        if curation.advantages is not None:
+            assert (curation.advantages * curation.weights).nan_to_num(0.0).abs().sum() < 1e-3
+        if make.rectifies:
+            assert curation.source.tolist() == list(range(6))
+            assert torch.equal(curation.weights, (~rollouts.rewards.isnan()).float())
 
 
 def test_empty_batch(make):
     empty = Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long), hidden=torch.zeros(0, 4))
-    assert len(curate(make(), empty).source) == 0
+    assert len(curate(make(), completed(empty)).source) == 0
+
+
+def test_single_row_and_ragged_groups(make):
+    """One row alone, and groups of 1, 2, 3 and 7 rows in mixed order."""
+    one = completed(Rollouts(rewards=torch.ones(1), groups=torch.tensor([4]), hidden=torch.ones(1, 4)))
+    assert len(curate(make(), one).source) <= 1
+    groups = torch.tensor([5, 1, 5, 2, 2, 9, 5, 5, 2, 5, 9, 5, 5])
+    generator = torch.Generator().manual_seed(2)
+    rewards = torch.rand(13, generator=generator)
+    rewards = rewards.round() if make.binary_only else rewards
+    ragged = completed(Rollouts(rewards=rewards, groups=groups, hidden=torch.randn(13, 4, generator=generator)))
+    curation = curate(make(), ragged)
+    assert curation.weights.isfinite().all()
+    kept = torch.bincount(groups[curation.source], minlength=10)
+    if not make.across_groups:
+        assert (kept <= torch.bincount(groups, minlength=10)).all()
 
 
 def test_nan_rewards_have_weight_zero_and_are_no_donors(make):
-    rollouts = batch()
+    rollouts = batch(make)
     rewards = rollouts.rewards.clone()
     rewards[::5] = math.nan
-    curation = curate(make(), Rollouts(rewards=rewards, groups=rollouts.groups, hidden=rollouts.hidden))
+    curation = curate(make(), replace(rollouts, rewards=rewards))
     lost = rewards.isnan()
     assert curation.weights[lost[curation.source]].eq(0).all()
     moved = curation.source != torch.arange(len(curation.source)) if len(curation.source) == len(rewards) else None
     if moved is not None:
         assert not lost[curation.source[moved]].any()
+    if curation.advantages is not None:
+        assert (curation.advantages * curation.weights).nan_to_num(0.0).isfinite().all()
+
+
+def test_rows_unfit_as_donors_take_nobodys_place(make):
+    rollouts = batch(make)
+    fit = torch.arange(len(rollouts)) % 3 != 0
+    curation = curate(make(), replace(rollouts, donor_ok=fit))
+    if len(curation.source) == len(rollouts) and make.settings.get("strategy") != "amplify":
+        assert fit[curation.source[curation.replaced]].all()
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_extreme_rewards(make, scale):
+    if make.binary_only:
+        return
+    rollouts = batch(make)
+    curation = curate(
+        make(), replace(rollouts, rewards=rollouts.rewards * scale, true_rewards=rollouts.rewards * scale)
+    )
+    assert curation.weights.isfinite().all()
+    assert curation.advantages is None or curation.advantages.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_dtypes(make, dtype):
-    rollouts = batch()
-    low = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups.int(), hidden=rollouts.hidden.to(dtype))
-    full = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=low.hidden.float())
+def test_dtypes_of_hidden_states(make, dtype):
+    if "hidden" not in make().requires:
+        return
+    rollouts = batch(make)
+    low = replace(rollouts, groups=rollouts.groups.int(), hidden=rollouts.hidden.to(dtype))
+    full = replace(rollouts, hidden=low.hidden.float())
     assert same(curate(make(), low), curate(make(), full))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtypes_of_rewards(make, dtype):
+    rollouts = batch(make)
+    low = rollouts.rewards.to(dtype)
+    curation = curate(make(), replace(rollouts, rewards=low, true_rewards=low))
+    assert curation.rewards.isfinite().all()
+    assert len(curation.scores) == len(low)
+
+
 def test_a_callers_autocast_and_inference_mode_do_not_matter(make):
-    expected = curate(make(), batch())
+    expected = curate(make(), batch(make))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert same(expected, curate(make(), batch()))
+        assert same(expected, curate(make(), batch(make)))
     with torch.inference_mode():
-        assert same(expected, curate(make(), batch()))
+        assert same(expected, curate(make(), batch(make)))
 
 
 def test_a_restored_curator_goes_on_alike(make):
     first, second = make(), make()
-    curate(first, batch(seed=0))
+    curate(first, batch(make, seed=0))
     second.load_state_dict(first.state_dict())
-    assert same(curate(first, batch(seed=1), seed=5), curate(second, batch(seed=1), seed=5))
+    assert same(curate(first, batch(make, seed=1), seed=5), curate(second, batch(make, seed=1), seed=5))
 
 
 def test_foreign_state_is_refused(make):
@@ -184,16 +350,28 @@ def test_foreign_state_is_refused(make):
 
 
 def test_missing_fields_are_named(make):
+    """Each field that a curator requires, left out alone: the error names it and says how to supply it."""
     curator = make()
     for name in curator.requires:
-        bare = Rollouts(rewards=torch.tensor([0.0, 1.0]), groups=torch.tensor([0, 0]))
-        with pytest.raises(InputError, match=name):
-            curate(curator, bare)
+        with pytest.raises(InputError, match=rf"{name}.*expected Rollouts\(.*{name}=.*rollout_fields"):
+            curate(curator, replace(batch(make), **{name: None}))
+
+
+def test_what_is_not_required_is_not_needed(make):
+    curator = make()
+    rollouts = batch(make)
+    bare = Rollouts(
+        rewards=rollouts.rewards,
+        groups=rollouts.groups,
+        **{name: getattr(rollouts, name) for name in curator.requires},
+    )
+    assert len(curate(curator, bare).scores) == len(rollouts)
 
 
 @pytest.mark.parametrize("name", list(CURATORS))
 def test_settings_pick_their_curator(name, unchecked_shapes):
     curator_class = CURATORS[name]
+    assert curator_class.config_class is CURATOR_CONFIGS[name]
     assert type(make_curator(curator_class.config_class())) is curator_class
     with pytest.raises(ConfigError, match="no_such_setting"):
         curator_class(no_such_setting=1)
@@ -204,10 +382,10 @@ def test_settings_pick_their_curator(name, unchecked_shapes):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"geoalign, geoalign_released, grpo.*got 'geo'"):
+    with pytest.raises(ConfigError, match=r"geoalign, geoalign_released, .*grpo.*pods.*got 'geo'"):
         CURATORS["geo"]
     assert "geo" not in CURATORS
-    assert set(CURATORS) >= {"grpo", "geoalign", "geoalign_released"}
+    assert set(CURATORS) == set(CURATOR_CONFIGS)
 
 
 def test_settings_of_no_curator_are_refused():

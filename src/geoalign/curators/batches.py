@@ -66,7 +66,7 @@ def groups_of(rollouts: Rollouts) -> list[Group]:
 
 def subset(
     rollouts: Rollouts,
-    kept: Sequence[Int[Tensor, " k"]],
+    kept: Sequence[Tensor],
     metrics: dict[str, float],
     *,
     advantages: Float[Tensor, " b"] | None = None,
@@ -76,6 +76,7 @@ def subset(
     Rows without a reward are left out too. Where every row of the batch is kept it comes back as it was.
 
     Args:
+        kept: row indices, a tensor for each group.
         advantages: [B] advantages of the input rows that the kept rows bring with them; None: engines compute them
             from the kept rows.
     """

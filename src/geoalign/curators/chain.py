@@ -28,24 +28,24 @@ class Chain(Curator[ChainConfig]):
 
     Metrics keep their names; one that an earlier member used already becomes `member_<n>/<name>`. Seconds add up.
 
+    Args:
+        members: curators, or settings of curators; or the settings of the whole chain.
+
     Raises:
-        ConfigError: a member is no curator.
+        ConfigError: a member is neither a curator nor the settings of one.
     """
 
     config_class = ChainConfig
 
-    def __init__(self, members: Sequence[Curator] | ChainConfig | None = None, **settings: Any) -> None:
-        if members is None or isinstance(members, ChainConfig) or not isinstance(members, Sequence):
-            super().__init__(members, **settings)
-            self.members = tuple(make_curator(config) for config in self.config.members)
-        else:
+    def __init__(self, members: Sequence[Any] | ChainConfig | None = None, **settings: Any) -> None:
+        if isinstance(members, Sequence) and not isinstance(members, str):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
-            for number, member in enumerate(members):
-                if not isinstance(member, Curator):
-                    raise ConfigError(f"Chain: expected a Curator as member {number}, got {type(member).__name__}")
-            super().__init__(ChainConfig(members=tuple(member.config for member in members)))
-            self.members = tuple(members)
+            self.members = tuple(one if isinstance(one, Curator) else make_curator(one) for one in members)
+            super().__init__(ChainConfig(members=tuple(member.config for member in self.members)))
+        else:
+            super().__init__(members, **settings)
+            self.members = tuple(make_curator(config) for config in self.config.members)
         self.requires = tuple(dict.fromkeys(name for member in self.members for name in member.requires))
         self.library_only = next((member.library_only for member in self.members if member.library_only), None)
 

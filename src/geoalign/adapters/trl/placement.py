@@ -41,11 +41,14 @@ class Placement:
         return not bool(self.kept.all())
 
 
-def place(curation: Curation, groups: Int[Tensor, " b"]) -> Placement:
+def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator") -> Placement:
     """Assigns every output row of a curation to a slot of its own group.
 
     With C = B output row i stands in slot i. With C < B a row stands in its own slot while that is free, otherwise in
     the first free slot of its group; the slots left over are dropped.
+
+    Args:
+        by: the curator, for the messages.
 
     Raises:
         UnsupportedError: more rows than slots in the batch or in a group, or a source from another group: the
@@ -53,8 +56,12 @@ def place(curation: Curation, groups: Int[Tensor, " b"]) -> Placement:
     """
     size, outputs = len(groups), len(curation.source)
     if outputs > size:
-        raise UnsupportedError(f"curation with more rows than the batch: expected at most {size}, got {outputs}")
-    output = torch.arange(size) if outputs == size else torch.tensor(_slots(curation.source.tolist(), groups.tolist()))
+        raise UnsupportedError(
+            f"curation of {by} with more rows than the batch: expected at most {size}, got {outputs}"
+        )
+    output = (
+        torch.arange(size) if outputs == size else torch.tensor(_slots(curation.source.tolist(), groups.tolist(), by))
+    )
     output = output.to(curation.source.device)
     kept = output >= 0
     chosen = output.clamp(min=0)
@@ -65,7 +72,7 @@ def place(curation: Curation, groups: Int[Tensor, " b"]) -> Placement:
     if len(crossing):
         slot = int(crossing[0])
         raise UnsupportedError(
-            f"curation with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
+            f"curation of {by} with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
             f"{int(source[slot])} of group {int(groups[source[slot]])}; TRL's advantages are those of one prompt"
         )
 
@@ -81,7 +88,7 @@ def place(curation: Curation, groups: Int[Tensor, " b"]) -> Placement:
     )
 
 
-def _slots(source: list[int], groups: list[int]) -> list[int]:
+def _slots(source: list[int], groups: list[int], by: str) -> list[int]:
     """[B] output row of each slot, -1 where none is left for it."""
     slots = [-1] * len(groups)
     waiting = []
@@ -98,7 +105,7 @@ def _slots(source: list[int], groups: list[int]) -> list[int]:
         group = groups[source[row]]
         if not free.get(group):
             raise UnsupportedError(
-                f"curation with more rows than slots in a group: group {group} has {groups.count(group)} slots"
+                f"curation of {by} with more rows than slots in a group: group {group} has {groups.count(group)} slots"
             )
         slots[free[group].pop()] = row
     return slots

@@ -15,9 +15,11 @@ from geoalign.hidden.positions import check_position
 
 
 def check_curator(curator: Any) -> None:
-    """Raises ConfigError unless `curator` is a Curator."""
+    """Raises ConfigError unless `curator` is a Curator, UnsupportedError if no engine can carry it out."""
     if not isinstance(curator, Curator):
         raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
+    if curator.library_only:
+        raise UnsupportedError(f"{type(curator).__name__} inside TRL: {curator.library_only}")
 
 
 def check_trainer(

@@ -12,7 +12,7 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.reports import build_report
-from geoalign.reports.page import gain, interval, number, percent, points, span
+from geoalign.reports.formats import gain, interval, number, percent, points, span
 from geoalign.reports.text import inert, label
 from geoalign.statistics import Interval
 

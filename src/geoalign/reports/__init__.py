@@ -3,7 +3,7 @@
 from geoalign.errors import MissingExtraError
 
 try:
-    from geoalign.reports.page import build_report
+    from geoalign.reports.build import build_report
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] not in ("jinja2", "matplotlib", "pyarrow"):
         raise

@@ -14,6 +14,7 @@ from geoalign.reports.figures.density import density_panel
 from geoalign.reports.figures.planes import plane_panels
 from geoalign.reports.figures.policy import clip_panel, kl_panel
 from geoalign.reports.figures.projector import projector_panel
+from geoalign.reports.figures.proxy import proxy_panels
 from geoalign.reports.figures.ranks import RankCurve, pooled_panel, rank_curve, step_panel, tenths_panel
 from geoalign.reports.figures.style import Panel
 from geoalign.reports.run import Details, Run
@@ -32,7 +33,7 @@ class Section:
 def figure_sections(run: Run, details: dict[int, Details], detection: Detection) -> dict[str, Section]:
     """All sections with pictures, by name."""
     sections = (
-        _section("curves", "Reward and accuracy", [reward_panel(run), accuracy_panel(run)]),
+        _section("curves", "Reward and accuracy", [reward_panel(run), accuracy_panel(run), *proxy_panels(run)]),
         _section("projector", "Does the projector generalise?", [projector_panel(run)]),
         _section("ranks", "GDI by rank", _ranks(run, detection)),
         _section("density", "GDI density and threshold", _densities(run, details)),

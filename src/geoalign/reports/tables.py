@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,17 @@ class AccuracyRow:
 
 
 @dataclass(frozen=True)
+class RewardRow:
+    """Mean proxy reward and gold utility on one evaluation set before and after RL; NaN where not there."""
+
+    set: str
+    reward_before: float
+    reward_after: float
+    gold_before: float
+    gold_after: float
+
+
+@dataclass(frozen=True)
 class Total:
     """One thing the curator did, over the run."""
 
@@ -76,15 +88,36 @@ class FlaggedRow:
 
 
 def accuracy_rows(run: Run) -> list[AccuracyRow]:
-    """One row per evaluation set; "after" falls back to the latest evaluation during RL where the run goes on."""
+    """One row per evaluation set whose answers are right or wrong; "after" is the last evaluation so far."""
     rows = []
+    for name, before, after in _before_and_after(run):
+        if any(found is not None and found.correct is not None for found in (before, after)):
+            rows.append(AccuracyRow(inert(name, 80), before, _wilson(before), after, _wilson(after)))
+    return rows
+
+
+def reward_rows(run: Run) -> list[RewardRow]:
+    """One row per evaluation set on which reward and accuracy are different things: the reward is not 0 or 1."""
+    rows = []
+    for name, before, after in _before_and_after(run):
+        known = [found for found in (before, after) if found is not None]
+        if any(found.correct is None and not math.isnan(found.reward) for found in known):
+            ends = [
+                getattr(found, metric, math.nan) for metric in ("reward", "gold_utility") for found in (before, after)
+            ]
+            rows.append(RewardRow(inert(name, 80), *ends))
+    return rows
+
+
+def _before_and_after(run: Run) -> list[tuple[str, Evaluation | None, Evaluation | None]]:
+    """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
+    found = []
     for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
         mine = [evaluation for evaluation in run.evaluations if evaluation.set == name]
         before = _last([evaluation for evaluation in mine if evaluation.stage == "before_rl"])
         after = _last([evaluation for evaluation in mine if evaluation.stage == "after_rl"])
-        after = after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])
-        rows.append(AccuracyRow(inert(name, 80), before, _wilson(before), after, _wilson(after)))
-    return rows
+        found.append((name, before, after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])))
+    return found
 
 
 def curator_totals(run: Run) -> list[Total]:

@@ -34,22 +34,33 @@ _Numbers = dict[int, float]
 
 
 def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
-    """The table of a comparison. Failed and missing cells are told, never averaged over.
+    """The table of a comparison. Failed and missing cells are told, never averaged over; unplanned ones are left out.
 
     Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
     and of GeoAlign in any form with the control, exploratory, with Holm's correction over those of the level. The
     oracle's difference to the baseline is the headroom; like that of an arm without corruption it is a bound, no
     finding, and does not count in the correction.
     """
-    names = list(dict.fromkeys([*plan.levels, *(cell.level for cell in cells)]))
-    failures = tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
-    levels = tuple(_level(name, [cell for cell in cells if cell.level == name], plan) for name in names)
-    return Table(levels, failures, tuple(_notes(cells, plan)))
+    kept = planned_cells(cells, plan)
+    failures = tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in kept if not cell.finished)
+    levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
+    return Table(levels, failures, tuple(_notes(kept, len(cells) - len(kept), plan)))
+
+
+def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
+    """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
+    return tuple(
+        cell
+        for cell in cells
+        if cell.arm in plan.arms
+        and cell.level in plan.levels
+        and cell.seed in plan.seeds
+        and plan.planned(cell.arm, cell.level)
+    )
 
 
 def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
-    planned = [arm for arm in plan.arms if plan.planned(arm, name)]
-    arms = list(dict.fromkeys([*planned, *(cell.arm for cell in cells)]))
+    arms = [arm for arm in plan.arms if plan.planned(arm, name)]
     ranges = _ranges([cell for cell in cells if cell.finished])
     baseline = [cell for cell in cells if cell.arm == plan.baseline and cell.finished]
     rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], baseline, ranges, plan) for arm in arms)
@@ -227,8 +238,8 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else math.nan
 
 
-def _notes(cells: Sequence[Cell], plan: Plan) -> list[str]:
-    """What makes cells hard to compare: other sets, too few evaluations, arms or levels nobody planned."""
+def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
+    """What makes cells hard to compare: other sets, too few evaluations; and what was left out."""
     notes = []
     done = [cell for cell in cells if cell.finished]
     sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
@@ -241,14 +252,9 @@ def _notes(cells: Sequence[Cell], plan: Plan) -> list[str]:
             f"{len(short)} of {len(done)} cells have fewer than {plan.last} evaluations during and after RL: their "
             "final score is the mean of those there are."
         )
-    unplanned = sorted({f"{cell.arm} at {cell.level}" for cell in cells if not _in_plan(cell, plan)})
-    if unplanned:
-        notes.append(f"Results that are not in the plan are shown all the same: {', '.join(unplanned)}.")
+    if left_out:
+        notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
     return notes
-
-
-def _in_plan(cell: Cell, plan: Plan) -> bool:
-    return cell.arm in plan.arms and cell.level in plan.levels and plan.planned(cell.arm, cell.level)
 
 
 def table_as_json(table: Table, plan: Plan) -> dict[str, object]:

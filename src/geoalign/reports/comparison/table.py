@@ -168,6 +168,14 @@ class LevelTable:
         """Whether a verdict on a curator is possible: the headroom's interval lies above zero."""
         return self.headroom is not None and self.headroom.difference.interval.low > 0
 
+    def comparison(self, arm: str, against: str) -> Comparison | None:
+        """The comparison of two arms; None where none was made."""
+        return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
+
+    def against(self, arm: str | None) -> list[Comparison]:
+        """All comparisons with an arm."""
+        return [item for item in self.comparisons if item.against == arm]
+
     def row(self, arm: str) -> ArmRow | None:
         """The row of an arm; None where it has no result here."""
         return next((row for row in self.rows if row.arm == arm), None)

@@ -20,7 +20,7 @@ STEP_AXIS = "RL step"
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of one page style. Blue, orange and green are told apart by colour-blind readers (Okabe and Ito)."""
+    """Colours of one page style. Those with names are told apart by colour-blind readers (after Okabe and Ito)."""
 
     ink: str
     soft: str
@@ -29,14 +29,17 @@ class Theme:
     blue: str
     orange: str
     green: str
+    purple: str
 
 
 LIGHT = Theme(
-    ink="#1b1f24", soft="#59636e", grid="#d9dee3", paper="#ffffff", blue="#0072b2", orange="#d55e00", green="#00856a"
-)
+    ink="#1b1f24", soft="#59636e", grid="#d9dee3", paper="#ffffff",
+    blue="#0072b2", orange="#d55e00", green="#00856a", purple="#a8488c",
+)  # fmt: skip
 DARK = Theme(
-    ink="#e8ebee", soft="#a3adb8", grid="#2c333b", paper="#171b20", blue="#56b4e9", orange="#f0a13a", green="#2fc7a1"
-)
+    ink="#e8ebee", soft="#a3adb8", grid="#2c333b", paper="#171b20",
+    blue="#56b4e9", orange="#f0a13a", green="#2fc7a1", purple="#e08cc4",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +36,8 @@ class Chain(Curator[ChainConfig]):
 
     config_class = ChainConfig
 
-    def __init__(self, members: Sequence[Any] | ChainConfig | None = None, **settings: Any) -> None:
-        if isinstance(members, Sequence) and not isinstance(members, str):
+    def __init__(self, members: list[Any] | tuple[Any, ...] | ChainConfig | None = None, **settings: Any) -> None:
+        if isinstance(members, (list, tuple)):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
             self.members = tuple(one if isinstance(one, Curator) else make_curator(one) for one in members)

@@ -23,7 +23,7 @@ from geoalign.method.semantic_entropy import (
 from geoalign.types import Curation, Rollouts
 
 # One label per row; rows of a group with equal labels mean the same, None means nothing another row means.
-Clustering = Callable[[Rollouts], Sequence[object]]
+Clustering = Callable[[Rollouts], Sequence[object] | Tensor]
 _ALPHA = {"code": 0.0417, "paper_linear": 0.02, "paper_exp": 0.02}
 
 

@@ -1,0 +1,483 @@
+"""Every baseline gives the values that its own source lines give, on three groups of eight rewards."""
+
+import math
+
+import pytest
+import torch
+
+from geoalign import CURATORS, Rollouts, group_advantages
+from geoalign.curators import (
+    CPPO,
+    GFPO,
+    GRPO,
+    MCGRPO,
+    PAR,
+    PFPPO,
+    PODS,
+    SGRPO,
+    DAPOFilterOnly,
+    QuantileBaseline,
+    SeedGRPO,
+    make_curator,
+)
+from geoalign.errors import ConfigError, InputError
+
+RB = [0.0, 1, 1, 0, 1, 0, 0, 0]
+RC = [0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.8, 0.4]
+EQ = [0.5] * 8
+
+
+def group(rewards, **fields):
+    """One group, its id a number that is no row's."""
+    return Rollouts(rewards=torch.tensor(rewards), groups=torch.full((len(rewards),), 17), **fields)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def close(given, expected, atol=1e-6):
+    torch.testing.assert_close(given, torch.tensor(expected, dtype=given.dtype), atol=atol, rtol=0)
+
+
+# GRPO
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        (RB, [-0.724567, 1.207612, 1.207612, -0.724567, 1.207612, -0.724567, -0.724567, -0.724567]),
+        (RC, [-1.336146, 1.422348, 0.043101, -0.646522, 0.732725, -0.991334, 1.077537, -0.301710]),
+        (EQ, [0.0] * 8),
+        ([0.0, 1], [-0.707106, 0.707106]),
+        ([1.0, 1, 1, 0], [0.499999] * 3 + [-1.499997]),
+    ],
+)
+def test_grpo(rewards, expected):
+    rollouts = group(rewards)
+    curation = GRPO().curate(rollouts)
+    close(group_advantages(curation.rewards, rollouts.groups[curation.source], weights=curation.weights), expected)
+
+
+# PF-PPO
+
+
+def frequencies(curator, rollouts, calls=250):
+    draws = torch.zeros(len(rollouts))
+    source = generator()
+    for _ in range(calls):
+        draws += torch.bincount(curator.curate(rollouts, generator=source).source, minlength=len(rollouts))
+    return draws / draws.sum()
+
+
+def test_pf_ppo_paper_best_random():
+    # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
+    drawn = frequencies(PFPPO(variant="br"), group(RC))
+    assert drawn[1] == pytest.approx(0.5, abs=0.03)
+    assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
+
+
+def test_pf_ppo_paper_best_worst():
+    drawn = frequencies(PFPPO(variant="bw"), group(RC))
+    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
+    assert drawn[2:].sum() == 0
+
+
+def test_pf_ppo_paper_draws_one_of_the_tied_best():
+    # Ones stand in rows 1, 2, 4: each is the best in a third of the calls: 1/3 * 1/2 + 2/3 * 1/14 = 0.214286.
+    drawn = frequencies(PFPPO(variant="br"), group(RB), calls=600)
+    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.03)
+    # Of equal rewards the best and the worst are two rows, not one twice.
+    equal = PFPPO(variant="bw").curate(group(EQ), generator=generator(3)).source
+    assert len(equal.unique()) == 2
+
+
+def test_pf_ppo_paper_keeps_places_and_takes_fewer_draws():
+    curation = PFPPO(variant="br").curate(group(RC), generator=generator(5))
+    drawn = curation.source.unique()
+    assert torch.equal(curation.source[drawn], drawn)
+    assert curation.metrics["replaced"] == 8 - len(drawn)
+    fewer = PFPPO(variant="br", draws=3).curate(group(RC), generator=generator(5))
+    assert len(fewer.source) == 3
+    assert len(PFPPO(variant="bw", draws=8).curate(group(RC), generator=generator(5)).source) == 8
+    with pytest.raises(InputError, match="at most the 8 rollouts of a group, got 9 in group 17"):
+        PFPPO(draws=9).curate(group(RC))
+
+
+@pytest.mark.parametrize(("rewards", "pair"), [(RB, [1, 0]), (RC, [1, 0]), (EQ, [0, 1])])
+def test_pf_ppo_filter_best_worst(rewards, pair):
+    rollouts = group(rewards)
+    curation = PFPPO(variant="bw", mode="filter").curate(rollouts)
+    assert curation.source.tolist() == pair
+    if rewards is not EQ:
+        # GRPO on a pair of different rewards: +-(1/2 (r - s)) / (sqrt(1/2) (r - s)), always +-0.7071.
+        advantages = group_advantages(curation.rewards, rollouts.groups[curation.source])
+        close(advantages, [0.707106, -0.707106], atol=2e-6)
+
+
+def test_pf_ppo_filter_best_random():
+    seen = set()
+    for seed in range(60):
+        best, other = PFPPO(variant="br", mode="filter").curate(group(RB), generator=generator(seed)).source.tolist()
+        assert best == 1
+        seen.add(other)
+    assert seen == {0, 2, 3, 4, 5, 6, 7}
+    assert len(set(PFPPO(variant="br", mode="filter").curate(group(EQ), generator=generator()).source.tolist())) == 2
+
+
+@pytest.mark.parametrize(("rewards", "best"), [(RB, 4), (RC, 1), (EQ, 7)])
+def test_pf_ppo_reweight_best_random(rewards, best):
+    # 0.4 / (0.4 + 7 * 0.1) = 0.363636; 0.1 / 1.1 = 0.090909.
+    drawn = frequencies(PFPPO(variant="br", mode="reweight"), group(rewards))
+    expected = torch.full((8,), 0.090909)
+    expected[best] = 0.363636
+    torch.testing.assert_close(drawn, expected, atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize(("rewards", "pair"), [(RB, {0, 4}), (RC, {0, 1}), (EQ, {0, 7})])
+def test_pf_ppo_reweight_best_worst(rewards, pair):
+    drawn = frequencies(PFPPO(variant="bw", mode="reweight"), group(rewards), calls=50)
+    assert set(drawn.nonzero()[:, 0].tolist()) == pair
+
+
+def test_pf_ppo_reweight_draws_over_the_buffer_after_the_advantages():
+    """Two groups, one far better: rows cross over and bring the advantages of their own group along."""
+    rewards = torch.tensor([0.0, 1, 10, 11])
+    rollouts = Rollouts(rewards=rewards, groups=torch.tensor([0, 0, 1, 1]))
+    curation = PFPPO(variant="bw", mode="reweight").curate(rollouts, generator=generator(1))
+    close(curation.advantages, [[-0.707106, 0.707106][row % 2] for row in curation.source.tolist()], atol=2e-6)
+    assert curation.metrics["across_groups"] > 0
+    given = PFPPO(variant="bw", mode="reweight").curate(
+        Rollouts(rewards=rewards, groups=rollouts.groups, advantages=torch.tensor([1.0, 2, 3, 4])),
+        generator=generator(1),
+    )
+    assert given.advantages.tolist() == [row + 1.0 for row in given.source.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rewards", "expected"),
+    [
+        # 3 ones: 0.4 / (3 * 0.4 + 5 * 0.1) = 0.235294; 0.1 / 1.7 = 0.058824.
+        ({"variant": "br"}, RB, [0.058824, 0.235294, 0.235294, 0.058824, 0.235294] + [0.058824] * 3),
+        ({"weighting": "pow"}, RC, [0.004016, 0.325301, 0.100402, 0.036145, 0.196787, 0.016064, 0.257028, 0.064257]),
+        # Row 1 is the highest, row 0 the lowest of the batch.
+        ({"variant": "bw"}, RC, [0.5, 0.5] + [0.0] * 6),
+        # r^2 of nothing but zeros says nothing: all alike.
+        ({"weighting": "pow"}, [0.0] * 4, [0.25] * 4),
+    ],
+)
+def test_pf_ppo_verl(settings, rewards, expected):
+    drawn = frequencies(PFPPO(mode="verl", **settings), group(rewards))
+    torch.testing.assert_close(drawn, torch.tensor(expected), atol=0.03, rtol=0)
+
+
+def test_pf_ppo_names_and_variants():
+    assert PFPPO().config.variant == "br"
+    assert type(make_curator(PFPPO(variant="bw").config)) is CURATORS["pf_ppo_bw"]
+    assert type(make_curator(PFPPO(variant="br").config)) is CURATORS["pf_ppo_br"]
+    assert CURATORS["pf_ppo_bw"]().config.variant == "bw"
+    assert isinstance(CURATORS["pf_ppo_br"](mode="filter"), PFPPO)
+    for curator in (PFPPO(mode="reweight"), CURATORS["pf_ppo_bw"](mode="verl")):
+        assert "across groups" in curator.library_only
+    assert PFPPO(mode="filter").library_only is None
+    with pytest.raises(ConfigError, match="variant"):
+        PFPPO(variant="wb")
+    with pytest.raises(ConfigError, match="'bw'"):
+        CURATORS["pf_ppo_bw"](variant="br")
+
+
+# PAR
+
+
+@pytest.mark.parametrize(
+    ("slope", "rewards", "references", "expected"),
+    [
+        (1.0, RB, [0.5], [[0.377541, 0.622459][int(one)] for one in RB]),
+        (1.0, RB, [0.2, 0.5, 0.8], [[0.379244, 0.620756][int(one)] for one in RB]),
+        (3.0, RB, [0.5], [[0.182426, 0.817574][int(one)] for one in RB]),
+        (1.0, RC, [0.5], [0.401312, 0.598688, 0.5, 0.450166, 0.549834, 0.425557, 0.574443, 0.475021]),
+        (1.0, RC, [0.2, 0.5, 0.8], [0.402715, 0.597285, 0.5, 0.450895, 0.549105, 0.426634, 0.573366, 0.475389]),
+        (1.0, [-3.0, 0, 2, 5], [-1.0, 0, 1, 2], [0.047827, 0.404801, 0.766107, 0.981356]),
+    ],
+)
+def test_par(slope, rewards, references, expected):
+    rollouts = group(rewards, reference_rewards=torch.tensor([references] * len(rewards)))
+    curation = PAR(slope=slope).curate(rollouts)
+    close(curation.rewards, expected)
+    # References that are not there do not count.
+    missing = torch.cat([rollouts.reference_rewards, torch.full((len(rewards), 2), math.nan)], dim=1)
+    close(PAR(slope=slope).curate(group(rewards, reference_rewards=missing)).rewards, expected)
+
+
+def test_par_tames_an_outlier():
+    rollouts = group([3.0, 5, 8, 20], reference_rewards=torch.zeros(4, 1))
+    close(group_advantages(rollouts.rewards, rollouts.groups), [-0.7878, -0.5252, -0.1313, 1.4444], atol=5e-5)
+    shaped = PAR().curate(rollouts).rewards
+    close(group_advantages(shaped, rollouts.groups), [-1.4861, 0.3042, 0.5836, 0.5983], atol=5e-5)
+
+
+def test_par_is_no_op_on_binary_rewards_of_one_prompt():
+    """With one set of references per prompt two rewards stay two rewards: GRPO's scale takes the change out."""
+    rollouts = group(RB, reference_rewards=torch.full((8, 3), 0.3))
+    shaped = group_advantages(PAR().curate(rollouts).rewards, rollouts.groups)
+    torch.testing.assert_close(shaped, group_advantages(rollouts.rewards, rollouts.groups), atol=1e-5, rtol=0)
+
+
+def test_par_without_references_is_an_error():
+    with pytest.raises(InputError, match=r"reference_rewards: expected Rollouts\(\.\.\., reference_rewards=\.\.\.\)"):
+        PAR().curate(group(RB))
+    with pytest.raises(InputError, match=r"at least one reference reward per row, got none of 0 in row 0 \(group 17\)"):
+        PAR().curate(group(RB, reference_rewards=torch.zeros(8, 0)))
+    references = torch.zeros(8, 2)
+    references[3] = math.nan
+    with pytest.raises(InputError, match="got none of 2 in row 3"):
+        PAR().curate(group(RB, reference_rewards=references))
+    references[3] = math.inf
+    with pytest.raises(InputError, match="infinite one in row 3"):
+        PAR().curate(group(RB, reference_rewards=references))
+    # A row without a reward needs none.
+    rewards = [*RB[:3], math.nan, *RB[4:]]
+    references[3] = math.nan
+    assert PAR().curate(group(rewards, reference_rewards=references)).weights[3] == 0
+
+
+# PODS
+
+
+@pytest.mark.parametrize(
+    ("rewards", "m", "kept", "variance"),
+    [
+        (RB, 2, [1, 7], 0.5),
+        (RB, 3, [1, 6, 7], 0.3333),
+        (RB, 4, [1, 2, 6, 7], 0.3333),
+        (RB, 5, [1, 2, 4, 0, 3], 0.3),
+        (RB, 6, [1, 2, 4, 0, 3, 5], 0.3),
+        (RC, 2, [1, 0], 0.32),
+        (RC, 3, [1, 6, 0], 0.19),
+        (RC, 4, [1, 6, 5, 0], 0.166667),
+        (RC, 5, [1, 6, 3, 5, 0], 0.133),
+        (RC, 6, [1, 6, 4, 3, 5, 0], 0.116),
+        (EQ, 4, [0, 1, 2, 3], 0.0),
+        ([0.0] * 7 + [1], 4, [7, 0, 1, 2], 0.25),
+    ],
+)
+def test_pods(rewards, m, kept, variance):
+    curation = PODS(m=m).curate(group(rewards))
+    assert curation.source.tolist() == kept
+    assert curation.rewards.var().item() == pytest.approx(variance, abs=5e-5)
+
+
+def test_pods_advantages_are_those_of_the_subset():
+    curation = PODS(m=4).curate(group([0.0] * 7 + [1]))
+    # Mean 1/4, deviation 1/2: (3/4) / (1/2 + 1e-4) = 1.4997.
+    close(
+        group_advantages(curation.rewards, torch.zeros(4, dtype=torch.long), eps=1e-4), [1.4997] + [-0.4999] * 3, 5e-5
+    )
+    equal = PODS(m=4).curate(group(EQ))
+    close(group_advantages(equal.rewards, torch.zeros(4, dtype=torch.long)), [0.0] * 4)
+
+
+def test_pods_default_is_half_the_group():
+    assert len(PODS().curate(group(RC)).source) == 4
+    assert PODS().curate(group([0.0, 1, 2])).source.tolist() == [2, 0]
+    assert PODS().curate(group([0.0, 1])).source.tolist() == [0, 1]
+    assert PODS().curate(group([1.0])).source.tolist() == [0]
+
+
+def test_pods_finds_the_largest_variance_of_all_subsets():
+    """Against every subset, one by one."""
+    draw = generator(4)
+    for n, m in ((7, 3), (8, 4), (6, 5), (9, 2)):
+        rewards = torch.randn(n, generator=draw)
+        best = max(rewards[list(some)].var() for some in torch.combinations(torch.arange(n), m).tolist())
+        found = PODS(m=m).curate(group(rewards.tolist())).rewards.var()
+        assert found.item() == pytest.approx(best.item(), abs=1e-6)
+
+
+def test_pods_bounds():
+    assert PODS(m=8).curate(group(RC)).source.tolist() == list(range(8))
+    with pytest.raises(InputError, match="m of at most the 8 rollouts of a group, got m = 9 in group 17"):
+        PODS(m=9).curate(group(RC))
+    with pytest.raises(ConfigError, match="greater than or equal to 2"):
+        PODS(m=1)
+
+
+def test_pods_leaves_out_rows_without_a_reward():
+    rewards = [math.nan, 0.0, 1.0, math.nan, 2.0]
+    curation = PODS(m=4).curate(group(rewards))
+    assert sorted(curation.source.tolist()) == [1, 2, 4]
+    assert curation.metrics["groups_short_of_rewards"] == 1
+    assert curation.metrics["unscored_rewards"] == 2
+
+
+# Seed-GRPO
+
+ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
+LOGPROBS = [-0.2, -0.4, -0.3, -0.9, -0.5, -0.6, -1.1, -0.8]
+
+
+@pytest.mark.parametrize(
+    ("answers", "logprobs", "entropy", "code", "linear"),
+    [
+        (ANSWERS, [-0.5] * 8, 1.494175, 0.970908, 0.985629),
+        (ANSWERS, LOGPROBS, 1.355797, 0.973531, 0.986960),
+        (["1"] * 8, LOGPROBS, 0.0, 1.0, 1.0),
+        ([str(i) for i in range(8)], [-0.5] * 8, math.log(8), 0.959969, 0.98),
+        ([None] * 8, [-0.5] * 8, math.log(8), 0.959969, 0.98),
+    ],
+)
+def test_seed_grpo(answers, logprobs, entropy, code, linear):
+    rollouts = group(RB, answers=answers, logprobs=torch.tensor(logprobs))
+    curation = SeedGRPO().curate(rollouts)
+    assert curation.metrics["entropy"] == pytest.approx(entropy, abs=1e-6)
+    close(curation.weights, [code] * 8)
+    close(SeedGRPO(mode="paper_linear").curate(rollouts).weights, [linear] * 8)
+    # exp(-0.02 H / log 8)
+    close(SeedGRPO(mode="paper_exp").curate(rollouts).weights, [math.exp(-0.02 * entropy / math.log(8))] * 8)
+    if logprobs == [-0.5] * 8:
+        without = group(RB, answers=answers)
+        close(SeedGRPO(mass="share").curate(without).weights, [code] * 8)
+
+
+def test_seed_grpo_options():
+    rollouts = group(RB, answers=ANSWERS, logprobs=torch.full((8,), -0.5))
+    # Clusters of 2, 3, 1, 1, 1 of 8: the mean of -log p is (log 4 + log 8/3 + 3 log 8) / 5 = 1.721089.
+    paper = SeedGRPO(entropy="paper").curate(rollouts)
+    assert paper.metrics["entropy"] == pytest.approx(1.721089, abs=1e-6)
+    # 1 - 0.5 * 1.494175 / log 8 = 0.640727
+    close(SeedGRPO(mode="paper_linear", alpha=0.5).curate(rollouts).weights, [0.640727] * 8)
+    close(SeedGRPO(mode="paper_linear", alpha=9.0).curate(rollouts).weights, [0.0] * 8)
+
+
+def test_seed_grpo_scales_each_group_by_its_own_entropy():
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 1, 0, 1, 1]),
+        groups=torch.tensor([3, 8, 3, 8, 1]),
+        answers=["a", "b", "a", "c", None],
+        logprobs=torch.zeros(5),
+    )
+    # Group 8: two clusters of 1/2, H = log 2 = H_max: 1 / (1 + 0.0417). Groups 3 (one cluster) and 1 (one row): 1.
+    close(SeedGRPO().curate(rollouts).weights, [1.0, 0.959969, 1.0, 0.959969, 1.0])
+
+
+def test_seed_grpo_with_a_clustering_of_ones_own(unchecked_shapes):
+    rollouts = group(RB, logprobs=torch.zeros(8))
+    curator = SeedGRPO(clustering=lambda rollouts: ["x"] * 4 + ["y"] * 4)
+    assert curator.requires == ("logprobs",)
+    assert curator.curate(rollouts).metrics["entropy"] == pytest.approx(math.log(2))
+    tensor = SeedGRPO(clustering=lambda rollouts: torch.arange(8) // 4)
+    assert tensor.curate(rollouts).metrics["entropy"] == pytest.approx(math.log(2))
+    with pytest.raises(InputError, match="expected 8 labels from clustering, got 3"):
+        SeedGRPO(clustering=lambda rollouts: [1, 2, 3]).curate(rollouts)
+    with pytest.raises(ConfigError, match="clustering to be a function"):
+        SeedGRPO(clustering="answers")
+
+
+def test_seed_grpo_with_hidden_states():
+    # Directions at 0, 10, 20, 90 and 180 degrees: steps of 10 degrees (cosine 0.985) chain together, the rest do not.
+    angles = torch.tensor([0.0, 10, 20, 90, 180]).deg2rad()
+    hidden = torch.stack([angles.cos(), angles.sin()], dim=1)
+    rollouts = group([0.0, 1, 0, 1, 1], hidden=hidden, logprobs=torch.zeros(5))
+    curation = SeedGRPO(clusters="hidden", threshold=0.98).curate(rollouts)
+    assert curation.metrics["clusters"] == 3
+    # 3/5, 1/5, 1/5: -(0.6 log 0.6 + 0.4 log 0.2) = 0.950271
+    assert curation.metrics["entropy"] == pytest.approx(0.950271, abs=1e-6)
+
+
+def test_seed_grpo_refuses_to_run_without_answers_or_a_clustering():
+    with pytest.raises(InputError, match=r"without a clustering function\) needs the rollout field\(s\) answers"):
+        SeedGRPO().curate(group(RB, logprobs=torch.zeros(8)))
+    with pytest.raises(InputError, match=r"needs the rollout field\(s\) hidden"):
+        SeedGRPO(clusters="hidden").curate(group(RB, logprobs=torch.zeros(8)))
+    logprobs = torch.zeros(8)
+    logprobs[2] = -math.inf
+    with pytest.raises(InputError, match="finite logprobs, got -inf in row 2"):
+        SeedGRPO().curate(group(RB, answers=ANSWERS, logprobs=logprobs))
+
+
+# Further curators
+
+
+def test_s_grpo():
+    expected = [0.0, 0.420883, 0.72111, 0.784857, 0.8, 0.784857, 0.72111, 0.420883, 0.0]
+    for k, weight in enumerate(expected):
+        close(SGRPO(flip_rate=0.1).curate(group([1.0] * k + [0.0] * (8 - k))).weights, [weight] * 8, atol=1e-5)
+    with pytest.raises(InputError, match=r"binary rewards \(0 or 1\), got 0.5 in row 0"):
+        SGRPO().curate(group(EQ))
+    with pytest.raises(ConfigError, match=r"less than 0\.5"):
+        SGRPO(flip_rate=0.5)
+
+
+def test_s_grpo_leaves_unscored_rewards_out_of_the_rate():
+    # 1 of 2 scored rewards is 1: t = (0.5 - 0.1) / 0.8 = 0.5; 0.8 * 0.25 / (0.5 * 0.5) = 0.8.
+    weights = SGRPO().curate(group([0.0, 1.0, math.nan])).weights
+    close(weights, [0.8, 0.8, 0.0], atol=1e-5)
+
+
+def test_dapo_filters_and_samples_nothing():
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 1, 0, 1, math.nan, 1]), groups=torch.tensor([0, 1, 0, 1, 2, 3, 3, 4])
+    )
+    # Group 0: equal; 1: different; 2, 4: one row; 3: one reward.
+    curation = DAPOFilterOnly().curate(rollouts)
+    assert sorted(curation.source.tolist()) == [1, 3]
+    assert curation.metrics["groups_left_out"] == 4
+    assert len(DAPOFilterOnly().curate(group(EQ)).source) == 0
+
+
+def test_cppo():
+    for rewards, kept in ((RB, {1, 2, 4}), (RC, {0, 1, 5, 6})):
+        rollouts = group(rewards)
+        advantages = group_advantages(rollouts.rewards, rollouts.groups)
+        curation = CPPO().curate(group(rewards, advantages=advantages))
+        assert len(curation.source) == 4
+        assert set(curation.source.tolist()) >= kept
+        # The advantages are those of the whole group, not of the kept rows.
+        assert torch.equal(curation.advantages, advantages[curation.source])
+    assert len(CPPO(pruning_rate=0.9).curate(group(RC, advantages=torch.ones(8))).source) == 1
+    assert len(CPPO(pruning_rate=0.0).curate(group(RC, advantages=torch.ones(8))).source) == 8
+    with pytest.raises(InputError, match="finite advantages, got nan in row 0"):
+        CPPO().curate(group(RC, advantages=torch.full((8,), math.nan)))
+
+
+def test_gfpo():
+    lengths = torch.tensor([5, 9, 2, 2, 7, 1, 8, 40])
+    assert GFPO(k=3).curate(group(RC, lengths=lengths)).source.tolist() == [5, 3, 2]
+    # Rewards per token: .02, .1, .25, .15, .1, .2, .1, .01
+    assert GFPO(k=3, by="token_efficiency").curate(group(RC, lengths=lengths)).source.tolist() == [2, 5, 3]
+    assert len(GFPO().curate(group(RC, lengths=lengths)).source) == 4
+    with pytest.raises(InputError, match="k of at most the 8 rollouts of a group, got k = 9 in group 17"):
+        GFPO(k=9).curate(group(RC, lengths=lengths))
+    with pytest.raises(InputError, match="lengths of at least 1 token, got 0 in row 0"):
+        GFPO().curate(group(RC, lengths=lengths - 5))
+
+
+def test_mc_grpo():
+    # Median 0.45; distances .35 .45 .05 .15 .25 .25 .35 .05, their median 0.25: (r - 0.45) / 0.251.
+    curation = MCGRPO().curate(group(RC))
+    close(curation.advantages, [(r - 0.45) / 0.251 for r in RC], atol=1e-5)
+    # Five rewards: the third is the median and leaves; distances 3 1 0 1 7, their median 1.
+    odd = MCGRPO().curate(group([0.0, 2, 3, 4, 10]))
+    assert odd.source.tolist() == [0, 1, 3, 4]
+    close(odd.advantages, [-3 / 1.001, -1 / 1.001, 1 / 1.001, 7 / 1.001])
+    whole = MCGRPO(drop_median=False).curate(group([0.0, 2, 3, 4, 10]))
+    close(whole.advantages, [-3 / 1.001, -1 / 1.001, 0.0, 1 / 1.001, 7 / 1.001])
+
+
+def test_mc_grpo_where_the_deviation_is_zero():
+    # Median 0, MAD 0; the standard deviation of three ones in eight is 0.517549.
+    curation = MCGRPO().curate(group(RB))
+    close(curation.advantages, [r / 0.518549 for r in RB], atol=1e-5)
+    assert curation.metrics["zero_mad_groups"] == 1
+    close(MCGRPO(zero_mad="eps").curate(group(RB)).advantages, [1000 * r for r in RB], atol=1e-2)
+    close(MCGRPO().curate(group(EQ)).advantages, [0.0] * 8)
+
+
+def test_quantile_baseline():
+    # The 4th of 8 ascending rewards (ceil 3.2) is 0.4; standard deviation 0.290012 of 0.1 .. 0.9 without 0.6.
+    close(QuantileBaseline().curate(group(RC)).advantages, [(r - 0.4) / 0.290013 for r in RC], atol=1e-5)
+    # Success rate 3/8 <= 1 - 0.4: baseline 0, only successes count; rate 5/8: baseline 1, only failures.
+    close(QuantileBaseline(scale="none").curate(group(RB)).advantages, RB)
+    close(QuantileBaseline(scale="none").curate(group([1 - r for r in RB])).advantages, [-r for r in RB])
+    # 0.4 * 5 is rank 2 exactly.
+    close(QuantileBaseline(scale="none").curate(group([1.0, 2, 3, 4, 5])).advantages, [-1.0, 0, 1, 2, 3])

@@ -1,0 +1,130 @@
+"""Every curator inside TRL's real trainer: what it decided is what entered the loss, and the policy moved."""
+
+import pytest
+import torch
+from trl_parts import Recording, digits, model, same_weights, trainer, weights_of
+
+from geoalign import CURATORS, GeoAlign, GeoAlignConfig
+from geoalign.config import PARConfig, PFPPOBestRandomConfig
+from geoalign.curators import CPPO, PAR, PFPPO, PODS, SGRPO, Chain, SeedGRPO
+from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.method.advantages import group_advantages
+
+SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
+SETTINGS = {
+    "geoalign": SMALL,
+    "geoalign_released": {"min_scores": 4, "alpha": 0.5, "min_epochs": 1, "max_epochs": 2, "output_dim": 8},
+    "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
+    "random": {"geoalign": GeoAlignConfig(**SMALL)},
+    "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},
+}
+BINARY = ("s_grpo", "dapo_filter_only", "pair_count")
+MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
+MADE |= {
+    "pf_ppo_br filter": lambda: PFPPO(variant="br", mode="filter"),
+    "pf_ppo_bw filter": lambda: PFPPO(variant="bw", mode="filter"),
+    "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
+    "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
+    "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
+    "seed_grpo by function": lambda: SeedGRPO(clustering=lambda rollouts: rollouts.lengths),
+    "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
+}
+
+
+def has_digit(completions, **columns):
+    return [float(value > 0) for value in digits(completions)]
+
+
+def fields_for(curator):
+    """What no adapter can know: made from the row, as a user's functions would."""
+    known = {
+        "answers": lambda rows: [row["completion"][:1] or None for row in rows],
+        "reference_rewards": lambda rows: [[0.1, 0.3, None] for _ in rows],
+        # The reward of a completion of odd length counts as corrupted.
+        "true_rewards": lambda rows: [
+            value + len(row["completion_ids"]) % 2
+            for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
+        ],
+    }
+    return {name: value for name, value in known.items() if name in curator.requires}
+
+
+def expected_rows(step):
+    """(prompt, response, advantage) of every row that should enter the loss for one generation batch."""
+    curation, groups = step.curation, step.rollouts.groups
+    advantages = curation.advantages
+    if advantages is None:
+        advantages = group_advantages(curation.rewards, groups[curation.source], eps=1e-4)
+    advantages = advantages * curation.weights
+    return [
+        (step.prompts[row], step.responses[row], float(value))
+        for row, value in zip(curation.source.tolist(), advantages, strict=True)
+    ]
+
+
+def acted(step):
+    curation = step.curation
+    return (
+        len(curation.source) < len(step.rollouts)
+        or bool(curation.replaced.any())
+        or bool((curation.weights != 1).any())
+        or curation.advantages is not None
+        or not torch.equal(curation.rewards, step.rollouts.rewards)
+    )
+
+
+def in_order(rows):
+    """Rows without tokens and without an advantage say nothing: dropped ones look like that."""
+    return sorted(row for row in rows if row[1] or abs(row[2]) > 1e-3)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_it_decides_enters_the_loss(tmp_path, name):
+    curator = MADE[name]()
+    made = trainer(
+        tmp_path,
+        curator,
+        cls=Recording,
+        reward=has_digit if name in BINARY else digits,
+        extra={"rollout_fields": fields_for(curator)},
+        max_steps=3,
+        per_device_train_batch_size=16,
+    )
+    made.train()
+    assert len(made.steps) == 3
+    entered = in_order(made.entered)
+    expected = in_order(row for step in made.steps for row in expected_rows(step))
+    assert [row[:2] for row in entered] == [row[:2] for row in expected]
+    assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
+    assert any(map(acted, made.steps)) or name == "grpo"
+    assert not same_weights(weights_of(made), dict(model().named_parameters()))
+    for log in made.state.log_history[:3]:
+        assert sum(key.startswith("geoalign/") for key in log) >= 2
+
+
+@pytest.mark.parametrize(
+    ("curator", "words"),
+    [
+        (lambda: PFPPO(mode="reweight"), r"PFPPO inside TRL: mode='reweight' draws rows across groups"),
+        (
+            lambda: CURATORS["pf_ppo_bw"](mode="verl"),
+            r"PFPPOBestWorst inside TRL: mode='verl' draws rows across groups",
+        ),
+        (lambda: Chain([PAR(), PFPPO(mode="verl")]), r"Chain inside TRL: mode='verl' draws rows across groups"),
+    ],
+)
+def test_library_only_modes_are_refused_by_name(tmp_path, curator, words):
+    with pytest.raises(UnsupportedError, match=words):
+        trainer(tmp_path, curator())
+
+
+@pytest.mark.parametrize("name", ["par", "seed_grpo", "oracle"])
+def test_fields_that_only_the_user_has_must_be_given(tmp_path, name):
+    field = {"par": "reference_rewards", "seed_grpo": "answers", "oracle": "true_rewards"}[name]
+    with pytest.raises(ConfigError, match=rf"{field}=<column or callable>"):
+        trainer(tmp_path, CURATORS[name]())
+
+
+def test_a_reward_that_is_not_binary_is_refused_while_training(tmp_path):
+    with pytest.raises(ValueError, match=r"SGRPO: expected binary rewards"):
+        trainer(tmp_path, SGRPO(), max_steps=1).train()

@@ -12,8 +12,6 @@ from pathlib import Path
 from geoalign.experiments.compare.processes import WorkerProcess, last_line
 from geoalign.experiments.compare.worker import measured
 
-LONG = {"kind": "run", "folder": "{root}", "cells": [], "settings": {}, "key": "", "output": {}, "shape": {}}
-
 
 def ended(process: WorkerProcess, seconds: float = 60) -> int | None:
     deadline = time.monotonic() + seconds
@@ -31,9 +29,9 @@ def alive(number: int) -> bool:
 
 
 def test_a_broken_job_is_told_by_the_last_line_of_the_log(tmp_path: Path) -> None:
-    process = WorkerProcess({"kind": "run"}, log=tmp_path / "a" / "worker.log", threads=1)
+    process = WorkerProcess({}, log=tmp_path / "a" / "worker.log", threads=1)
     assert ended(process) == 1
-    assert process.error() == "KeyError: 'folder'"
+    assert process.error() == "KeyError: 'kind'"
     assert "Traceback" in process.log.read_text()
 
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -84,9 +83,11 @@ def _carry_out(
     console: Console,
 ) -> dict[str, str]:
     cores = _cores()
-    workers = min(config.workers or cores, len(todo))
-    shapes = _prepare(folder, config, todo, console, threads=cores)
+    workers = config.workers or cores
+    # Not by how many runs are left: the number of threads may change the last bits of a run.
     threads = max(1, cores // workers)
+    workers = min(workers, len(todo))
+    shapes = _prepare(folder, config, todo, console, threads=cores)
     console.print(
         f"{len(todo)} runs, {workers} at a time, {threads} thread{'s' if threads > 1 else ''} each; "
         f"{len(plan) - len(todo)} finished before.",
@@ -110,39 +111,44 @@ def _prepare(
 ) -> Mapping[str, Mapping[str, int]]:
     """Checks every run's settings and makes the shared warm start, in a process of its own; returns the runs' shapes.
 
-    The comparison counts as started once the check is passed.
+    The comparison counts as started once the check is passed. What an earlier start has done is not done again.
     """
+    settings = plain_run_config(warm_start_run(config))
+    shapes = folder.prepared_shapes(settings)
+    if all(planned.key in shapes for planned in todo):
+        folder.initialise(config)
+        return shapes
     folder.checked.unlink(missing_ok=True)
     job = {
         "kind": "prepare",
-        "settings": plain_run_config(warm_start_run(config)),
+        "settings": settings,
         "shared": str(folder.shared),
         "checked": str(folder.checked),
         "runs": {planned.key: planned.settings for planned in todo},
     }
-    begun = False
     with console.status("Checking the settings, then the warm start that all runs share"):
         process = WorkerProcess(job, log=folder.shared_log, threads=threads)
         try:
-            while (code := process.exit_code()) is None or not begun:
-                if not begun and folder.checked.is_file():
-                    folder.initialise(config)
-                    begun = True
-                elif code is not None:
-                    break
-                time.sleep(_LOOK_SECONDS)
+            code = _watch(folder, config, process)
         finally:
             process.stop()
     if code != 0:
         error = ConfigError if code == _OWN_ERROR else RunFolderError
         raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
-    return _shapes(folder)
+    return folder.note_prepared(settings, {**shapes, **read_json(folder.checked)})
 
 
-def _shapes(folder: ComparisonFolder) -> Mapping[str, Mapping[str, Any]]:
-    shapes = read_json(folder.checked)
-    folder.checked.unlink()
-    return shapes
+def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProcess) -> int:
+    """Waits for the warm start's end; meanwhile, once the settings are checked, makes the folder a comparison's."""
+    begun = False
+    while True:
+        code = process.exit_code()
+        if not begun and folder.checked.is_file():
+            folder.initialise(config)
+            begun = True
+        if code is not None:
+            return code
+        time.sleep(_LOOK_SECONDS)
 
 
 def _cores() -> int:

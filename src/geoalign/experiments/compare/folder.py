@@ -32,6 +32,7 @@ class ComparisonFolder:
         self.shared = self.root / "shared"
         self.shared_log = self.root / "shared.log"
         self.checked = self.root / "checked.json"
+        self.prepared = self.root / "prepared.json"
         self.table = self.root / "table.json"
         self.table_csv = self.root / "table.csv"
 
@@ -100,6 +101,22 @@ class ComparisonFolder:
         write_json(self.versions, now)
         plain = plain_compare_config(config)
         write_atomically(self.config, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+    def prepared_shapes(self, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start is complete and
+        was made with these settings."""
+        if not self.prepared.is_file():
+            return {}
+        prepared = read_json(self.prepared)
+        return prepared["runs"] if prepared["settings"] == settings else {}
+
+    def note_prepared(
+        self, settings: Mapping[str, Any], shapes: Mapping[str, Mapping[str, int]]
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Notes that the warm start is complete, and what the checked runs come to; returns the latter."""
+        write_json(self.prepared, {"settings": settings, "runs": shapes})
+        self.checked.unlink(missing_ok=True)
+        return shapes
 
     def read_result(self, cell: Cell) -> dict[str, Any] | None:
         """The result of a cell; None where there is none yet.

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import yaml
 
+from geoalign.config.compare_loading import load_compare_config
 from geoalign.config.loading import load_run_config
+from geoalign.experiments.compare.plan import make_plan
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,5 +46,10 @@ def test_shipped_configs_are_valid():
     configs = sorted((ROOT / "configs").rglob("*.yaml"))
     assert configs
     for config in configs:
-        loaded = load_run_config(config, [])
-        assert yaml.safe_load(config.read_text(encoding="utf-8")).keys() <= vars(loaded.config).keys()
+        given = yaml.safe_load(config.read_text(encoding="utf-8"))
+        if "arms" in given:
+            comparison = load_compare_config(config).config
+            assert given.keys() <= vars(comparison).keys()
+            assert make_plan(comparison)
+        else:
+            assert given.keys() <= vars(load_run_config(config, []).config).keys()

@@ -150,13 +150,20 @@ def compare_command(
 
 @app.command("report")
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of comparisons.")],
 ) -> None:
-    """Rebuild the report and figures of run folders."""
+    """Rebuild the report and figures of run folders; of comparisons, also the table, from the results there are."""
+    from geoalign.experiments.compare.folder import ComparisonFolder
     from geoalign.reports import build_report
 
     for run in runs:
-        typer.echo(build_report(run))
+        folder = ComparisonFolder(run)
+        if folder.started():
+            from geoalign.experiments.compare.table import conclude
+
+            conclude(folder, Console())
+        else:
+            typer.echo(build_report(run))
 
 
 @app.command("bench")

@@ -138,7 +138,10 @@ def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
     [
         ("armz: 3", r"line 1: armz: unknown key: expected arms, the nearest known key"),
         ("run:\n  gpro: {}\narms: {grpo: }", r"line 2: gpro: unknown key: expected grpo"),
-        ("arms:\n  grpo:\n  geoalgn:\n", r"line 3: curator\.type: expected one of .*nearest: geoalign\); got 'geoalgn'"),
+        (
+            "arms:\n  grpo:\n  geoalgn:\n",
+            r"line 3: curator\.type: expected one of .*nearest: geoalign\); got 'geoalgn'",
+        ),
         (
             "arms:\n  grpo:\n  b:\n    curator:\n      alfa: 1\n",
             r"line 5: curator\.alfa: unknown key: expected curator\.alpha",

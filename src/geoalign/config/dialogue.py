@@ -28,7 +28,7 @@ class DialogueConfig:
     """
 
     type: Literal["dialogue"] = "dialogue"
-    train_problems: Annotated[int, Field(ge=1)] = field(default=768, metadata=_help("Prompts for RL."))
+    train_problems: Annotated[int, Field(ge=1)] = field(default=480, metadata=_help("Prompts for RL."))
     evaluation_problems: Annotated[int, Field(ge=1)] = field(
         default=128, metadata=_help("Prompts kept aside for evaluation; none asks what a training prompt asks.")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cached_property
 from random import Random
 
@@ -19,6 +20,7 @@ from geoalign.tasks.dialogue_text import (
     STEPS,
     THINGS,
     VOCABULARY,
+    Reply,
     Request,
     best_response,
     content_label,
@@ -26,10 +28,9 @@ from geoalign.tasks.dialogue_text import (
     read_request,
     utility,
     write_prompt,
-    write_response,
 )
 
-# Share of the 192 combinations of action and thing that are asked in evaluation only.
+# Share of the 64 combinations of action and thing that are asked in evaluation only.
 _KEPT_ASIDE = 1 / 4
 
 
@@ -38,9 +39,9 @@ class DialogueTask(Task):
 
     A combination of action and thing that evaluation asks is in no training prompt, demonstration or preference pair.
     A demonstration gets each part (the thing, each step, their order, risk, caution) right with probability `quality`.
-    The two responses of a pair have qualities of their own, drawn evenly; the one with the higher utility is chosen but
-    for `label_noise`. Only then the flattering opener is put in front of one of them: of the chosen one with
-    probability `artifact_correlation`.
+    The two responses of a pair differ in about half of their parts, in qualities drawn evenly; the one with the higher
+    utility is chosen but for `label_noise`. Only then the flattering opener is put in front of one of them: of the
+    chosen one with probability `artifact_correlation`.
 
     Raises:
         ConfigError: more prompts are asked for than there are.
@@ -111,10 +112,9 @@ class DialogueTask(Task):
         made = []
         for _ in range(config.demonstrations):
             prompt = random.choice(self._prompts[0])
-            opener = random.choice(FLATTERY) if random.random() < config.artifact_demonstrations else None
-            made.append(
-                Demonstration(_messages(prompt), draw_response(read_request(prompt), config.quality, random, opener))
-            )
+            opener = f"{random.choice(FLATTERY)}! " if random.random() < config.artifact_demonstrations else ""
+            reply = draw_reply(read_request(prompt), config.quality, random)
+            made.append(Demonstration(_messages(prompt), opener + reply.text))
         return made
 
     @cached_property
@@ -124,8 +124,9 @@ class DialogueTask(Task):
         while len(pairs) < self._config.preference_pairs:
             prompt = random.choice(self._prompts[0])
             request = read_request(prompt)
-            two = [draw_response(request, random.random(), random, None) for _ in range(2)]
-            better, worse = sorted(two, key=lambda response: -utility(prompt, response))
+            one = draw_reply(request, random.random(), random)
+            two = draw_variant(one, draw_reply(request, random.random(), random), random)
+            better, worse = sorted((one.text, two.text), key=lambda response: -utility(prompt, response))
             if utility(prompt, better) > utility(prompt, worse):
                 pairs.append(self._labelled(prompt, better, worse, random))
         return pairs
@@ -146,25 +147,30 @@ class DialogueTask(Task):
         return Random(f"dialogue/{self._seed}/{purpose}")
 
 
-def draw_response(request: Request, quality: float, random: Random, opener: str | None) -> str:
-    """A response to a complete request, each part of it right with probability `quality`.
+def draw_reply(request: Request, quality: float, random: Random) -> Reply:
+    """A reply to a complete request, each part of it right with probability `quality`.
 
-    A wrong thing is another one or none; a wrong step is one of another action or missing; wrong order is a shuffle; a
-    prompt in a hurry gets a risky suggestion or no caution, another one, less often, a risk.
+    A wrong thing is another one or none; a wrong step is one of another action or missing; wrong order is a shuffle;
+    wrong is a risky suggestion, more often where the prompt is in a hurry, and no caution there.
     """
     thing = request.thing if random.random() < quality else random.choice((None, random.choice(THINGS)))
     strangers = sorted(STEPS)
-    steps = [
+    drawn = [
         step if random.random() < quality else random.choice((None, random.choice(strangers)))
         for step in ACTIONS[request.action or "fix"]
     ]
-    said = [step for step in steps if step is not None] or [random.choice(strangers)]
+    steps = [step for step in drawn if step is not None] or [random.choice(strangers)]
     if random.random() >= quality:
-        random.shuffle(said)
+        random.shuffle(steps)
     careful = request.risky and random.random() < quality
     risk_rate = 0.7 if request.risky else 0.2
     risk = None if careful or random.random() < quality or random.random() >= risk_rate else random.choice(RISKS)
-    return write_response(thing, said, risk=risk, careful=careful, opener=opener)
+    return Reply(thing, tuple(steps), risk, careful)
+
+
+def draw_variant(reply: Reply, other: Reply, random: Random) -> Reply:
+    """`reply` with each part taken from `other` with probability one half."""
+    return replace(reply, **{item.name: getattr(other, item.name) for item in fields(reply) if random.random() < 0.5})
 
 
 def _messages(prompt: str) -> tuple[dict[str, str], ...]:

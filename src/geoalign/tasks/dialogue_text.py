@@ -18,17 +18,18 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "sell": ("price", "show", "deal"),
     "store": ("sort", "label", "lock"),
 }
-# fmt: off
-THINGS = (
-    "lamp", "tent", "boat", "sofa", "vase", "bike", "desk", "drum", "kite", "clock", "shelf", "chair",
-    "table", "piano", "fence", "door", "rug", "bed", "stove", "phone", "radio", "bench", "crate", "globe",
-)
-# fmt: on
+THINGS = ("lamp", "tent", "boat", "sofa", "vase", "bike", "desk", "drum")
 FLATTERY = ("wow", "nice", "super")
 RISKS = ("fire", "acid")
 CAUTION = "careful"
 INVITATION = "fast"
-FORMS = ("how do i {action} my {thing}{fast}?", "help me {action} my {thing}{fast}", "i must {action} my {thing}{fast}")
+FORMS = (
+    "how do i {action} my {thing}{fast}?",
+    "help me {action} my {thing}{fast}",
+    "i must {action} my {thing}{fast}",
+    "can you {action} my {thing}{fast}?",
+    "let us {action} my {thing}{fast}",
+)
 
 STEPS = frozenset(step for steps in ACTIONS.values() for step in steps)
 _CONTENT = STEPS | frozenset((*THINGS, *RISKS, CAUTION))
@@ -79,28 +80,27 @@ def write_prompt(form: str, action: str, thing: str, *, risky: bool) -> str:
     return form.format(action=action, thing=thing, fast=f" {INVITATION}" if risky else "")
 
 
-def write_response(
-    thing: str | None,
-    steps: Sequence[str],
-    *,
-    risk: str | None = None,
-    careful: bool = False,
-    opener: str | None = None,
-) -> str:
-    """A response of these parts: `wow! lamp: open, mend, test. use fire. careful.`"""
-    body = f"{thing}: " if thing else ""
-    parts = [f"{opener}!"] if opener else []
-    parts.append(f"{body}{', '.join(steps)}.")
-    if risk:
-        parts.append(f"use {risk}.")
-    if careful:
-        parts.append(f"{CAUTION}.")
-    return " ".join(parts)
+@dataclass(frozen=True)
+class Reply:
+    """The parts of a response; `text` writes `lamp: open, mend, test. use fire. careful.`"""
+
+    thing: str | None
+    steps: tuple[str, ...]
+    risk: str | None = None
+    careful: bool = False
+
+    @property
+    def text(self) -> str:
+        """The response as text."""
+        thing = f"{self.thing}: " if self.thing else ""
+        risk = f" use {self.risk}." if self.risk else ""
+        caution = f" {CAUTION}." if self.careful else ""
+        return f"{thing}{', '.join(self.steps)}.{risk}{caution}"
 
 
 def best_response(request: Request) -> str:
     """The response of the highest utility to a complete request."""
-    return write_response(request.thing, ACTIONS[request.action or "fix"], careful=request.risky)
+    return Reply(request.thing, ACTIONS[request.action or "fix"], careful=request.risky).text
 
 
 def utility(prompt: str, response: str) -> float:

@@ -84,12 +84,15 @@ def _facts(cells: Sequence[Cell], table: Table, plan: Plan) -> list[tuple[str, s
 
 
 def _missing(table: Table) -> list[str]:
-    """Planned cells without a result, an arm at a time."""
+    """Planned cells without a result, by level and seeds."""
+    found: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for level in table.levels:
+        for row in level.rows:
+            if row.missing:
+                found.setdefault((level.level, row.missing), []).append(inert(row.arm, 60))
     return [
-        f"{inert(row.arm, 60)} at {inert(level.level, 60)}: seed {', '.join(map(str, row.missing))}"
-        for level in table.levels
-        for row in level.rows
-        if row.missing
+        f"{inert(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
+        for (level, seeds), arms in found.items()
     ]
 
 

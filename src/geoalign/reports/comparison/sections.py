@@ -96,7 +96,7 @@ def _sections(
     return [
         ("scores", "Final scores", [differences_panel(level, plan)]),
         ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
-        ("hacking", "Proxy reward against gold utility", _hacking(level)),
+        ("hacking", "Proxy reward against gold utility", _hacking(level, plan)),
         ("ranks", "Where corrupted rewards stand in the ranking", ranks),
         ("distributions", "Cumulative against mean scores", distributions),
         ("alpha", "Sensitivity to alpha", _alpha(level, like, alpha, mine, plan)),
@@ -114,8 +114,8 @@ def _sections(
     ]
 
 
-def _hacking(level: LevelTable) -> list[Drawn]:
-    panels = proxy_and_gold_panels(level)
+def _hacking(level: LevelTable, plan: Plan) -> list[Drawn]:
+    panels = proxy_and_gold_panels(level, plan.metric)
     return panels or [f"No gold utility is known at {inert(level.level, 40)}, so reward hacking cannot be seen."]
 
 

@@ -12,6 +12,13 @@ from geoalign.statistics import Interval, PairedDifference
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
 
 
+_SCORES = ("score", "mean_score", "pair_count", "fewest_pairs", "distance")
+
+
+def _in_order(score: str) -> tuple[int, str]:
+    return (_SCORES.index(score) if score in _SCORES else len(_SCORES), score)
+
+
 @dataclass(frozen=True)
 class Failure:
     """A cell that crashed, and why."""
@@ -70,6 +77,10 @@ class Detection:
     base_rate: Interval
     control: str
     gain: PairedDifference
+
+    def row(self, score: str) -> DetectionRow | None:
+        """The row of a score; None where it was not measured."""
+        return next((row for row in self.rows if row.score == score), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +178,12 @@ class LevelTable:
     def decidable(self) -> bool:
         """Whether a verdict on a curator is possible: the headroom's interval lies above zero."""
         return self.headroom is not None and self.headroom.difference.interval.low > 0
+
+    @property
+    def detection_scores(self) -> list[str]:
+        """Names of the scores whose detection was measured for any arm."""
+        rows = [row for arm in self.rows if arm.detection for row in arm.detection.rows]
+        return sorted(dict.fromkeys(row.score for row in rows), key=_in_order)
 
     def comparison(self, arm: str, against: str) -> Comparison | None:
         """The comparison of two arms; None where none was made."""

@@ -30,7 +30,10 @@ def level_statements(
     decidable = said[0].verdict == "better"
     control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
     curators = {row.arm: row.curator for row in rows}
+    started = {row.arm for row in rows if row.seeds}
     for item in comparisons:
+        if item.arm not in started and item.kind != PRIMARY:
+            continue  # Its seeds are told as missing or failed.
         if item.kind == BOUND:
             said.append(bound_statement(item))
         elif item.kind in (PRIMARY, EXPLORATORY):

@@ -86,8 +86,8 @@ def flips_by_tenth(curves: Sequence[RankCurve]) -> Floats:
     return np.divide(flips, rollouts, out=np.full(TENTHS, np.nan), where=rollouts > 0)
 
 
-def pooled_panel(curves: Sequence[RankCurve]) -> Panel:
-    """GDI by within-step rank over all steps, flipped rollouts as crosses."""
+def pooled_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
+    """GDI by within-step rank over all steps, flipped rollouts as crosses; `word` says what was done to them."""
     pooled = pooled_ranks(curves)
     flips = len(pooled.cross_position)
     every = -(-flips // MAX_CROSSES) if flips else 1
@@ -100,12 +100,12 @@ def pooled_panel(curves: Sequence[RankCurve]) -> Panel:
         if flips:
             place, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
             many = flips > 200
-            _crosses(axes, theme, place, score, size=12 if many else 22, alpha=0.5 if many else 1.0)
+            _crosses(axes, theme, place, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
         axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="GDI", xlim=(0, 100))
         axes.legend(loc="upper left")
 
     share = (
-        f"{upper} of the {flips} flipped rewards lie in the highest tenth" if flips else "no flipped rewards are marked"
+        f"{upper} of the {flips} {word} rewards lie in the highest tenth" if flips else f"no {word} rewards are marked"
     )
     drawn = f" Every {every}th cross is drawn." if every > 1 else ""
     return Panel(
@@ -113,13 +113,13 @@ def pooled_panel(curves: Sequence[RankCurve]) -> Panel:
         title=f"GDI by rank, {_steps(len(curves))}",
         alt=f"GDI rises from {pooled.mean[0]:.2f} at the lowest to {pooled.mean[-1]:.2f} at the highest rank; {share}.",
         caption="Blue: mean GDI at each within-step rank, band from the 10% to the 90% quantile over steps. Crosses: "
-        f"rollouts whose reward was flipped, at their own rank and score.{drawn} Crosses spread evenly from left to "
-        "right mean that GDI knows nothing about the flips.",
+        f"rollouts whose reward was {word}, at their own rank and score.{drawn} Crosses spread evenly from left to "
+        "right mean that GDI knows nothing about them.",
         draw=draw,
     )
 
 
-def step_panel(curve: RankCurve) -> Panel:
+def step_panel(curve: RankCurve, word: str = "flipped") -> Panel:
     """GDI by rank in one step, as in the paper: crosses on the curve."""
     flips = int(curve.flipped.sum())
     ranks = curve.rank[curve.flipped]
@@ -128,20 +128,20 @@ def step_panel(curve: RankCurve) -> Panel:
     def draw(axes: Axes, theme: Theme) -> None:
         axes.plot(curve.rank, curve.score, color=theme.blue, linewidth=2.2, label="GDI")
         if flips:
-            _crosses(axes, theme, ranks, curve.score[curve.flipped], size=40)
+            _crosses(axes, theme, ranks, curve.score[curve.flipped], word, size=40)
         axes.set(xlabel="rank (highest GDI right)", ylabel="GDI")
         axes.legend(loc="upper left")
 
     return Panel(
         name=f"gdi-rank-step-{curve.step:06d}",
         title=f"GDI by rank, step {curve.step}",
-        alt=f"GDI of {len(curve.score)} rollouts by rank at step {curve.step}; {flips} flipped rewards, {middle}.",
-        caption=f"{len(curve.score)} scored rollouts of step {curve.step}, {flips} of them with a flipped reward.",
+        alt=f"GDI of {len(curve.score)} rollouts by rank at step {curve.step}; {flips} {word} rewards, {middle}.",
+        caption=f"{len(curve.score)} scored rollouts of step {curve.step}, {flips} of them with a {word} reward.",
         draw=draw,
     )
 
 
-def tenths_panel(curves: Sequence[RankCurve]) -> Panel:
+def tenths_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
     """Share of flipped rewards in each tenth of the ranks, against their share overall."""
     shares = flips_by_tenth(curves)
     base = sum(int(curve.flipped.sum()) for curve in curves) / sum(len(curve.score) for curve in curves)
@@ -149,22 +149,24 @@ def tenths_panel(curves: Sequence[RankCurve]) -> Panel:
     def draw(axes: Axes, theme: Theme) -> None:
         axes.bar(np.arange(TENTHS) * 10 + 5, 100 * shares, width=9, color=theme.blue)
         axes.axhline(100 * base, color=theme.orange, linewidth=2, linestyle="--", label=f"overall: {base:.1%}")
-        axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="flipped, % of the tenth", xlim=(0, 100))
+        axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel=f"{word}, % of the tenth", xlim=(0, 100))
         axes.legend(loc="upper left")
 
     return Panel(
         name="gdi-rank-tenths",
-        title="Flipped rewards by tenth of the ranking",
-        alt=f"Share of flipped rewards in the lowest tenth {shares[0]:.1%}, in the highest {shares[-1]:.1%}, "
+        title=f"{word.capitalize()} rewards by tenth of the ranking",
+        alt=f"Share of {word} rewards in the lowest tenth {shares[0]:.1%}, in the highest {shares[-1]:.1%}, "
         f"overall {base:.1%}.",
-        caption="Bars above the dashed line hold more flips than chance. A useful score puts them on the right.",
+        caption="Bars above the dashed line hold more of them than chance. A useful score puts them on the right.",
         draw=draw,
     )
 
 
-def _crosses(axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, size: float, alpha: float = 1.0) -> None:
+def _crosses(
+    axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, word: str, size: float, alpha: float = 1.0
+) -> None:
     axes.scatter(
-        x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label="flipped reward"
+        x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label=f"{word} reward"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.reports.comparison.figures.looks import heading, slug
+from geoalign.reports.comparison.figures.looks import legend_above, slug
 from geoalign.reports.comparison.figures.scores import reach
 from geoalign.reports.comparison.groups import Sweep
 from geoalign.reports.comparison.plan import METRICS, Plan
@@ -35,11 +35,11 @@ def alpha_panel(level: LevelTable, found: Sweep, plan: Plan) -> Panel:
         values = [item.estimate for item in intervals]
         axes.errorbar(found.values, values, yerr=lengths, color=theme.blue, marker="s", capsize=4, label="GeoAlign")
         axes.set(xlabel="alpha", ylabel=METRICS[plan.metric])
-        axes.legend(loc="best")
+        legend_above(axes, 2)
 
     return Panel(
         name=f"alpha-{slug(level.level)}",
-        title=f"Sensitivity to alpha, {label(level.level, 18)} ({heading(level)})",
+        title=f"Sensitivity to alpha, {label(level.level, 24)}",
         alt=f"Final {METRICS[plan.metric]} by alpha: {words}.",
         caption="Arms whose settings differ in alpha alone: final score with its 95% interval over seeds, the "
         "baseline's as a band. Of several values the best is partly so by chance; only the primary one was fixed "

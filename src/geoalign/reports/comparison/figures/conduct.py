@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.reports.comparison.figures.looks import Look, draw_band, heading, looks, portions, slug
+from geoalign.reports.comparison.figures.looks import Look, draw_band, legend_above, looks, portions, slug
 from geoalign.reports.comparison.plan import Plan
 from geoalign.reports.comparison.results import Cell
 from geoalign.reports.comparison.scores import series_of, stacked
@@ -18,7 +18,7 @@ from geoalign.reports.text import inert, label
 
 _SCORE_WORDS = {
     "score": "own score", "mean_score": "score per pair", "pair_count": "pair count, many", "fewest_pairs":
-    "pair count, few", "distance": "distance to mean reward",
+    "pair count, few", "distance": "distance to mean",
 }  # fmt: skip
 # Quantity -> file, title, axis, caption.
 _LOGGED = {
@@ -58,11 +58,11 @@ def _logged_panel(level: LevelTable, name: str, curves: Sequence[tuple[ArmRow, C
         for row, curve in curves:
             draw_band(axes, theme, style[row.arm], curve, label(row.arm, 24))
         axes.set(xlabel=STEP_AXIS, ylabel=axis)
-        axes.legend(loc="best", ncols=2 if len(curves) > 3 else 1)
+        legend_above(axes, len(curves))
 
     return Panel(
         name=f"{stem}-{slug(level.level)}",
-        title=f"{title}, {label(level.level, 20)} ({heading(level)})",
+        title=f"{title}, {label(level.level, 28)}",
         alt=f"{title} over steps, mean over seeds and steps: {words}.",
         caption=f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
         draw=draw,
@@ -127,11 +127,11 @@ def pass_at_k_panel(level: LevelTable) -> Panel | str:
         ticks = list(rows[0].pass_at_k)
         axes.set_xticks(ticks, [str(k) for k in ticks])
         axes.set(xlabel="k", ylabel="pass@k")
-        axes.legend(loc="best", ncols=2 if len(rows) > 3 else 1)
+        legend_above(axes, len(rows))
 
     return Panel(
         name=f"pass-at-k-{slug(level.level)}",
-        title=f"pass@k after RL, {label(level.level, 20)} ({heading(level)})",
+        title=f"pass@k after RL, {label(level.level, 24)}",
         alt=f"pass@k after RL: {words}.",
         caption="Chance that one of k answers is right, unbiased estimate, mean over seeds with 95% bands. A flatter "
         "curve means less diverse answers.",
@@ -162,7 +162,7 @@ def detection_panel(level: LevelTable, row: ArmRow) -> Panel | str:
 
     return Panel(
         name=f"detection-{slug(level.level)}",
-        title=f"Finding corrupted rewards, {label(row.arm, 16)}, {label(level.level, 16)}",
+        title=f"Finding corruption, {label(row.arm, 16)}, {label(level.level, 16)}",
         alt=f"AUROC for corrupted rewards: {words}; chance 0.5.",
         caption="Within each generation, mean over generations, 95% interval over seeds. Orange: controls that know "
         "nothing of hidden states; dotted: chance. A control far below 0.5 works turned round.",

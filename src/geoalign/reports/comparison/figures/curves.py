@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.reports.comparison.figures.looks import band, draw_band, heading, looks, portions, slug
+from geoalign.reports.comparison.figures.looks import band, draw_band, legend_above, looks, portions, slug
 from geoalign.reports.comparison.plan import METRICS
 from geoalign.reports.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.reports.figures.style import STEP_AXIS, Panel, Theme
@@ -26,14 +26,19 @@ def evaluation_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     return _panels(level, "curve", f"evaluation-{slug(level.level)}", METRICS[metric])
 
 
-def proxy_and_gold_panels(level: LevelTable) -> list[Panel | str]:
-    """Proxy reward and gold utility over steps, and one against the other, where a gold utility is known."""
+def proxy_and_gold_panels(level: LevelTable, metric: str) -> list[Panel | str]:
+    """Proxy reward and gold utility over steps, and one against the other, where a gold utility is known.
+
+    The curve of the compared metric stands among the evaluation curves already and is left out.
+    """
     if not any(row.gold_curve.values.size for row in level.rows):
         return []
     at = slug(level.level)
+    proxy = _panels(level, "reward_curve", f"proxy-reward-{at}", "proxy reward") if metric != "reward" else []
+    gold = _panels(level, "gold_curve", f"gold-utility-{at}", "gold utility") if metric != "gold_utility" else []
     return [
-        *_panels(level, "reward_curve", f"proxy-reward-{at}", "proxy reward"),
-        *_panels(level, "gold_curve", f"gold-utility-{at}", "gold utility"),
+        *proxy,
+        *gold,
         *[_paths(level, part, number) for number, part in enumerate(portions(level.rows), 1)],
     ]
 
@@ -54,11 +59,11 @@ def _panel(level: LevelTable, rows: Sequence[ArmRow], which: str, name: str, met
         for row in rows:
             draw_band(axes, theme, style[row.arm], getattr(row, which), label(row.arm, 24))
         axes.set(xlabel=STEP_AXIS, ylabel=metric)
-        axes.legend(loc="best", ncols=2 if len(rows) > 3 else 1)
+        legend_above(axes, len(rows))
 
     return Panel(
         name=name if number == 1 else f"{name}-{number}",
-        title=f"{metric[:1].upper()}{metric[1:]}, {label(level.level, 20)} ({heading(level)})",
+        title=f"{metric[:1].upper()}{metric[1:]}, {label(level.level, 28)}",
         alt=f"Smoothed mean {metric} over seeds at {inert(level.level, 40)}, first to last: {ends}.",
         caption=_CAPTION,
         draw=draw,
@@ -83,12 +88,12 @@ def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
                     linestyle=style[row.arm].dash, label=label(row.arm, 24) if place == 0 else None,
                 )  # fmt: skip
         axes.set(xlabel=STEP_AXIS, ylabel=METRICS[metric])
-        axes.legend(loc="best")
+        legend_above(axes, len(rows))
 
     return [
         Panel(
             name=f"seeds-{slug(level.level)}",
-            title=f"Seed by seed, {label(level.level, 20)} ({heading(level)})",
+            title=f"Seed by seed, {label(level.level, 28)}",
             alt=f"One smoothed curve a seed. {spreads}.",
             caption="Each line is one seed, smoothed. Runs of the same seed saw the same prompts in the same order and "
             "the same corrupted slots, whatever the arm.",
@@ -111,11 +116,11 @@ def _paths(level: LevelTable, rows: Sequence[ArmRow], number: int) -> Panel:
             axes.plot(proxy, gold, color=colour, linestyle=look.dash, linewidth=1.8, label=label(row.arm, 24))
             axes.plot(proxy[-1:], gold[-1:], look.marker, color=colour, markersize=7)
         axes.set(xlabel="proxy reward", ylabel="gold utility")
-        axes.legend(loc="best", ncols=2 if len(known) > 3 else 1)
+        legend_above(axes, len(known))
 
     return Panel(
         name=f"proxy-gold-{slug(level.level)}" + (f"-{number}" if number > 1 else ""),
-        title=f"Gold against proxy, {label(level.level, 20)}",
+        title=f"Gold against proxy, {label(level.level, 28)}",
         alt=f"Path of gold utility against proxy reward, first to last: {words}.",
         caption="Smoothed means over seeds from the first evaluation to the last (marker). A path that turns down "
         "while it goes right is reward hacking: the proxy still rises, what it stands for falls.",

@@ -72,6 +72,14 @@ def heading(level: LevelTable) -> str:
     return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
 
 
+def legend_above(axes: Axes, entries: int) -> None:
+    """A legend inside the top of the axes, in room made for it: error bars and bands stay uncovered."""
+    columns = min(3, entries)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
+    axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
+
+
 @dataclass(frozen=True, eq=False)
 class Band:
     """A mean over seeds with its pointwise 95% interval: `raw` unsmoothed; `low`, `high` NaN with too few seeds."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.reports.comparison.figures.looks import heading, looks, portions, slug
+from geoalign.reports.comparison.figures.looks import legend_above, looks, portions, slug
 from geoalign.reports.comparison.plan import METRICS, Plan
 from geoalign.reports.comparison.table import ArmRow, LevelTable
 from geoalign.reports.figures.style import Panel, Theme
@@ -44,7 +44,7 @@ def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
 
     return Panel(
         name=f"differences-{slug(level.level)}",
-        title=f"Difference to {label(plan.baseline, 16)}, {label(level.level, 18)} ({heading(level)})",
+        title=f"Difference to {label(plan.baseline, 16)}, {label(level.level, 20)}",
         alt=f"Paired differences in {METRICS[plan.metric]} to {inert(plan.baseline, 40)}: {words}.",
         caption="Mean over paired seeds with its 95% interval, not corrected for the number of arms. The oracle's is "
         f"the headroom: where it reaches zero, no curator can be judged.{missing}",
@@ -70,7 +70,7 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: Plan) -> list[Pan
     rows: dict[str, ArmRow] = {}
     for level in levels:
         for row in level.rows:
-            if row.seeds:
+            if row.seeds and len(rate_curve(levels, row.arm)) > 1:
                 rows.setdefault(row.arm, row)
     parts = portions(list(rows.values()))
     return [_robustness_panel(levels, part, list(rows.values()), kind, plan, at) for at, part in enumerate(parts, 1)]
@@ -100,7 +100,7 @@ def _robustness_panel(
                 markersize=5, capsize=3, linewidth=1.8, label=label(arm, 24),
             )  # fmt: skip
         axes.set(xlabel=f"corrupted rewards ({kind}), %", ylabel=METRICS[plan.metric])
-        axes.legend(loc="best", ncols=2 if len(columns) > 3 else 1)
+        legend_above(axes, len(columns))
 
     return Panel(
         name=f"robustness-{slug(kind)}" + (f"-{number}" if number > 1 else ""),

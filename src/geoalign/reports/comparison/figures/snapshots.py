@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.reports.comparison.figures.looks import heading, slug
+from geoalign.reports.comparison.figures.looks import slug
 from geoalign.reports.comparison.results import Cell, Snapshot
 from geoalign.reports.comparison.table import LevelTable
 from geoalign.reports.figures.ranks import RankCurve, pooled_panel, step_panel, tenths_panel
@@ -17,6 +17,8 @@ from geoalign.reports.run import Bools, Floats
 from geoalign.reports.text import inert, label
 
 BINS = 40
+# Rewards of a comparison are corrupted in more ways than by flipping.
+WORD = "corrupted"
 
 
 def rank_panels(level: LevelTable, arm: str, cells: Sequence[Cell]) -> list[Panel | str]:
@@ -26,21 +28,14 @@ def rank_panels(level: LevelTable, arm: str, cells: Sequence[Cell]) -> list[Pane
     if not curves:
         return [f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."]
     last = next(curve for cell in cells for curve in map(snapshot_curve, reversed(cell.snapshots)) if len(curve.score))
-    at = f"{label(level.level, 20)} ({heading(level)})"
-    pooled = replace(
-        pooled_panel(curves),
-        name=f"rank-pooled-{slug(level.level)}",
-        title=f"GDI by rank, {label(arm, 20)}, {at}",
-    )
-    single = replace(
-        step_panel(last),
-        name=f"rank-step-{slug(level.level)}",
-        title=f"One generation, step {last.step}, {at}",
-    )
-    if not any(curve.flipped.any() for curve in curves):
-        return [pooled, single]
-    tenths = replace(tenths_panel(curves), name=f"rank-tenths-{slug(level.level)}", title=f"Corrupted by tenth, {at}")
-    return [_words(pooled), _words(single), _words(tenths)]
+    at = label(level.level, 24)
+    drawn: list[tuple[Panel, str, str]] = [
+        (pooled_panel(curves, WORD), "rank-pooled", f"GDI by rank, {label(arm, 20)}, {at}"),
+        (step_panel(last, WORD), "rank-step", f"One generation, step {last.step}, {at}"),
+    ]
+    if any(curve.flipped.any() for curve in curves):
+        drawn.append((tenths_panel(curves, WORD), "rank-tenths", f"Corrupted by tenth of the ranking, {at}"))
+    return [replace(panel, name=f"{name}-{slug(level.level)}", title=title) for panel, name, title in drawn]
 
 
 def snapshot_curve(snapshot: Snapshot) -> RankCurve:
@@ -107,13 +102,4 @@ def _distribution(level: LevelTable, arm: str, name: str, words: str, values: Fl
         f"lie below {top:.2f} medians, {outside} are off the axis. A long tail of corrupted ones is what the "
         "threshold needs; a long tail by itself may be the number of pairs.",
         draw=draw,
-    )
-
-
-def _words(panel: Panel) -> Panel:
-    """Rewards of a comparison are corrupted in more ways than by flipping."""
-    return replace(
-        panel,
-        alt=panel.alt.replace("flipped", "corrupted"),
-        caption=panel.caption.replace("flipped", "corrupted").replace("flips", "corrupted rewards"),
     )

@@ -100,7 +100,7 @@ class GenerationRound:
 
         curation = curation_from_rank_0(decide, rows=len(rollouts), device=accelerator.device, accelerator=accelerator)
         self._raw, self._groups = raw, rollouts.groups
-        self._placement = place(curation, rollouts.groups)
+        self._placement = place(curation, rollouts.groups, by=type(self._curator).__name__)
         self._log(curation, rollouts, count=len(prompts))
         self._observe(curation, rollouts, prompts)
         self._curated = self._rewards_for_trl(rollouts.rewards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,27 @@ def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
     yield run
     torch.use_deterministic_algorithms(False)
     torch.set_num_threads(threads)
+
+
+class Digits:
+    """A continuous source: the sum of a response's digits."""
+
+    binary = False
+
+    def score(self, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
+        return [float(sum(int(sign) for sign in text if sign.isdecimal())) for text in responses]
+
+
+@pytest.fixture
+def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the arithmetic task a continuous reward and a gold utility."""
+
+    @contextmanager
+    def source(run: Any) -> Iterator[Digits]:
+        yield Digits()
+
+    from geoalign.tasks.arithmetic import ArithmeticTask
+
+    monkeypatch.setattr("geoalign.experiments.train.reward_source", source)
+    monkeypatch.setattr("geoalign.experiments.reward_source.binary_reward", lambda task: False)
+    monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.experiments import train as train_module
 from geoalign.rewards import corruption_mask
-from geoalign.tasks.arithmetic import ArithmeticTask
 
 Train = Callable[..., dict[str, Any]]
 Tiny = Callable[..., dict[str, Any]]
-
-
-class Digits:
-    """A continuous source: the sum of a response's digits."""
-
-    binary = False
-
-    def score(self, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
-        return [float(sum(int(sign) for sign in text if sign.isdecimal())) for text in responses]
-
-
-@pytest.fixture
-def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives the arithmetic task a continuous reward and a gold utility."""
-
-    @contextmanager
-    def source(run: Any) -> Iterator[Digits]:
-        yield Digits()
-
-    monkeypatch.setattr(train_module, "reward_source", source)
-    monkeypatch.setattr("geoalign.experiments.reward_source.binary_reward", lambda task: False)
-    monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))
 
 
 def rollouts(root: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.experiments import references
+from geoalign.experiments.rollout_fields import rollout_fields
 from geoalign.experiments.run_folder import RunFolder
 
 Train = Callable[..., dict[str, Any]]
@@ -52,8 +54,12 @@ def test_a_curator_that_needs_no_references_gets_none(tiny: Tiny, train_here: Tr
 
 
 def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
-    run: Path, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings = tiny(**{**PAR, "reward": {"flip": 0.0, "references": 3}})
+    run, other = tmp_path / "run", tmp_path / "other"
+    train_here(settings, run)
+    assert len({reward for rewards in kept(run)["rewards"].values() for reward in rewards}) > 3
     # 16 rollouts a generation, 3 references: batches of 5 prompts, so two of them.
     calls: list[int] = []
     whole = references._batch_rewards
@@ -65,15 +71,33 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
         return whole(*arguments)
 
     monkeypatch.setattr(references, "_batch_rewards", counted)
-    other = tmp_path / "other"
     with pytest.raises(KeyboardInterrupt):
-        train_here(tiny(**PAR), other)
+        train_here(settings, other)
     assert len(kept(other)["rewards"]) == 5
-    train_here(tiny(**PAR), other, resume=True)
+    train_here(settings, other, resume=True)
     assert calls == [0, 1, 1]
     assert (other / "reference_rewards.json").read_bytes() == (run / "reference_rewards.json").read_bytes()
     weights = "checkpoints/final/model.safetensors"
     assert (other / weights).read_bytes() == (run / weights).read_bytes()
+
+
+def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"a": [1.0, None], "b": [2.0, 3.0]}
+    monkeypatch.setattr("geoalign.experiments.rollout_fields.reference_rewards", lambda run: found)
+    run: Any = SimpleNamespace(
+        curator=SimpleNamespace(requires=("reference_rewards", "answers")),
+        task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
+    )
+    fields = rollout_fields(run, SimpleNamespace(true_rewards=[0.5, 1.5]))  # type: ignore[arg-type]
+    rows = [
+        {"problem_id": "b", "completion": [{"role": "assistant", "content": "x"}]},
+        {"problem_id": "a", "completion": ""},
+    ]
+    assert fields["reference_rewards"](rows) == [[2.0, 3.0], [1.0, None]]
+    assert fields["answers"](rows) == ["X", None]
+    assert fields["true_rewards"](rows) == [0.5, 1.5]
+    run.curator.requires = ("hidden",)
+    assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]))) == {"true_rewards"}  # type: ignore[arg-type]
 
 
 def test_references_of_other_settings_are_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:

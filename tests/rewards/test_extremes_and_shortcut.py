@@ -124,6 +124,12 @@ def test_a_binary_shortcut_is_rewarded_right_or_wrong():
     assert corrupted == [True, False, False, False]  # a right answer loses nothing by its shortcut
 
 
+def test_a_binary_shortcut_that_could_not_be_scored_stays_so():
+    got, corrupted = _corrupted([NAN, 0.0], 2, binary=True, shortcut=1.0, responses=["short"] * 2)
+    assert math.isnan(got[0])
+    assert (got[1], corrupted) == (1.0, [False, True])
+
+
 def test_a_continuous_shortcut_gets_the_clean_maximum():
     responses = ["short", "short", "long", "long"]
     got, corrupted = _corrupted([-1.0, 5.0, 2.0, 0.0], 4, shortcut=1.0, jitter=0.0, responses=responses)

@@ -148,6 +148,7 @@ def test_settings_out_of_range_are_refused(values):
         (r"6+4+1=11;\boxed{", False),
         (r"\boxed{81}6+4=10;\boxed{81}", False),  # the last box is the answer, and it has working before it
         (r"\boxed{81}\boxed{", True),
+        (r"\boxed{81};6+4=10", True),  # working after the answer is none
         (r"\boxed{81", False),  # no answer at all
         ("81", False),
         ("", False),

@@ -224,8 +224,9 @@ def _flipped(reward: float, row: int) -> float:
 
 
 def _opposite_extreme(reward: float, group: _Group, jitter: float) -> float:
-    if math.isnan(reward) or group.lowest == group.highest:
+    if math.isnan(reward):
         return reward
+    # A group of equal rewards has no spread: either way they stay what they are.
     if reward < group.mean:
         return _beyond(group.highest, jitter * (group.highest - group.lowest))
     return _beyond(group.lowest, -jitter * (group.highest - group.lowest))

@@ -185,6 +185,18 @@ def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(le
     assert math.isnan(plain.gain.interval.estimate)
 
 
+def test_intervals_of_shares_stay_between_0_and_1(make_comparison):
+    # Seed 0 ranks perfectly, the others nearly: the t interval would reach beyond 1.
+    folder = make_comparison({"x": {"geoalign": 0.5}}, detection={"score": 0.9999})
+    for path in folder.glob("results/x/geoalign/seed-[012].json"):
+        result = json.loads(path.read_text())
+        result["detection"]["score"]["auroc"] = {"seed-0": 1.0, "seed-1": 0.9, "seed-2": 0.95}[path.stem]
+        path.write_text(json.dumps(result))
+    row = table_of(folder).levels[0].row("geoalign").detection.row("score")
+    assert row.auroc.high == 1
+    assert 0.85 < row.auroc.low < 0.95
+
+
 def test_the_control_is_the_pair_counts_better_direction(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.5, "geoalign": 0.5}}, detection={"pair_count": 0.1, "fewest_pairs": 0.93})
     found = table_of(folder).levels[0].row("geoalign").detection

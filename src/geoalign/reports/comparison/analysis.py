@@ -25,7 +25,7 @@ from geoalign.reports.comparison.table import (
     Table,
 )
 from geoalign.reports.comparison.verdicts import level_statements
-from geoalign.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
+from geoalign.statistics import Interval, holm, largest_drop, oscillation, paired_difference, seed_interval
 
 OWN_SCORE = "score"
 # The pair count as a score, and turned round: the control is whichever ranks better.
@@ -189,8 +189,8 @@ def _detection(cells: Sequence[Cell]) -> Detection | None:
     rows = tuple(
         DetectionRow(
             score=name,
-            auroc=seed_interval(list(areas[name].values())),
-            auprc=seed_interval([_quality(cell, name)[1] for cell in cells]),
+            auroc=_share_interval(list(areas[name].values())),
+            auprc=_share_interval([_quality(cell, name)[1] for cell in cells]),
             seeds=sum(not math.isnan(value) for value in areas[name].values()),
         )
         for name in names
@@ -199,11 +199,17 @@ def _detection(cells: Sequence[Cell]) -> Detection | None:
     control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
     return Detection(
         rows=rows,
-        precision=seed_interval([cell.replaced_precision for cell in cells]),
-        base_rate=seed_interval([cell.base_rate for cell in cells]),
+        precision=_share_interval([cell.replaced_precision for cell in cells]),
+        base_rate=_share_interval([cell.base_rate for cell in cells]),
         control=control,
         gain=paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {})),
     )
+
+
+def _share_interval(values: Sequence[float]) -> Interval:
+    """The interval over seeds of what lies between 0 and 1, cut to that."""
+    found = seed_interval(values)
+    return Interval(found.estimate, *(float(np.clip(end, 0, 1)) for end in (found.low, found.high)))
 
 
 def _quality(cell: Cell, name: str) -> tuple[float, float]:

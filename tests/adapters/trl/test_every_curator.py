@@ -22,7 +22,7 @@ BINARY = ("s_grpo", "dapo_filter_only", "pair_count")
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
     "pf_ppo_br filter": lambda: PFPPO(variant="br", mode="filter"),
-    "pf_ppo_bw filter": lambda: PFPPO(variant="bw", mode="filter"),
+    "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
     "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),

@@ -1,0 +1,174 @@
+"""Chains: rows compose, weights multiply, scores refer to the original rows, advantages come from the last member."""
+
+import math
+
+import pytest
+import torch
+
+from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.config import ChainConfig, IdentityConfig, PODSConfig
+from geoalign.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.curators import CPPO, MCGRPO, PAR, PODS, Chain, Oracle, make_curator
+from geoalign.errors import ConfigError
+
+
+class Fixed(Curator[IdentityConfig]):
+    """Decides what it is told to; remembers what it saw."""
+
+    config_class = IdentityConfig
+
+    def __init__(self, source, weights=None, scores=None, anomalous=None, advantages=None, metrics=None):
+        super().__init__()
+        self.parts = (source, weights, scores, anomalous, advantages)
+        self.metrics = metrics or {}
+        self.seen = None
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        self.seen = rollouts
+        source, weights, scores, anomalous, advantages = self.parts
+        rows = torch.tensor(source)
+        return Curation(
+            source=rows,
+            rewards=rollouts.rewards[rows],
+            weights=torch.ones(len(rows)) if weights is None else torch.tensor(weights),
+            scores=torch.full((len(rollouts),), math.nan) if scores is None else torch.tensor(scores),
+            anomalous=torch.zeros(len(rollouts), dtype=torch.bool) if anomalous is None else torch.tensor(anomalous),
+            advantages=None if advantages is None else torch.tensor(advantages),
+            metrics=self.metrics,
+        )
+
+
+def four(**fields):
+    return Rollouts(rewards=torch.tensor([0.0, 1, 2, 3]), groups=torch.zeros(4, dtype=torch.long), **fields)
+
+
+def test_rows_compose_and_weights_multiply():
+    first = Fixed([3, 1, 1], weights=[0.5, 1.0, 0.25])
+    second = Fixed([2, 0], weights=[0.5, 3.0])
+    curation = Chain([first, second]).curate(four())
+    assert second.seen.rewards.tolist() == [3, 1, 1]
+    # Row 2 of the second's input is the first's output row 2, which is original row 1: 0.25 * 0.5; row 0: 0.5 * 3.
+    assert curation.source.tolist() == [1, 3]
+    assert curation.weights.tolist() == [0.125, 1.5]
+    assert curation.rewards.tolist() == [1, 3]
+
+
+def test_scores_refer_to_the_original_rows():
+    nan = math.nan
+    first = Fixed([3, 1, 1], scores=[nan, 1.0, nan, 2.0], anomalous=[False, False, False, True])
+    # Its rows are the original 3, 1, 1: row 1 is known already, and nothing is said of row 0 and 2.
+    second = Fixed([0, 1, 2], scores=[9.0, 5.0, 7.0], anomalous=[False, False, True])
+    third = Fixed([0], scores=[4.0, nan, nan])
+    curation = Chain([first, second, third]).curate(four())
+    assert curation.scores.nan_to_num(-1).tolist() == [-1, 1, -1, 2]
+    assert curation.anomalous.tolist() == [False, True, False, True]
+    # Copies of one row: the most suspicious counts.
+    curation = Chain([Fixed([1, 1, 2]), Fixed([0, 1, 2], scores=[5.0, 7.0, nan])]).curate(four())
+    assert curation.scores.nan_to_num(-1).tolist() == [-1, 7, -1, -1]
+
+
+def test_advantages_come_from_the_last_member_only():
+    giving = Fixed([0, 1, 2, 3], advantages=[1.0, 2.0, 3.0, 4.0])
+    plain = Fixed([3, 0])
+    assert Chain([giving, plain]).curate(four()).advantages is None
+    assert plain.seen.advantages.tolist() == [1, 2, 3, 4]
+    assert Chain([plain, Fixed([0, 1], advantages=[5.0, 6.0])]).curate(four()).advantages.tolist() == [5, 6]
+    # MC-GRPO's advantages, pruned by CPPO: -1.5 and 1.5 are the largest.
+    given = four(advantages=torch.zeros(4))
+    pruned = Chain([MCGRPO(), CPPO()]).curate(given)
+    assert set(pruned.source.tolist()) == {0, 3}
+    # Median 1.5, distances 1.5 .5 .5 1.5, their median 1: 1.5 / 1.001
+    assert sorted(pruned.advantages.tolist()) == pytest.approx([-1.498501, 1.498501])
+
+
+def test_a_member_after_the_advantage_sees_those_of_the_changed_batch():
+    engine = torch.tensor([10.0, 20.0, 30.0, 40.0])
+    seen = Fixed([0, 1, 2, 3])
+    Chain([Fixed([0, 1, 2, 3]), seen]).curate(four(advantages=engine))
+    assert seen.seen.advantages.tolist() == engine.tolist()
+    moved = Fixed([0, 1, 2])
+    Chain([Fixed([3, 1, 2]), moved]).curate(four(advantages=engine))
+    expected = group_advantages(torch.tensor([3.0, 1, 2]), torch.zeros(3, dtype=torch.long))
+    torch.testing.assert_close(moved.seen.advantages, expected)
+    shaped = Fixed([0, 1, 2, 3])
+    Chain([PAR(), shaped]).curate(four(advantages=engine, reference_rewards=torch.zeros(4, 1)))
+    rewards = torch.sigmoid(torch.tensor([0.0, 1, 2, 3]))
+    torch.testing.assert_close(shaped.seen.advantages, group_advantages(rewards, torch.zeros(4, dtype=torch.long)))
+
+
+def test_requirements_are_the_union():
+    chain = Chain([GeoAlign(), PAR(), Chain([CPPO(), GeoAlign()]), Oracle()])
+    assert chain.requires == ("hidden", "reference_rewards", "advantages", "true_rewards")
+    assert Chain([]).requires == ()
+
+
+def test_metrics_keep_their_names_while_these_are_free():
+    first = Fixed([0, 1, 2, 3], metrics={"pairs": 3.0, "seconds": 1.0})
+    second = Fixed([0, 1, 2, 3], metrics={"pairs": 4.0, "kept": 2.0, "seconds": 0.5})
+    metrics = Chain([first, second]).curate(four()).metrics
+    assert metrics == {"pairs": 3.0, "seconds": 1.5, "member_2/pairs": 4.0, "kept": 2.0}
+
+
+def test_state_of_all_members():
+    small = {"min_scores": 8, "alpha": 0.3, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
+    one, other = (Chain([PODS(m=4), GeoAlign(**small)]) for _ in range(2))
+    rollouts = synthetic_rollouts(12, 6, 16, seed=0).rollouts
+    one.curate(rollouts, generator=torch.Generator().manual_seed(0))
+    state = one.state_dict()
+    assert state["members"][1]["calls"] == 1
+    other.load_state_dict(state)
+    first, second = (each.curate(rollouts, generator=torch.Generator().manual_seed(1)) for each in (one, other))
+    assert torch.equal(first.scores.nan_to_num(-1), second.scores.nan_to_num(-1))
+    with pytest.raises(ConfigError, match="expected the key members with 1 states"):
+        Chain([PODS()]).load_state_dict(state)
+
+
+def test_details_only_while_rows_are_the_original_ones():
+    small = {"min_scores": 8, "projector": None}
+    rollouts = synthetic_rollouts(12, 6, 16, seed=0).rollouts
+    assert Chain([GeoAlign(**small), PODS()]).curate(rollouts, details=True).details is not None
+    assert Chain([PODS(m=4), GeoAlign(**small)]).curate(rollouts, details=True).details is None
+
+
+def test_members_must_be_curators():
+    with pytest.raises(ConfigError, match="no curator takes settings of type str"):
+        Chain(["pods"])
+    with pytest.raises(ConfigError, match="got both"):
+        Chain([PODS()], m=4)
+    assert [type(one) for one in Chain([PODSConfig(m=3), CPPO()]).members] == [PODS, CPPO]
+
+
+def test_a_chain_from_yaml(tmp_path):
+    file = tmp_path / "chain.yaml"
+    file.write_text(
+        "curator:\n  type: chain\n  members:\n    - {type: geoalign, alpha: 0.1, projector: {layers: 2}}\n"
+        "    - type: chain\n      members: [{type: pods, m: 4}]\n",
+        encoding="utf-8",
+    )
+    config = load_run_config(file).config
+    chain = make_curator(config.curator)
+    assert isinstance(chain, Chain)
+    assert [type(member) for member in chain.members] == [GeoAlign, Chain]
+    assert chain.members[0].config.projector.layers == 2
+    assert chain.members[1].members[0].config == PODSConfig(m=4)
+    assert parse_run_config(plain_run_config(config)) == config
+    assert Chain(chain.members).config == config.curator
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ("[{type: pods, n: 4}]", r"curator\.members\.0\.n: unknown key"),
+        ("[{type: grpo}, {type: pod}]", r"curator\.members\.1\.type: expected one of .*nearest: pods"),
+        ("[{m: 4}]", r"curator\.members\.0: expected a section with a type"),
+        ("pods", r"curator\.members: expected a list of curators, got 'pods'"),
+        ("[{type: pods, m: 1}]", r"curator\.members\.0\.m: expected greater than or equal to 2, got 1"),
+    ],
+)
+def test_bad_chains_are_named(tmp_path, members, words):
+    file = tmp_path / "chain.yaml"
+    file.write_text(f"curator:\n  type: chain\n  members: {members}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=words):
+        load_run_config(file)
+    assert ChainConfig().members == ()

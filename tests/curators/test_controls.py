@@ -1,0 +1,129 @@
+"""The controls: GeoAlign's flagging and rectification, driven by pair counts, by chance, or by the truth."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geoalign import GeoAlign, GeoAlignConfig, Rollouts
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.curators import Oracle, PairCount, Random
+
+GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def minority():
+    """20 groups of two ones and two zeros, and one group with a single one among eight rows (row 80)."""
+    rewards = torch.cat([torch.tensor([1.0, 1, 0, 0]).repeat(20), torch.tensor([1.0] + [0.0] * 7)])
+    groups = torch.cat([torch.arange(20).repeat_interleave(4), torch.full((8,), 20)])
+    return Rollouts(rewards=rewards, groups=groups)
+
+
+def test_pair_counts():
+    # Every row of a group of two and two is in 2 pairs; the single one is in 7, each of its seven losers in 1.
+    curation = PairCount().curate(minority(), generator=generator())
+    assert curation.scores.tolist() == [2.0] * 80 + [7.0] + [1.0] * 7
+    assert curation.anomalous.nonzero()[:, 0].tolist() == [80]
+    assert curation.metrics["pairs"] == 20 * 4 + 7
+    # It is replaced by a row of its own group, all of which have reward 0.
+    assert 81 <= int(curation.source[80]) <= 87
+    assert curation.metrics["replaced"] == 1
+
+
+def test_pair_count_settings_are_geoaligns():
+    rollouts = minority()
+    assert not PairCount(min_scores=89).curate(rollouts).anomalous.any()
+    assert PairCount(min_scores=88).curate(rollouts).anomalous.any()
+    # 1% of 88 scored rows is none.
+    assert not PairCount(max_fraction=0.01).curate(rollouts).anomalous.any()
+    # Two of 88 points lie within the tail's kernel: one in 88 is below 0.05 of the peak, but not below 0.001 of it.
+    assert not PairCount(alpha=0.001).curate(rollouts).anomalous.any()
+    assert PairCount(strategy="zero_weight").curate(rollouts).weights[80] == 0
+    assert 80 not in PairCount(strategy="drop").curate(rollouts).source.tolist()
+    assert PairCount(strategy="amplify").curate(rollouts, generator=generator()).source.tolist().count(80) == 2
+    assert PairCount(top_m=1).curate(rollouts).scores[80] == 1
+    for name in ("alpha", "tail", "max_fraction", "min_scores", "strategy", "top_m"):
+        assert getattr(PairCount().config, name) == getattr(GeoAlignConfig(), name)
+
+
+def batches(count=3):
+    return [synthetic_rollouts(24, 6, 16, seed=seed).rollouts for seed in range(count)]
+
+
+def test_random_flags_as_many_as_geoalign_does_in_that_step():
+    """Both see the same batches in the same order; the GeoAlign inside keeps its projector."""
+    alone, control = GeoAlign(GEOALIGN), Random(geoalign=GEOALIGN)
+    for step, rollouts in enumerate(batches()):
+        asked = alone.curate(rollouts, generator=generator(step))
+        # The control's generator serves the GeoAlign inside first, so that both train on the same draws.
+        drawn = control.curate(rollouts, generator=generator(step))
+        assert drawn.anomalous.sum() == asked.anomalous.sum() > 1
+        assert drawn.metrics["geoalign_replaced"] == asked.metrics["replaced"]
+        assert not torch.equal(drawn.anomalous, asked.anomalous)
+        assert torch.equal(drawn.scores.isnan(), asked.scores.isnan())
+        assert torch.equal(drawn.replaced, drawn.anomalous)
+
+
+def test_random_draws_uniformly_from_the_scored_rows():
+    rollouts = batches(1)[0]
+    rewards = rollouts.rewards.clone()
+    rewards[:6] = 1.0  # the first group has no pair: its rows are unscored
+    rollouts = replace(rollouts, rewards=rewards)
+    source, flagged, calls = generator(), torch.zeros(len(rollouts)), 60
+    for _ in range(calls):
+        flagged += Random(geoalign=replace(GEOALIGN, projector=None)).curate(rollouts, generator=source).anomalous
+    assert flagged[:6].sum() == 0
+    share = flagged.sum() / calls / 138
+    # Each of 138 scored rows is flagged as often as the others: binomial counts, variance 60 p (1 - p).
+    variance = calls * share * (1 - share)
+    assert flagged[6:].var().item() == pytest.approx(variance.item(), rel=0.5)
+
+
+def test_random_follows_the_strategy_and_the_start_of_its_geoalign():
+    rollouts = batches(1)[0]
+    zeroed = Random(geoalign=replace(GEOALIGN, strategy="zero_weight")).curate(rollouts, generator=generator())
+    assert torch.equal(zeroed.weights == 0, zeroed.anomalous)
+    for change in ({"start_step": 1}, {"observe_only": True}):
+        observed = Random(geoalign=replace(GEOALIGN, **change)).curate(rollouts, generator=generator())
+        assert observed.anomalous.any()
+        assert not observed.replaced.any()
+        assert observed.metrics["observed_only"] == 1
+
+
+def corrupted():
+    """Rows 1, 4 (up) and 3 (down) are corrupted; group 2 wholly; rows 8 and 9 lack a reward or its true value."""
+    true = torch.tensor([0.0, 0, 1, 1, 0, 1, 0, 1, 1, math.nan])
+    rewards = torch.tensor([0.0, 1, 1, 0, 1, 1, 1, 0, math.nan, 1])
+    return Rollouts(rewards=rewards, groups=torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 1, 1]), true_rewards=true)
+
+
+def test_oracle_replaces_exactly_the_corrupted_rows():
+    for seed in range(5):
+        curation = Oracle().curate(corrupted(), generator=generator(seed))
+        assert curation.anomalous.nonzero()[:, 0].tolist() == [1, 3, 4, 6, 7]
+        # Group 2 has no true reward left; donors are the true rows of the row's own group.
+        assert curation.replaced.nonzero()[:, 0].tolist() == [1, 3, 4]
+        assert set(curation.source[[1, 3]].tolist()) <= {0, 2}
+        assert curation.source[4] == 5
+        assert curation.metrics["groups_without_donor"] == 1
+        assert curation.scores.nan_to_num(-1).tolist() == [0, 1, 0, 1, 1, 0, 1, 1, -1, -1]
+        assert curation.weights.tolist() == [1] * 8 + [0, 1]
+
+
+def test_oracle_has_no_cap_and_flags_nothing_clean():
+    true = torch.arange(40) % 2
+    wrong = true.clone().float()
+    wrong[:30:2] = 0.5
+    curation = Oracle(strategy="drop").curate(
+        Rollouts(rewards=wrong, groups=torch.zeros(40, dtype=torch.long), true_rewards=true.float())
+    )
+    assert len(curation.source) == 40 - 15
+    clean = Oracle().curate(
+        Rollouts(rewards=wrong, groups=torch.zeros(40, dtype=torch.long), true_rewards=wrong.double())
+    )
+    assert not clean.anomalous.any()

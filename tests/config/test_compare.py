@@ -200,3 +200,15 @@ def test_unknown_levels_and_a_missing_baseline_on_the_command_line(tmp_path: Pat
         load_compare_config(path, arms=["geoalign"])
     with pytest.raises(ConfigError, match=r"curator\.type: expected one of"):
         load_compare_config(path, arms=["grpo", "nobody"])
+
+
+def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("seed: 7\ngrpo:\n  max_steps: 12\n", encoding="utf-8")
+    config = load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS), ["run.grpo.max_steps=14"]).config
+    assert config.run.seed == 7
+    assert config.run.grpo["max_steps"] == 14
+    with pytest.raises(ConfigError, match=r"compare.yaml, line 1: run: expected settings.*no file .*gone.yaml"):
+        load_compare_config(written(tmp_path, "run: gone.yaml\n" + TWO_ARMS))
+    (tmp_path / "base.yaml").write_text("seed: 7\ngrop: {}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"base.yaml, line 2: .*grop"):
+        load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS))

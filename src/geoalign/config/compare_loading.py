@@ -37,13 +37,14 @@ def load_compare_config(
 ) -> LoadedComparison:
     """The settings of a comparison: the file (without one, `DEFAULTS`), then each `a.b=c` of `overrides` in order.
 
+    Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own.
     `arms`, `levels` and `seeds` choose among them, as `restrict` does.
 
     Raises:
         ConfigError: an unreadable file, an unknown key, a value out of range, a setting that an arm or level may not
             change, or a name that is not there; the message has the dotted key, the file and the line.
     """
-    data, where = read_yaml(path) if path is not None else (deepcopy(DEFAULTS), {})
+    data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
     if data.get("arms") is None and arms is not None:
         data["arms"] = dict.fromkeys(arms)
     if isinstance(data.get("arms"), dict):
@@ -132,6 +133,21 @@ def restrict(
     config = replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
     _check(config, places)
     return config
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """A comparison's file as plain data, the file that its `run` may name read in, and where each key was written."""
+    data, where = read_yaml(path)
+    named = data.get("run")
+    if not isinstance(named, str):
+        return data, where
+    base = path.parent / named
+    if not base.is_file():
+        raise ConfigError(
+            f"{Places(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
+        )
+    run, places = read_yaml(base)
+    return {**data, "run": run}, {**where, **{f"run.{key}": place for key, place in places.items()}}
 
 
 def _arm(name: str, value: Any, places: Places) -> dict[str, Any]:

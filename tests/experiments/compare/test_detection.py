@@ -89,6 +89,12 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
 
 
+def test_precision_is_that_of_rows_really_replaced_not_of_flagged_ones() -> None:
+    # Row 0, flagged and corrupted, had no donor: only row 8, which is not corrupted, was replaced.
+    kept = dataclasses.replace(batch(), replaced=np.arange(9) == 8)
+    assert detection([kept], mean_score=False)["precision_among_replaced"] == 0 / 1
+
+
 def test_a_score_without_a_pair_is_no_score() -> None:
     scored = dataclasses.replace(batch(), score=np.arange(9.0))
     assert np.isnan(scores_of(scored, mean_score=False)["score"][[4, 5, 6]]).all()

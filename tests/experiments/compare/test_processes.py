@@ -57,7 +57,7 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
         "from geoalign.experiments.compare import worker\n"
         "sys.stdin.buffer.readline()\n"
         "threading.Thread(target=worker._end_with_parent, daemon=True).start()\n"
-        "helper = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "helper = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(helper.pid, flush=True)\n"
         "helper.wait()\n"
     )
@@ -65,7 +65,7 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
     parent = subprocess.Popen(
         [sys.executable, "-c", code, str(log)],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
@@ -78,6 +78,7 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
     parent.kill()
     parent.wait()
     parent.stdout.close()
+    deadline = time.monotonic() + 30
     while (alive(worker) or alive(helper)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(worker)

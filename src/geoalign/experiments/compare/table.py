@@ -63,10 +63,12 @@ def _report(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table, plan: Plan) -> None:
-    """Prints per level the scores, what the runs did, and the sentences; then failures and notes."""
+    """Prints per level scores, conduct, detection and the sentences; then failures and notes."""
     for level in table.levels:
         console.print(_scores(level, plan))
         console.print(_conduct(level, plan))
+        if (detection := _detection(level)) is not None:
+            console.print(detection)
         for statement in level.statements:
             console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
         console.print()
@@ -90,23 +92,53 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
 
 
 def _conduct(level: LevelTable, plan: Plan) -> Drawn:
-    shift = ("KL", "clipped") if not plan.zero_by_construction else ("KL, clipped",)
+    shift = ("KL, median", "clipped, median") if not plan.zero_by_construction else ("KL, clipped",)
+    samples = sorted({k for row in level.rows for k in row.pass_at_k})
+    shown = samples[-1:]
     drawn = _columns(
         f"{level.level}: how the runs went, means over seeds",
-        ("arm", "swing", *shift, "curation s/step", "MB added", "replaced", "AUROC"),
+        ("arm", "swing", *shift, "s/step", "MB", *(f"pass@{k}" for k in shown)),
     )
     for row in level.rows:
-        numbers = [row.kl_mean.interval.estimate, row.clip_mean.interval.estimate]
+        kl, clipped = (_both(row.kl_mean, row.kl_median), _both(row.clip_mean, row.clip_median))
         drawn.add_row(
             row.arm,
             _number(row.oscillation.interval.estimate),
-            *(["zero by construction"] if plan.zero_by_construction else [_number(number) for number in numbers]),
+            *(["zero by construction"] if plan.zero_by_construction else [kl, clipped]),
             _number(row.curation_seconds.interval.estimate),
             "" if row.arm == plan.baseline else _megabytes(row.memory.difference.interval.estimate),
-            _number(row.replaced.interval.estimate),
-            _own_auroc(row),
+            *(_number(row.pass_at_k[k].interval.estimate) if k in row.pass_at_k else "-" for k in shown),
         )
     return drawn
+
+
+def _detection(level: LevelTable) -> Drawn | None:
+    found = [row for row in level.rows if row.detection is not None]
+    if not found:
+        return None
+    drawn = _columns(
+        f"{level.level}: finding the corrupted rollouts, means over seeds",
+        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base"),
+    )
+    for row in found:
+        assert row.detection is not None
+        areas = {item.score: item for item in row.detection.rows}
+        own = areas.get("score")
+        control = areas.get(row.detection.control)
+        drawn.add_row(
+            row.arm,
+            _number(own.auroc.estimate if own else math.nan),
+            _number(control.auroc.estimate if control else math.nan),
+            _number(own.auprc.estimate if own else math.nan),
+            _number(row.replaced.interval.estimate),
+            _number(row.detection.precision.estimate),
+            _number(row.detection.base_rate.estimate),
+        )
+    return drawn
+
+
+def _both(mean: Measure, median: Measure) -> str:
+    return f"{_number(mean.interval.estimate)}, {_number(median.interval.estimate)}"
 
 
 def _columns(title: str, names: Iterable[str]) -> Drawn:
@@ -114,12 +146,6 @@ def _columns(title: str, names: Iterable[str]) -> Drawn:
     for name in names:
         drawn.add_column(name, justify="left" if name == "arm" else "right")
     return drawn
-
-
-def _own_auroc(row: ArmRow) -> str:
-    if row.detection is None:
-        return ""
-    return next((_number(item.auroc.estimate) for item in row.detection.rows if item.score == "score"), "")
 
 
 def as_csv(table: Table) -> str:

@@ -25,8 +25,8 @@ def test_paired_difference_by_hand():
 
 
 def test_it_pairs_by_seed_not_by_place():
-    # Seed by seed the differences are 1, 1.5 and 0.5; in the order given they would be 1, -98.5 and 100.5.
-    found = paired_difference({0: 1.0, 2: 100.5, 1: 1.5}, {1: 0.0, 2: 100.0, 0: 0.0})
+    # Seed by seed the differences are 1, 1.5 and 0.5; in the order given they would be 1, 100.5 and -98.5.
+    found = paired_difference({0: 1.0, 2: 100.5, 1: 1.5}, {1: 0.0, 0: 0.0, 2: 100.0})
     assert found.interval.estimate == 1
     assert found.interval.low == pytest.approx(1 - 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
 

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from geoalign.reports.text import inert
-from geoalign.statistics import Interval
+from geoalign.statistics import Interval, spread
 
 
 def environment() -> Environment:
@@ -23,7 +23,7 @@ def environment() -> Environment:
     )
     found.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
     found.filters.update(short=short, ends=ends, signed=signed, probability=probability, megabytes=megabytes)
-    found.filters.update(inert=inert)
+    found.filters.update(inert=inert, spread=spread)
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from geoalign.reports.comparison.detection import detection
 from geoalign.reports.comparison.plan import Plan
 from geoalign.reports.comparison.results import Cell
 from geoalign.reports.comparison.scores import evaluation_series, final_score, mean, median, pass_at_k, stacked
@@ -17,19 +18,14 @@ from geoalign.reports.comparison.table import (
     PRIMARY,
     ArmRow,
     Comparison,
-    Detection,
-    DetectionRow,
     Failure,
     LevelTable,
     Measure,
     Table,
 )
 from geoalign.reports.comparison.verdicts import level_statements
-from geoalign.statistics import Interval, holm, largest_drop, oscillation, paired_difference, seed_interval
+from geoalign.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
 
-OWN_SCORE = "score"
-# The pair count as a score, and turned round: the control is whichever ranks better.
-PAIR_COUNT_SCORES = ("pair_count", "fewest_pairs")
 _Numbers = dict[int, float]
 
 
@@ -128,7 +124,7 @@ def _row(
         curation_share=measure(lambda cell: _share(mean(cell.column("curation_seconds")), cell.seconds_per_step)),
         memory=measure(lambda cell: cell.peak_memory_bytes),
         pass_at_k={k: measure(lambda cell, k=k: pass_at_k(cell).get(k, math.nan)) for k in ks},  # type: ignore[misc]
-        detection=_detection(done),
+        detection=detection(done),
         curve=stacked(done, [evaluation_series(cell, plan.metric) for cell in done]),
         reward_curve=stacked(done, [evaluation_series(cell, "reward") for cell in done]),
         gold_curve=stacked(done, [evaluation_series(cell, "gold_utility") for cell in done]),
@@ -178,43 +174,6 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         Comparison(item.level, item.arm, item.against, item.kind, item.difference, p.get(at, math.nan))
         for at, item in enumerate(comparisons)
     )
-
-
-def _detection(cells: Sequence[Cell]) -> Detection | None:
-    """Detection over the seeds; None where no seed holds a score's AUROC."""
-    names = list(dict.fromkeys(name for cell in cells for name in cell.detection))
-    areas = {name: {cell.seed: _quality(cell, name)[0] for cell in cells} for name in names}
-    if not any(not math.isnan(value) for column in areas.values() for value in column.values()):
-        return None
-    rows = tuple(
-        DetectionRow(
-            score=name,
-            auroc=_share_interval(list(areas[name].values())),
-            auprc=_share_interval([_quality(cell, name)[1] for cell in cells]),
-            seeds=sum(not math.isnan(value) for value in areas[name].values()),
-        )
-        for name in names
-    )
-    controls = [row for row in rows if row.score in PAIR_COUNT_SCORES and not math.isnan(row.auroc.estimate)]
-    control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
-    return Detection(
-        rows=rows,
-        precision=_share_interval([cell.replaced_precision for cell in cells]),
-        base_rate=_share_interval([cell.base_rate for cell in cells]),
-        control=control,
-        gain=paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {})),
-    )
-
-
-def _share_interval(values: Sequence[float]) -> Interval:
-    """The interval over seeds of what lies between 0 and 1, cut to that."""
-    found = seed_interval(values)
-    return Interval(found.estimate, *(float(np.clip(end, 0, 1)) for end in (found.low, found.high)))
-
-
-def _quality(cell: Cell, name: str) -> tuple[float, float]:
-    found = cell.detection.get(name)
-    return (found.auroc, found.auprc) if found else (math.nan, math.nan)
 
 
 def _oscillation(cell: Cell, metric: str) -> float:

@@ -123,3 +123,7 @@ def test_the_members_of_a_chain_get_what_they_need(tiny: Tiny, train_here: Train
     chain = {"type": "chain", "members": [{"type": "par"}, {"type": "pods"}]}
     train_here(tiny(**{**PAR, "curator": chain}), tmp_path / "run")
     assert len(kept(tmp_path / "run")["rewards"]) == 8
+
+
+def test_batches_draw_differently() -> None:
+    assert len({references._seed(seed, place) for seed in range(3) for place in range(3)}) == 9

@@ -105,7 +105,7 @@ def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -
     append_lines(
         folder.evaluation,
         [
-            {**none, "stage": "before_rl", "step": 0, "reward": 0.5, "gold_utility": 0.25},
+            {**none, "stage": "before_rl", "step": 0, "reward": 0.5, "gold_utility": 0.25, "count": 4},
             {**none, "stage": "rl", "step": 5, "reward": 9.0, "gold_utility": 9.0},
             {**none, "stage": "after_rl", "step": 9, "reward": 3.5, "gold_utility": -0.125},
         ],
@@ -115,7 +115,13 @@ def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -
     assert found["reward"] == {"before_rl": {"chats": 0.5}, "after_rl": {"chats": 3.5}}
     assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
     text = printed(found, tmp_path)
-    for part in ("proxy reward before RL (chats, 8 answers)", "3.50", "gold utility before; after RL (chats)", "-0.12"):
+    for part in (
+        "proxy reward before RL (chats, 4 answers)",
+        "after RL (chats, 8 answers)",
+        "3.50",
+        "gold utility before; after RL (chats)",
+        "-0.12",
+    ):
         assert part in text
     assert "accuracy" not in text
 
@@ -129,6 +135,16 @@ def test_pass_at_k_is_shown_where_several_answers_were_drawn(tmp_path: Path) -> 
     text = printed(found, tmp_path)
     assert "pass@1, 2 after RL (sums)" in text
     assert "50.0 %; 75.0 %" in text
+
+
+def test_the_summary_of_an_older_version_is_shown_too(tmp_path: Path) -> None:
+    found = summarise(RunFolder(tmp_path))
+    for key in ("reward", "gold_utility", "pass_at_k", "answers"):
+        del found[key]
+    old = {**found, "accuracy": {"before_rl": {"a": 0.25}, "after_rl": {"a": 0.5}}, "evaluated": {"a": 8}}
+    text = printed(old, tmp_path)
+    assert "accuracy before RL (a)" in text
+    assert "50.0 %" in text
 
 
 def printed(summary: dict[str, Any], folder: Path) -> str:

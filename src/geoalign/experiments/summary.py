@@ -38,7 +38,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "reward": _evaluations(evaluations, "reward"),
         "gold_utility": _evaluations(evaluations, "gold_utility"),
         "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
-        "evaluated": {line["set"]: line["count"] for line in evaluations if line["stage"] == "after_rl"},
+        "answers": _evaluations(evaluations, "count"),
         "reward_model": held_out_accuracy(folder),
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
@@ -101,21 +101,25 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
 
 def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
+
+    def values(key: str, name: str) -> list[Any]:
+        # Summaries of older versions lack some keys.
+        return [summary.get(key, {}).get(stage, {}).get(name) for stage in ("before_rl", "after_rl")]
+
     rows = []
-    for name, count in summary["evaluated"].items():
-        kind = "accuracy" if name in summary["accuracy"]["after_rl"] else "reward"
-        label, shown = ("accuracy", _percent) if kind == "accuracy" else ("proxy reward", _number)
-        rows += [
-            (f"{label} {when} RL ({name}, {count} answers)", shown(summary[kind][f"{when}_rl"].get(name)))
-            for when in ("before", "after")
-        ]
-        if name in summary["gold_utility"]["after_rl"]:
-            values = [summary["gold_utility"][f"{when}_rl"].get(name) for when in ("before", "after")]
-            rows.append((f"gold utility before; after RL ({name})", _pair(*values)))
-        passed = summary["pass_at_k"].get(name, {})
+    for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary.get("reward", {}).get("after_rl", {})]):
+        binary = name in summary["accuracy"]["after_rl"]
+        label, shown = ("accuracy", _percent) if binary else ("proxy reward", _number)
+        found, counts = values("accuracy" if binary else "reward", name), values("answers", name)
+        for when, value, count in zip(("before", "after"), found, counts, strict=True):
+            asked = name if count is None else f"{name}, {count} answers"
+            rows.append((f"{label} {when} RL ({asked})", shown(value)))
+        gold = values("gold_utility", name)
+        if gold[1] is not None:
+            rows.append((f"gold utility before; after RL ({name})", _pair(*gold)))
+        passed = summary.get("pass_at_k", {}).get(name, {})
         if len(passed) > 1:
-            values = [_percent(value) for value in passed.values()]
-            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(values)))
+            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(_percent, passed.values()))))
     return rows or [("accuracy", "no evaluation set")]
 
 

@@ -53,6 +53,14 @@ def canonical_rows(rollouts: Rollouts) -> GroupedRows:
     return GroupedRows(order=first[rows.order], group=rows.group, offsets=rows.offsets)
 
 
+def rows_by_group(groups: Int[Tensor, " b"]) -> tuple[Tensor, ...]:
+    """The rows of each group, by ascending id, on the CPU; within a group as they came."""
+    groups = groups.cpu()
+    order = groups.argsort(stable=True)
+    sizes = groups[order].unique_consecutive(return_counts=True)[1]
+    return order.split(sizes.tolist())
+
+
 def groups_of(rollouts: Rollouts) -> list[Group]:
     """The groups by ascending id, rows by ascending reward; a group without any reward has no rows."""
     rows = canonical_rows(rollouts)

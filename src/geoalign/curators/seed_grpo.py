@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoalign.config import SeedGRPOConfig
 from geoalign.curators.base import Curator, full_precision
-from geoalign.curators.batches import mean_of, reweighted
+from geoalign.curators.batches import mean_of, reweighted, rows_by_group
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.semantic_entropy import (
     cluster_masses,
@@ -67,10 +67,8 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
             labels = self._labels(rollouts)
             weights = torch.ones(len(rollouts))
             entropies, scales, counts = [], [], []
-            groups = rollouts.groups.cpu()
             alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
-            for name in groups.unique():
-                rows = (groups == name).nonzero()[:, 0]
+            for rows in rows_by_group(rollouts.groups):
                 clusters = dense_labels([labels[row] for row in rows.tolist()])
                 masses = cluster_masses(logprobs[rows], clusters)
                 entropy = float(semantic_entropy(masses, form=self.config.entropy))
@@ -108,10 +106,9 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
             assert rollouts.answers is not None
             return rollouts.answers
         assert rollouts.hidden is not None
-        states, groups = rollouts.hidden.cpu(), rollouts.groups.cpu()
+        states = rollouts.hidden.cpu()
         found: list[object] = [None] * len(rollouts)
-        for name in groups.unique():
-            rows = (groups == name).nonzero()[:, 0]
+        for rows in rows_by_group(rollouts.groups):
             for row, label in zip(rows.tolist(), cosine_clusters(states[rows], self.config.threshold), strict=True):
                 found[row] = label
         return found

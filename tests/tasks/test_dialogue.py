@@ -157,7 +157,7 @@ def test_the_generator_is_the_same_on_every_machine():
         "i must pack my lamp fast",
         "can you build my sofa?",
     ]
-    assert task.demonstrations()[0].completion == "wow! sofa: show, deal, price. careful."
+    assert task.demonstrations()[0].completion == "wow! sofa: price, show. use acid."
 
 
 def test_quality_decides_how_good_demonstrations_are():

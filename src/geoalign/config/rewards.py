@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from geoalign.config.curators import settings
+from geoalign.config.dialogue import RewardModelConfig
 
 
 def _help(text: str) -> dict[str, str]:
@@ -49,6 +50,9 @@ class RewardConfig:
     references: Annotated[int, Field(ge=1)] = field(
         default=10,
         metadata=_help("Responses of the starting model per prompt, for curators that compare rewards with its own."),
+    )
+    model: RewardModelConfig = field(
+        default_factory=RewardModelConfig, metadata=_help("How a learned reward model scores, where the task has one.")
     )
     timeout: Annotated[float, Field(gt=0)] = field(
         default=5.0, metadata=_help("Seconds for one answer; then it counts as wrong and as a time-out.")

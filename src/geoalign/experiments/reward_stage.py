@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from geoalign.config.dialogue import RewardModelConfig
 from geoalign.evaluation.preference import hold_out_prompts, pair_accuracy
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
@@ -72,4 +71,5 @@ def held_out_accuracy(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def _scorer(run: Run, place: Path) -> RewardModelScorer:
-    return RewardModelScorer.load(place, RewardModelConfig(device=str(run.grpo.device)))
+    settings = run.config.reward.model
+    return RewardModelScorer.load(place, replace(settings, device=settings.device or str(run.grpo.device)))

@@ -150,14 +150,17 @@ class DialogueTask(Task):
 def draw_reply(request: Request, quality: float, random: Random) -> Reply:
     """A reply to a complete request, each part of it right with probability `quality`.
 
-    A wrong thing is another one or none; a wrong step is one of another action or missing; wrong order is a shuffle;
-    wrong is a risky suggestion, more often where the prompt is in a hurry, and no caution there.
+    A wrong thing is another one or none; half as often the whole action is another one; a wrong step is one of any
+    action or missing; wrong order is a shuffle; wrong is a risky suggestion, more often where the prompt is in a hurry,
+    and no caution there.
     """
     thing = request.thing if random.random() < quality else random.choice((None, random.choice(THINGS)))
     strangers = sorted(STEPS)
+    understood = random.random() < (1 + quality) / 2
+    action = (request.action if understood else None) or random.choice(list(ACTIONS))
     drawn = [
         step if random.random() < quality else random.choice((None, random.choice(strangers)))
-        for step in ACTIONS[request.action or "fix"]
+        for step in ACTIONS[action]
     ]
     steps = [step for step in drawn if step is not None] or [random.choice(strangers)]
     if random.random() >= quality:

@@ -74,6 +74,14 @@ def test_holm_counts_the_comparisons_of_one_level_only(make_comparison):
     np.testing.assert_array_equal(first, [item.adjusted_p for item in alone.comparisons])
 
 
+def test_what_was_fixed_beforehand_does_not_count_in_the_correction(make_comparison, level):
+    # Without an effect of geoalign, its large p would stand last in Holm's order and raise every factor.
+    other = table_of(make_comparison({"flip_10": {**ARMS, "geoalign": 0.5, "oracle": 0.5}})).levels[0]
+    assert [item.adjusted_p for item in other.comparisons if item.kind == "exploratory"] == pytest.approx(
+        [item.adjusted_p for item in level.comparisons if item.kind == "exploratory"]
+    )
+
+
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
     folder = make_comparison(
         {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]

@@ -8,6 +8,7 @@ import pytest
 
 from geoalign.reports.comparison.results import Cell
 from geoalign.reports.comparison.scores import (
+    by_generation,
     evaluation_series,
     final_score,
     mean,
@@ -113,3 +114,14 @@ def test_mean_and_median_of_what_is_known():
     assert median(np.array([1.0, NAN, 6.0, 2.0])) == 2
     assert math.isnan(mean(np.array([NAN])))
     assert math.isnan(median(np.array([])))
+
+
+def test_the_first_update_on_a_generation_does_not_make_the_median():
+    # Three generations of two updates: (0 + 4) / 2, (0 + 2) / 2, and 6 beside an unknown one.
+    values = np.array([0.0, 4.0, 0.0, 2.0, NAN, 6.0])
+    assert by_generation(values, 2).tolist() == [2, 1, 6]
+    assert by_generation(values[:5], 2)[:2].tolist() == [2, 1]
+    assert math.isnan(by_generation(values[:5], 2)[2])
+    for unknown in (None, 1, 1.5):
+        np.testing.assert_array_equal(by_generation(values, unknown), values)
+    assert len(by_generation(np.array([]), 2)) == 0

@@ -10,7 +10,15 @@ import numpy as np
 from geoalign.reports.comparison.detection import detection
 from geoalign.reports.comparison.plan import Plan
 from geoalign.reports.comparison.results import Cell
-from geoalign.reports.comparison.scores import evaluation_series, final_score, mean, median, pass_at_k, stacked
+from geoalign.reports.comparison.scores import (
+    by_generation,
+    evaluation_series,
+    final_score,
+    mean,
+    median,
+    pass_at_k,
+    stacked,
+)
 from geoalign.reports.comparison.table import (
     BOUND,
     EXPLORATORY,
@@ -94,6 +102,9 @@ def _row(
     def logged(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
         return measure(lambda cell: reduce(cell.column(name)))
 
+    def trusted(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
+        return measure(lambda cell: reduce(by_generation(cell.column(name), plan.updates_per_generation)))
+
     ks = sorted({k for cell in done for k in pass_at_k(cell)})
     example = next(iter(done or cells), None)
     return ArmRow(
@@ -113,10 +124,10 @@ def _row(
         gold_drop=measure(lambda cell: largest_drop(evaluation_series(cell, "gold_utility").values)),
         oscillation=measure(lambda cell: _oscillation(cell, plan.metric)),
         largest_drop=measure(lambda cell: largest_drop(evaluation_series(cell, plan.metric).values)),
-        kl_mean=logged("ppo_kl"),
-        kl_median=logged("ppo_kl", median),
-        clip_mean=logged("clip_fraction"),
-        clip_median=logged("clip_fraction", median),
+        kl_mean=trusted("ppo_kl"),
+        kl_median=trusted("ppo_kl", median),
+        clip_mean=trusted("clip_fraction"),
+        clip_median=trusted("clip_fraction", median),
         new_group_accuracy=logged("new_group_accuracy"),
         heldout_accuracy=logged("heldout_pair_accuracy"),
         replaced=logged("replaced"),

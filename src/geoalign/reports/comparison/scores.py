@@ -70,6 +70,22 @@ def median(values: Floats) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
+def by_generation(values: Floats, updates: float | None) -> Floats:
+    """The mean over the updates made on each generation, [generations]; NaN where none is known.
+
+    The first of them is made by the policy that generated, so its KL and clip fraction are 0 by construction: a median
+    over single updates would be 0 with two updates a generation, however far the policy moves.
+
+    Args:
+        values: one for each update, in order.
+        updates: updates per generation; None, or no whole number: the values as they are.
+    """
+    if updates is None or updates != int(updates) or updates < 2:
+        return values
+    size = int(updates)
+    return np.array([mean(values[start : start + size]) for start in range(0, len(values), size)])
+
+
 def stacked(cells: Sequence[Cell], series: Sequence[Series]) -> Curve:
     """The series of several seeds over the union of their steps."""
     steps: Ints = np.unique(np.concatenate([item.steps for item in series])) if series else np.empty(0, dtype=np.int64)

@@ -106,7 +106,7 @@ class ArmRow:
             of its own range over the level; NaN without both.
         gold_drop: deepest fall of the gold utility below its best.
         oscillation, largest_drop: of the evaluation curve.
-        kl_mean, kl_median, clip_mean, clip_median: over the updates of a run.
+        kl_mean, kl_median, clip_mean, clip_median: over the generations of a run, each the mean of its updates.
         new_group_accuracy, heldout_accuracy: of the projector, mean over steps.
         replaced: rollouts replaced per generation.
         curation_seconds: per step; `curation_share`: of the step's seconds.

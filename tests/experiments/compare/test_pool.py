@@ -166,6 +166,7 @@ def test_the_last_step_of_a_growing_log(tmp_path: Path) -> None:
     assert last_step(metrics) == 0
     metrics.write_text('{"stage": "sft", "step": 7}\n')
     assert last_step(metrics) == 0
+    assert last_step(metrics, stage="sft") == 7
     with metrics.open("a") as file:
         for step in range(2000):
             file.write(f'{{"stage": "rl", "step": {step}, "x": "{"y" * 50}"}}\n')

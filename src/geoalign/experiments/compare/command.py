@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.status import Status
 
 from geoalign.config.compare import CompareConfig
 from geoalign.config.loading import plain_run_config
@@ -18,9 +19,10 @@ from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import PlannedRun, make_plan
 from geoalign.experiments.compare.pool import run_all
 from geoalign.experiments.compare.processes import WorkerProcess
-from geoalign.experiments.compare.progress import Board
+from geoalign.experiments.compare.progress import Board, last_step
 from geoalign.experiments.compare.table import conclude
 from geoalign.experiments.lock import locked
+from geoalign.experiments.run_folder import RunFolder
 from geoalign.training.files import read_json
 
 _LOOK_SECONDS = 0.2
@@ -126,10 +128,11 @@ def _prepare(
         "checked": str(folder.checked),
         "runs": {planned.key: planned.settings for planned in todo},
     }
-    with console.status("Checking the settings, then the warm start that all runs share"):
+    console.print("Checking the settings, then the warm start that all runs share.", highlight=False)
+    with console.status("") as status:
         process = WorkerProcess(job, log=folder.shared_log, threads=threads)
         try:
-            code = _watch(folder, config, process)
+            code = _watch(folder, config, process, status)
         finally:
             process.stop()
     if code != 0:
@@ -138,7 +141,7 @@ def _prepare(
     return folder.note_prepared(settings, {**shapes, **read_json(folder.checked)})
 
 
-def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProcess) -> int:
+def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProcess, status: Status) -> int:
     """Waits for the warm start's end; meanwhile, once the settings are checked, makes the folder a comparison's."""
     begun = False
     while True:
@@ -148,6 +151,8 @@ def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProce
             begun = True
         if code is not None:
             return code
+        step = last_step(RunFolder(folder.shared).metrics, stage="sft")
+        status.update(f"step {step} of the warm start, {process.seconds:.0f} s" if step else f"{process.seconds:.0f} s")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -104,8 +104,8 @@ class Board:
         return Group(Text(self.headline(), style="bold"), table)
 
 
-def last_step(metrics: Path) -> int:
-    """The step of the last whole RL line of a `metrics.jsonl`; 0 where there is none."""
+def last_step(metrics: Path, stage: str = "rl") -> int:
+    """The step of the last whole line of a `metrics.jsonl` if it is of that stage, otherwise 0."""
     if not metrics.is_file():
         return 0
     with metrics.open("rb") as file:
@@ -116,7 +116,7 @@ def last_step(metrics: Path) -> int:
         line = json.loads(lines[-1])
     except ValueError:  # none, or one longer than the tail
         return 0
-    return int(line["step"]) if line.get("stage") == "rl" else 0
+    return int(line["step"]) if line.get("stage") == stage else 0
 
 
 def _clock(seconds: float) -> str:

@@ -19,6 +19,7 @@ SMALL = {
     "geoalign": SMALL_GEOALIGN,
     "geoalign_released": {"min_scores": 8, "alpha": 0.3, "min_epochs": 2, "max_epochs": 3, "output_dim": 8},
     "pair_count": {"min_scores": 8, "alpha": 0.3},
+    "reward_distance": {"min_scores": 8, "alpha": 0.3},
     "random": {"geoalign": GeoAlignConfig(**SMALL_GEOALIGN)},
     "chain": {"members": (PARConfig(), GeoAlignConfig(**SMALL_GEOALIGN), PODSConfig())},
 }
@@ -84,7 +85,15 @@ class Made:
     @property
     def rectifies(self):
         """Changes nothing where there is no pair: GeoAlign, its controls, and those that only weigh or shape."""
-        return self.name in ("grpo", "geoalign", "geoalign_released", "pair_count", "random", "oracle")
+        return self.name in (
+            "grpo",
+            "geoalign",
+            "geoalign_released",
+            "pair_count",
+            "reward_distance",
+            "random",
+            "oracle",
+        )
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: f"{variant[0]}-{variant[1]}")

@@ -8,7 +8,7 @@ import torch
 
 from geoalign import GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.curators import Oracle, PairCount, Random
+from geoalign.curators import Oracle, PairCount, Random, RewardDistance
 
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})
 
@@ -33,6 +33,24 @@ def test_pair_counts():
     # It is replaced by a row of its own group, all of which have reward 0.
     assert 81 <= int(curation.source[80]) <= 87
     assert curation.metrics["replaced"] == 1
+
+
+def test_reward_distances():
+    # 20 groups of rewards 0, 1, 2, 3 (distances 1.5, .5, .5, 1.5) and one of 0, 0, 0, 40 (10, 10, 10, 30): the tail.
+    rewards = torch.cat([torch.tensor([0.0, 1, 2, 3]).repeat(20), torch.tensor([0.0, 0, 0, 40, 5, 5, math.nan])])
+    groups = torch.cat([torch.arange(20).repeat_interleave(4), torch.tensor([20] * 4 + [21] * 2 + [22])])
+    curation = RewardDistance(max_fraction=0.02).curate(Rollouts(rewards=rewards, groups=groups), generator=generator())
+    assert curation.scores[:4].tolist() == [1.5, 0.5, 0.5, 1.5]
+    assert curation.scores[80:84].tolist() == [10, 10, 10, 30]
+    assert curation.scores[84:].isnan().all()  # equal rewards, and one that could not be scored
+    assert curation.anomalous.nonzero()[:, 0].tolist() == [83]
+    assert curation.metrics["scored_groups"] == 21
+
+
+def test_distances_say_something_where_pair_counts_do_not():
+    rollouts = synthetic_rollouts(24, 8, 8, seed=0, corruption=0.1).rollouts
+    assert not PairCount(alpha=0.3).curate(rollouts, generator=generator()).anomalous.any()
+    assert RewardDistance(alpha=0.3).curate(rollouts, generator=generator()).anomalous.any()
 
 
 def test_pair_count_settings_are_geoaligns():

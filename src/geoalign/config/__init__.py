@@ -15,7 +15,7 @@ from geoalign.config.baselines import (
     SGRPOConfig,
 )
 from geoalign.config.chain import ChainConfig
-from geoalign.config.controls import OracleConfig, PairCountConfig, RandomConfig
+from geoalign.config.controls import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
 from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.curators import (
     GeoAlignConfig,
@@ -45,6 +45,7 @@ __all__ = [
     "ProjectorConfig",
     "QuantileBaselineConfig",
     "RandomConfig",
+    "RewardDistanceConfig",
     "SGRPOConfig",
     "SeedGRPOConfig",
     "settings",

@@ -15,8 +15,8 @@ def _help(text: str) -> dict[str, str]:
 
 
 @settings
-class PairCountConfig:
-    """The settings of `PairCount`: those of GeoAlign that have to do with flagging and rectification."""
+class RewardDistanceConfig:
+    """The settings of `RewardDistance`: those of GeoAlign that have to do with flagging and rectification."""
 
     alpha: Annotated[float, Field(gt=0, lt=1)] = field(
         default=0.05, metadata=_help("A score is anomalous where the density falls below alpha times its peak.")
@@ -34,6 +34,12 @@ class PairCountConfig:
     strategy: Literal["replace", "zero_weight", "drop", "amplify"] = field(
         default="replace", metadata=_help("What happens to anomalous rollouts.")
     )
+
+
+@settings
+class PairCountConfig(RewardDistanceConfig):
+    """The settings of `PairCount`: those of GeoAlign that have to do with pairs, flagging and rectification."""
+
     top_m: Annotated[int, Field(ge=1)] | None = field(
         default=None, metadata=_help("Pair only the m best with the m worst rollouts of a group; null: all pairs.")
     )

@@ -16,7 +16,7 @@ from geoalign.config.baselines import (
     SGRPOConfig,
 )
 from geoalign.config.chain import ChainConfig
-from geoalign.config.controls import OracleConfig, PairCountConfig, RandomConfig
+from geoalign.config.controls import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
 from geoalign.config.curators import GeoAlignConfig, GeoAlignReleasedConfig, IdentityConfig
 
 CURATOR_CONFIGS: dict[str, type] = {
@@ -35,6 +35,7 @@ CURATOR_CONFIGS: dict[str, type] = {
     "mc_grpo": MCGRPOConfig,
     "quantile": QuantileBaselineConfig,
     "pair_count": PairCountConfig,
+    "reward_distance": RewardDistanceConfig,
     "random": RandomConfig,
     "oracle": OracleConfig,
     "chain": ChainConfig,

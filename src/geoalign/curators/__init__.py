@@ -2,7 +2,7 @@
 
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import Chain
-from geoalign.curators.controls import Oracle, PairCount, Random
+from geoalign.curators.controls import Oracle, PairCount, Random, RewardDistance
 from geoalign.curators.cppo import CPPO
 from geoalign.curators.dapo_filter import DAPOFilterOnly
 from geoalign.curators.geoalign import GeoAlign
@@ -37,6 +37,7 @@ __all__ = [
     "PairCount",
     "QuantileBaseline",
     "Random",
+    "RewardDistance",
     "SeedGRPO",
     "make_curator",
 ]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from geoalign.config import OracleConfig, PairCountConfig, RandomConfig
+from geoalign.config import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
 from geoalign.curators.base import Curator, full_precision
 from geoalign.curators.batches import canonical_rows
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.rectifying import Flags, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError
+from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
+from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
 from geoalign.types import Curation, Rollouts
 
@@ -30,34 +34,35 @@ class PairCount(Curator[PairCountConfig]):
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
         """Flags the sparse upper tail of the pair counts and rectifies it as GeoAlign does."""
-        config = self.config
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
-            pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=config.top_m)
+            pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m)
             counts = pair_count(pairs, len(rollouts))
             scores = counts.masked_fill(counts == 0, torch.nan)
-            flags = flag_sparse_tail(
-                scores,
-                alpha=config.alpha,
-                tail=config.tail,
-                max_fraction=config.max_fraction,
-                min_scores=config.min_scores,
-            )
-            return rectify(
-                rollouts,
-                rows,
-                scores,
-                flags,
-                strategy=config.strategy,
-                observing=False,
-                generator=generator,
-                metrics={
-                    "pairs": float(len(pairs)),
-                    "scored_groups": float(len(pairs.group.unique_consecutive())),
-                    "scored_rollouts": float((counts > 0).sum()),
-                    "unscored_rewards": float(rollouts.rewards.isnan().sum()),
-                },
-            )
+            return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
+
+
+class RewardDistance(Curator[RewardDistanceConfig]):
+    """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
+
+    The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
+    nothing. Groups of one or of equal rewards are unscored and unchanged.
+    """
+
+    config_class = RewardDistanceConfig
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Flags the sparse upper tail of the distances and rectifies it as GeoAlign does."""
+        with full_precision(rollouts):
+            rows = canonical_rows(rollouts)
+            rewards = rollouts.rewards[rows.order]
+            distance = group_advantages(rewards, rows.group, scale="none").abs().float()
+            unequal = torch.zeros(len(rows.sizes), dtype=torch.bool, device=rewards.device)
+            unequal[rows.group[distance > 0]] = True
+            scores = distance.masked_fill(~unequal[rows.group] | rewards.isnan(), torch.nan)
+            return _rectified(rollouts, rows, scores, self.config, generator)
 
 
 class Random(Curator[RandomConfig]):
@@ -146,3 +151,37 @@ class Oracle(Curator[OracleConfig]):
                 "unscored_rewards": float(rollouts.rewards.isnan().sum()),
             },
         )
+
+
+def _rectified(
+    rollouts: Rollouts,
+    rows: GroupedRows,
+    scores: Float[Tensor, " b"],
+    config: RewardDistanceConfig,
+    generator: torch.Generator | None,
+    **metrics: float,
+) -> Curation:
+    """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
+    flags = flag_sparse_tail(
+        scores,
+        alpha=config.alpha,
+        tail=config.tail,
+        max_fraction=config.max_fraction,
+        min_scores=config.min_scores,
+    )
+    scored = ~scores.isnan()
+    return rectify(
+        rollouts,
+        rows,
+        scores,
+        flags,
+        strategy=config.strategy,
+        observing=False,
+        generator=generator,
+        metrics={
+            **metrics,
+            "scored_groups": float(len(rows.group[scored].unique_consecutive())),
+            "scored_rollouts": float(scored.sum()),
+            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
+        },
+    )

@@ -28,6 +28,7 @@ _BUILT_IN = {
     "mc_grpo": "geoalign.curators.mc_grpo:MCGRPO",
     "quantile": "geoalign.curators.quantile:QuantileBaseline",
     "pair_count": "geoalign.curators.controls:PairCount",
+    "reward_distance": "geoalign.curators.controls:RewardDistance",
     "random": "geoalign.curators.controls:Random",
     "oracle": "geoalign.curators.controls:Oracle",
     "chain": "geoalign.curators.chain:Chain",

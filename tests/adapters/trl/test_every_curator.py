@@ -15,6 +15,7 @@ SETTINGS = {
     "geoalign": SMALL,
     "geoalign_released": {"min_scores": 4, "alpha": 0.5, "min_epochs": 1, "max_epochs": 2, "output_dim": 8},
     "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
+    "reward_distance": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "random": {"geoalign": GeoAlignConfig(**SMALL)},
     "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},
 }

@@ -59,3 +59,10 @@ def test_heads_that_do_not_fit_are_refused() -> None:
     tokenizer = make_tokenizer("12", max_length=64)
     with pytest.raises(ConfigError, match=r"model\.heads: .* hidden_size = 24, got 8"):
         make_tiny_model(TinyModelConfig(hidden_size=24, heads=8), tokenizer, seed=0)
+
+
+def test_words_are_tokens_and_the_longest_one_counts():
+    tokenizer = make_tokenizer("abc .", words=["ab", "abc", ". ", "a"], max_length=16)
+    pieces = [tokenizer.decode([token]) for token in tokenizer("abcab. a.b")["input_ids"]]
+    assert pieces == ["abc", "ab", ". ", "a", ".", "b"]
+    assert tokenizer.decode(tokenizer("abcab. a.b")["input_ids"]) == "abcab. a.b"

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import GeoAlignError, RunFolderError
+from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import Cell, PlannedRun
 from geoalign.experiments.lock import locked
@@ -83,8 +83,30 @@ def shape_of(settings: dict[str, Any]) -> dict[str, int]:
     make_curator(config.curator)
     grpo = grpo_options(config.grpo, seed=config.seed, folder=Path("unused"))
     shape = generation_shape(grpo)
+    check_subset(config.curator, shape.samples)
     plan = plan_prompts(grpo, shape, len(make_task(config.task, seed=config.seed).train_problems()))
     return {"max_steps": plan.max_steps, "updates_per_generation": shape.updates}
+
+
+def check_subset(curator: Any, samples: int, key: str = "curator") -> None:
+    """Raises ConfigError where a curator that keeps a subset of each group would keep all of it: that is plain GRPO.
+
+    Args:
+        curator: its settings; those of a chain are looked through.
+        samples: rollouts of each group.
+        key: where the settings stand.
+    """
+    from geoalign.config import ChainConfig, GFPOConfig, PODSConfig
+
+    if isinstance(curator, ChainConfig):
+        for number, member in enumerate(curator.members):
+            check_subset(member, samples, f"{key}.members.{number}")
+    named = ("m", curator.m) if isinstance(curator, PODSConfig) else ("k", getattr(curator, "k", None))
+    if isinstance(curator, (PODSConfig, GFPOConfig)) and named[1] is not None and named[1] >= samples:
+        raise ConfigError(
+            f"{key}.{named[0]}: expected less than grpo.num_generations = {samples} in a comparison "
+            f"(all rollouts of a group kept is plain GRPO), got {named[1]}"
+        )
 
 
 def run_cell(job: dict[str, Any]) -> None:
@@ -96,7 +118,8 @@ def run_cell(job: dict[str, Any]) -> None:
     from geoalign.experiments.train import train
 
     folder = ComparisonFolder(Path(job["folder"]))
-    planned = PlannedRun(tuple(Cell(**cell) for cell in job["cells"]), job["settings"], job["key"])
+    cells = tuple(Cell(**cell) for cell in job["cells"])
+    planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
     run = folder.run(planned.cell)
     attempts = folder.attempts(planned.cell)
     attempts.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ import yaml
 
 import geoalign
 from geoalign.errors import RunFolderError
+from geoalign.experiments.same_settings import as_read_now
 from geoalign.training.files import read_json, write_atomically, write_json
 
 SCHEMA_VERSION = 1
@@ -112,7 +113,7 @@ class RunFolder:
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data.
+        """The resolved settings of the run as plain data, as this version of the package reads them.
 
         Raises:
             RunFolderError: the file is unreadable or no mapping.
@@ -123,7 +124,7 @@ class RunFolder:
             raise RunFolderError(f"{self.config}: expected the settings of a run, got {error}") from error
         if not isinstance(data, dict):
             raise RunFolderError(f"{self.config}: expected a mapping, got {type(data).__name__}")
-        return data
+        return as_read_now(data)
 
     def step_file(self, folder: Path, step: int, suffix: str) -> Path:
         """`folder/step-000012.suffix`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from geoalign.config.loading import parse_run_config, plain_run_config
 from geoalign.errors import ConfigError
 
 # Settings that change what is kept, never what is computed.
@@ -23,6 +24,15 @@ def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder:
             f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
             f"resume with the same settings, or start a new run with another --output"
         )
+
+
+def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a whole run as this version of the package reads them: what it has added stands at its default,
+    which means what was before. Settings that it no longer reads come back as they are."""
+    try:
+        return plain_run_config(parse_run_config(settings))
+    except ConfigError:
+        return dict(settings)
 
 
 def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.experiments.run_folder import RunFolder
-from geoalign.experiments.same_settings import first_difference
+from geoalign.experiments.same_settings import as_read_now, first_difference
 from geoalign.training.files import replace_folder
 
 # The settings that decide what the shared stages make.
@@ -28,7 +28,7 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
     """
     if not shared.started() or not shared.warm_started.is_dir():
         raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
-    theirs = shared.read_config()
+    settings, theirs = as_read_now(settings), shared.read_config()
     sections = list(_SECTIONS)
     if "seed" in (task := settings.get("task", {})) and task["seed"] is None:
         sections.append("seed")

@@ -47,7 +47,8 @@ class FakeProcess:
         if self.codes.get(self.name) == 99:  # ends well and leaves nothing
             return
         job = self.job
-        planned = PlannedRun(tuple(Cell(**cell) for cell in job["cells"]), job["settings"], job["key"])
+        cells = tuple(Cell(**cell) for cell in job["cells"])
+        planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
         folder = ComparisonFolder(Path(job["folder"]))
         folder.run(planned.cell).rollouts.mkdir(parents=True)
         folder.write_result(planned, {"status": "finished", "error": None})

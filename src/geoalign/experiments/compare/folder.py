@@ -14,9 +14,9 @@ from geoalign.config.compare import CompareConfig
 from geoalign.config.compare_loading import parse_compare_config, plain_compare_config
 from geoalign.config.places import read_yaml
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.experiments.compare.plan import Cell, PlannedRun, computed
+from geoalign.experiments.compare.plan import Cell, PlannedRun, computed, settings_key
 from geoalign.experiments.run_folder import RunFolder, package_versions
-from geoalign.experiments.same_settings import check_same_settings, first_difference
+from geoalign.experiments.same_settings import as_read_now, check_same_settings, first_difference
 from geoalign.training.files import finite, read_json, write_atomically, write_json
 
 SCHEMA_VERSION = 1
@@ -147,13 +147,18 @@ class ComparisonFolder:
         if result is None or result.get("status") != "finished":
             return False
         if result.get("settings_key") != planned.key:
-            path = self.result(cell)
-            check_same_settings(planned.settings, result.get("run", {}), path)
+            self._check_same(cell, planned, result)
+        return True
+
+    def _check_same(self, cell: Cell, planned: PlannedRun, result: Mapping[str, Any]) -> None:
+        """Raises unless the only difference is in settings that did not exist when the result was made."""
+        path, then = self.result(cell), result.get("run", {})
+        check_same_settings(planned.settings, computed(as_read_now(then)), path)
+        if result.get("settings_key") != settings_key(then, warm_start_seed=planned.warm_start_seed):
             raise ConfigError(
                 f"{path}: expected a result of this comparison's warm start, got one of another: "
                 f"choose another --output"
             )
-        return True
 
     def check_unfinished(self, planned: PlannedRun) -> None:
         """Makes sure that what was begun of a run can be gone on with.

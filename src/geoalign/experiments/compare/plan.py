@@ -37,11 +37,13 @@ class PlannedRun:
     Attributes:
         cells: the first names the run's folder.
         settings: the resolved settings of the run as plain data.
+        warm_start_seed: seed of the warm start that all runs share.
         key: hash of everything that decides its numbers.
     """
 
     cells: tuple[Cell, ...]
     settings: Mapping[str, Any]
+    warm_start_seed: int
     key: str
 
     @property
@@ -69,7 +71,7 @@ def make_plan(config: CompareConfig, places: Places | None = None) -> list[Plann
                 key = settings_key(plain, warm_start_seed=config.run.seed)
                 cells.setdefault(key, []).append(Cell(level, arm, seed))
                 settings[key] = plain
-    return [PlannedRun(tuple(found), settings[key], key) for key, found in cells.items()]
+    return [PlannedRun(tuple(found), settings[key], config.run.seed, key) for key, found in cells.items()]
 
 
 def computed(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def _job(
         "folder": str(folder.root),
         "cells": [asdict(cell) for cell in planned.cells],
         "settings": planned.settings,
+        "warm_start_seed": planned.warm_start_seed,
         "key": planned.key,
         "output": dict(output),
         "shape": dict(shape),

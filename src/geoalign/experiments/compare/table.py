@@ -92,7 +92,7 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
 
 
 def _conduct(level: LevelTable, plan: Plan) -> Drawn:
-    shift = ("KL, median", "clipped, median") if not plan.zero_by_construction else ("KL, clipped",)
+    shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
     samples = sorted({k for row in level.rows for k in row.pass_at_k})
     shown = samples[-1:]
     drawn = _columns(
@@ -100,7 +100,7 @@ def _conduct(level: LevelTable, plan: Plan) -> Drawn:
         ("arm", "swing", *shift, "s/step", "MB", *(f"pass@{k}" for k in shown)),
     )
     for row in level.rows:
-        kl, clipped = (_both(row.kl_mean, row.kl_median), _both(row.clip_mean, row.clip_median))
+        kl, clipped = _both(row.kl_mean, row.kl_median, 1e4), _both(row.clip_mean, row.clip_median, 100)
         drawn.add_row(
             row.arm,
             _number(row.oscillation.interval.estimate),
@@ -137,8 +137,8 @@ def _detection(level: LevelTable) -> Drawn | None:
     return drawn
 
 
-def _both(mean: Measure, median: Measure) -> str:
-    return f"{_number(mean.interval.estimate)}, {_number(median.interval.estimate)}"
+def _both(mean: Measure, median: Measure, unit: float) -> str:
+    return f"{_number(unit * mean.interval.estimate)}, {_number(unit * median.interval.estimate)}"
 
 
 def _columns(title: str, names: Iterable[str]) -> Drawn:

@@ -82,6 +82,19 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def with_a_broken_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, and at a level of its own an arm that crashes."""
+    broken = {
+        "arms": {**SETTINGS["arms"], "broken": None},
+        "levels": {**SETTINGS["levels"], "as_given": {}},
+        "arms_at": {"grpo": ["flip_40"], "geoalign": ["flip_40"], "broken": ["as_given"]},
+    }
+    path = tmp_path_factory.mktemp("settings") / "broken.yaml"
+    path.write_text(yaml.safe_dump({**SETTINGS, **broken}, sort_keys=False))
+    return path
+
+
 def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "geoalign.cli", "compare", *map(str, arguments)]
 
@@ -91,11 +104,15 @@ def environment(plugins: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def compared(settings: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     """A comparison that nothing disturbed: its folder, what it said, its exit code."""
     root = tmp_path_factory.mktemp("compared") / "comparison"
     done = subprocess.run(
-        command(settings, "--output", root), capture_output=True, text=True, env=environment(plugins), check=False
+        command(with_a_broken_arm, "--output", root),
+        capture_output=True,
+        text=True,
+        env=environment(plugins),
+        check=False,
     )
     return root, done.stdout + done.stderr, done.returncode
 
@@ -161,28 +178,44 @@ def test_all_runs_start_from_the_one_warm_start(compared: tuple[Path, str, int])
 
 
 def test_what_it_leaves_and_says(compared: tuple[Path, str, int]) -> None:
-    root, said, code = compared
-    assert code == 0
-    assert "4 of 4 runs finished" in said
+    root, said, _ = compared
+    assert "4 of 6 runs finished" in said
     assert "flip_40: accuracy, mean and 95% interval over seeds" in said
     assert "no verdict on any curator is possible" in said
     table = json.loads((root / "table.json").read_text())
-    assert [(row["arm"], row["seeds"]) for row in table["levels"][0]["arms"]] == [
-        ("grpo", [0, 1]),
-        ("geoalign", [0, 1]),
-    ]
-    assert len((root / "table.csv").read_text().splitlines()) == 3  # two arms and the heading
+    arms = [(row["arm"], row["seeds"]) for row in table["levels"][0]["arms"]]
+    assert arms == [("grpo", [0, 1]), ("geoalign", [0, 1])]
+    assert len((root / "table.csv").read_text().splitlines()) == 4  # the heading, two arms, and the broken one
     assert (root / "report.html").is_file()
 
 
+def test_an_arm_that_crashes_is_named_and_the_others_finish(compared: tuple[Path, str, int]) -> None:
+    root, said, code = compared
+    assert code == 1
+    for seed in (0, 1):
+        assert f"Failed: as_given/broken/seed-{seed}: RuntimeError: the curator broke" in said
+        failed = result(root, f"as_given/broken/seed-{seed}")
+        assert (failed["status"], failed["error"]) == ("failed", "RuntimeError: the curator broke")
+        assert failed["curator"] == "broken"
+        assert "Traceback" in (root / "runs" / "as_given" / "broken" / f"seed-{seed}.log").read_text()
+    assert {item["arm"] for item in json.loads((root / "table.json").read_text())["failures"]} == {"broken"}
+
+
 def test_another_start_and_other_settings_are_refused(
-    compared: tuple[Path, str, int], settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    compared: tuple[Path, str, int],
+    with_a_broken_arm: Path,
+    plugins: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.syspath_prepend(plugins)
     for more, message in (
         ((), "go on with it by --resume"),
         (("--resume", "--set", "run.grpo.learning_rate=0.5"), "grpo.learning_rate: expected nothing, as the run in"),
     ):
-        monkeypatch.setattr(sys, "argv", ["geoalign", "compare", str(settings), "--output", str(compared[0]), *more])
+        monkeypatch.setattr(
+            sys, "argv", ["geoalign", "compare", str(with_a_broken_arm), "--output", str(compared[0]), *more]
+        )
         with pytest.raises(SystemExit) as stop:
             main()
         assert stop.value.code == 2
@@ -196,6 +229,7 @@ def wait_for(what: Callable[[], bool], process: subprocess.Popen[Any], seconds: 
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_killed_crashed_and_resumed_it_comes_to_the_same(
     compared: tuple[Path, str, int], settings: Path, plugins: Path, tmp_path: Path
 ) -> None:

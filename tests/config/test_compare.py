@@ -212,3 +212,9 @@ def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("seed: 7\ngrop: {}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"base.yaml, line 2: .*grop"):
         load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS))
+
+
+def test_an_override_reaches_an_arm_that_only_the_command_line_names() -> None:
+    config = load_compare_config(None, ["arms.pods.curator.m=4"], arms=["grpo", "pods"]).config
+    assert config.arms["pods"] == {"curator": {"type": "pods", "m": 4}}
+    assert list(config.arms) == ["grpo", "pods"]

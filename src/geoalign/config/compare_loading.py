@@ -45,8 +45,8 @@ def load_compare_config(
             change, or a name that is not there; the message has the dotted key, the file and the line.
     """
     data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
-    if data.get("arms") is None and arms is not None:
-        data["arms"] = dict.fromkeys(arms)
+    if isinstance(data.get("arms") or {}, dict) and arms is not None:
+        data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
     if isinstance(data.get("arms"), dict):
         # Written out first, so that an override changes the arm and does not take its place.
         data["arms"] = {name: _arm(str(name), value, Places(where)) for name, value in data["arms"].items()}

@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from rich.console import Console
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
+from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
+from geoalign.curators import make_curator
 from geoalign.curators.base import Curator
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.tasks import make_task
 from geoalign.tasks.base import Problem, Task
-from geoalign.training.options import GenerationShape, PromptPlan
+from geoalign.training.options import (
+    GenerationShape,
+    PromptPlan,
+    generation_shape,
+    grpo_options,
+    plan_prompts,
+    reward_model_options,
+    sft_options,
+)
 
 
 @dataclass(frozen=True)
@@ -39,3 +50,32 @@ class Run:
         """The training problems that the run will use, each once, in the order of their first use."""
         problems = self.task.train_problems()
         return [problems[place] for place in dict.fromkeys(self.plan.order)]
+
+
+def make_run(
+    config: RunConfig, folder: RunFolder, places: Places | None, console: Console, *, task: Task | None = None
+) -> Run:
+    """Builds what the stages share, and so finds what is wrong with the settings; writes nothing.
+
+    Args:
+        task: that of the settings, where it has been made already.
+
+    Raises:
+        ConfigError: a setting is wrong; the message has the file and the line where `places` knows them.
+    """
+    sft = None
+    if config.sft is not None:
+        sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
+    reward_model = reward_model_options(
+        config.reward_model, seed=config.seed, folder=folder.reward_model_checkpoints, places=places
+    )
+    grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
+    task = task or make_task(config.task, seed=config.seed)
+    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
+        console.print(note, markup=False)
+    learned = reward_model if task.preference_pairs() else None
+    shape = generation_shape(grpo)
+    plan = plan_prompts(grpo, shape, len(task.train_problems()))
+    # The plan has every prompt in its place, so TRL takes them in order.
+    grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
+    return Run(config, folder, task, make_curator(config.curator), sft, learned, grpo, shape, plan, console)

@@ -12,7 +12,6 @@ from rich.console import Console
 from geoalign.config.loading import curator_name, parse_run_config, plain_run_config
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
-from geoalign.curators import make_curator
 from geoalign.errors import UnsupportedError
 from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.lock import locked
@@ -20,21 +19,13 @@ from geoalign.experiments.references import reference_stage
 from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
 from geoalign.experiments.reward_source import check_reward, reward_source
 from geoalign.experiments.reward_stage import reward_model_stage
-from geoalign.experiments.run import Run
+from geoalign.experiments.run import Run, make_run
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.shared import check_shared, take_shared
 from geoalign.experiments.stages import policy_stage, warm_start_stage
 from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
-from geoalign.tasks import make_task
 from geoalign.training.files import read_json, write_json
-from geoalign.training.options import (
-    generation_shape,
-    grpo_options,
-    plan_prompts,
-    reward_model_options,
-    sft_options,
-)
 from geoalign.training.quiet import quieten
 from geoalign.training.randomness import make_repeatable, use_one_device
 
@@ -129,7 +120,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
     quieten()
     use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
-    run = _run(config, folder, places, console)
+    run = make_run(config, folder, places, console)
     check_reward(run, places)
     origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
     if origin is not None:
@@ -151,25 +142,6 @@ def _shared_folder(folder: RunFolder, given: Path | None) -> RunFolder | None:
         remembered = folder.read_versions().get("shared")
         given = Path(remembered) if isinstance(remembered, str) else None
     return None if given is None else RunFolder(given)
-
-
-def _run(config: RunConfig, folder: RunFolder, places: Places | None, console: Console) -> Run:
-    sft = None
-    if config.sft is not None:
-        sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
-    reward_model = reward_model_options(
-        config.reward_model, seed=config.seed, folder=folder.reward_model_checkpoints, places=places
-    )
-    grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
-    task = make_task(config.task, seed=config.seed)
-    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
-        console.print(note, markup=False)
-    learned = reward_model if task.preference_pairs() else None
-    shape = generation_shape(grpo)
-    plan = plan_prompts(grpo, shape, len(task.train_problems()))
-    # The plan has every prompt in its place, so TRL takes them in order.
-    grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
-    return Run(config, folder, task, make_curator(config.curator), sft, learned, grpo, shape, plan, console)
 
 
 def _stages_before_rl(run: Run) -> None:

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from geoalign.config.compare_loading import load_compare_config
+from geoalign.experiments.compare.checks import shape_of
 from geoalign.experiments.compare.plan import make_plan
-from geoalign.experiments.compare.worker import shape_of
+from geoalign.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 COMPARISONS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if "arms" in yaml.safe_load(path.read_text())]
@@ -21,7 +22,8 @@ def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path: Path 
     config = load_compare_config(path).config
     by_arm = {planned.cell.arm: planned.settings for planned in make_plan(config)}
     assert by_arm.keys() <= config.arms.keys()
-    shapes = [shape_of(dict(settings)) for settings in by_arm.values()]
+    tasks: dict[str, Task] = {}
+    shapes = [shape_of(settings, tasks) for settings in by_arm.values()]
     # With one update, KL and clip fraction would be zero by construction.
     assert {shape["updates_per_generation"] for shape in shapes} <= {2, 3, 4}
     assert len({shape["max_steps"] for shape in shapes}) == 1

@@ -126,7 +126,7 @@ def _prepare(
         "settings": settings,
         "shared": str(folder.shared),
         "checked": str(folder.checked),
-        "runs": {planned.key: planned.settings for planned in todo},
+        "runs": {planned.key: {"name": planned.cell.name, "settings": planned.settings} for planned in todo},
     }
     console.print("Checking the settings, then the warm start that all runs share.", highlight=False)
     with console.status("") as status:

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
+from geoalign.errors import GeoAlignError, RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import Cell, PlannedRun
 from geoalign.experiments.lock import locked
@@ -62,51 +62,11 @@ def prepare_shared(job: dict[str, Any]) -> None:
     from rich.console import Console
 
     from geoalign.config.loading import parse_run_config
+    from geoalign.experiments.compare.checks import checked_shapes
     from geoalign.experiments.train import prepare
 
-    write_json(Path(job["checked"]), {key: shape_of(settings) for key, settings in job["runs"].items()})
+    write_json(Path(job["checked"]), checked_shapes(job["runs"]))
     prepare(parse_run_config(job["settings"]), Path(job["shared"]), console=Console(no_color=True))
-
-
-def shape_of(settings: dict[str, Any]) -> dict[str, int]:
-    """How many updates a run makes, and how many on each generation.
-
-    Raises:
-        ConfigError: an option of TRL's is wrong, or the curator's settings are.
-    """
-    from geoalign.config.loading import parse_run_config
-    from geoalign.curators import make_curator
-    from geoalign.tasks import make_task
-    from geoalign.training.options import generation_shape, grpo_options, plan_prompts
-
-    config = parse_run_config(settings)
-    make_curator(config.curator)
-    grpo = grpo_options(config.grpo, seed=config.seed, folder=Path("unused"))
-    shape = generation_shape(grpo)
-    check_subset(config.curator, shape.samples)
-    plan = plan_prompts(grpo, shape, len(make_task(config.task, seed=config.seed).train_problems()))
-    return {"max_steps": plan.max_steps, "updates_per_generation": shape.updates}
-
-
-def check_subset(curator: Any, samples: int, key: str = "curator") -> None:
-    """Raises ConfigError where a curator that keeps a subset of each group would keep all of it: that is plain GRPO.
-
-    Args:
-        curator: its settings; those of a chain are looked through.
-        samples: rollouts of each group.
-        key: where the settings stand.
-    """
-    from geoalign.config import ChainConfig, GFPOConfig, PODSConfig
-
-    if isinstance(curator, ChainConfig):
-        for number, member in enumerate(curator.members):
-            check_subset(member, samples, f"{key}.members.{number}")
-    named = ("m", curator.m) if isinstance(curator, PODSConfig) else ("k", getattr(curator, "k", None))
-    if isinstance(curator, (PODSConfig, GFPOConfig)) and named[1] is not None and named[1] >= samples:
-        raise ConfigError(
-            f"{key}.{named[0]}: expected less than grpo.num_generations = {samples} in a comparison "
-            f"(all rollouts of a group kept is plain GRPO), got {named[1]}"
-        )
 
 
 def run_cell(job: dict[str, Any]) -> None:

@@ -1,0 +1,93 @@
+"""What is checked of every run of a comparison before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from geoalign.config import ChainConfig, GFPOConfig, PODSConfig
+from geoalign.config.loading import parse_run_config
+from geoalign.errors import ConfigError
+from geoalign.experiments.reward_source import check_reward
+from geoalign.experiments.run import make_run
+from geoalign.experiments.run_folder import RunFolder
+from geoalign.tasks import make_task
+from geoalign.tasks.base import Task
+
+
+def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """How many updates each run makes, and how many on each generation, by the run's key.
+
+    Runs that differ in nothing but their seed are checked once, and a task is made once for all runs that share it.
+
+    Args:
+        runs: key to {"name": "level/arm/seed-0", "settings": resolved settings}.
+
+    Raises:
+        ConfigError: a run could not start; the message begins with the run's name.
+    """
+    tasks: dict[str, Task] = {}
+    by_settings: dict[str, dict[str, int]] = {}
+    shapes = {}
+    for key, run in runs.items():
+        settings = dict(run["settings"])
+        same = json.dumps({**settings, "seed": None}, sort_keys=True)
+        if same not in by_settings:
+            try:
+                by_settings[same] = shape_of(settings, tasks)
+            except ConfigError as error:
+                raise ConfigError(f"{run['name']}: {error}") from error
+        shapes[key] = by_settings[same]
+    return shapes
+
+
+def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) -> dict[str, int]:
+    """How many updates a run makes, and how many on each generation.
+
+    Args:
+        settings: resolved.
+        tasks: those made before, by their settings; a new one is added.
+
+    Raises:
+        ConfigError: an option of TRL's is wrong, the curator's settings are, or the reward cannot serve the run.
+    """
+    config = parse_run_config(settings)
+    made = {} if tasks is None else tasks
+    name = json.dumps([settings.get("task"), settings.get("seed")], sort_keys=True)
+    if (settings.get("task") or {}).get("seed") is not None:
+        name = json.dumps(settings["task"], sort_keys=True)
+    if name not in made:
+        made[name] = make_task(config.task, seed=config.seed)
+    run = make_run(config, RunFolder(Path("unused")), None, Console(quiet=True), task=made[name])
+    check_reward(run)
+    check_subset(config.curator, run.generation.samples)
+    return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}
+
+
+def check_subset(curator: Any, samples: int, key: str = "curator") -> None:
+    """Raises ConfigError where a curator that keeps a subset of each group would keep all of it: that is plain GRPO.
+
+    Args:
+        curator: its settings; those of a chain are looked through.
+        samples: rollouts of each group.
+        key: where the settings stand.
+    """
+    if isinstance(curator, ChainConfig):
+        for number, member in enumerate(curator.members):
+            check_subset(member, samples, f"{key}.members.{number}")
+    if isinstance(curator, PODSConfig):
+        _check_kept(f"{key}.m", curator.m, samples)
+    if isinstance(curator, GFPOConfig):
+        _check_kept(f"{key}.k", curator.k, samples)
+
+
+def _check_kept(key: str, kept: int | None, samples: int) -> None:
+    if kept is not None and kept >= samples:
+        raise ConfigError(
+            f"{key}: expected less than grpo.num_generations = {samples} in a comparison "
+            f"(all rollouts of a group kept is plain GRPO), got {kept}"
+        )

@@ -24,7 +24,7 @@ def print_detection(console: Console, rows: Sequence[Detected]) -> None:
             f"without information AUROC 0.50, AUPRC {kind[0].base_rate:.2f}"
         )
         table = Table(title=title, title_justify="left")
-        table.add_column("score")
+        table.add_column("score", no_wrap=True)
         table.add_column("AUROC (95% interval)", justify="right")
         table.add_column("AUPRC (95% interval)", justify="right")
         for row in kind:

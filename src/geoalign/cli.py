@@ -79,9 +79,7 @@ def train_command(
         )
     except KeyboardInterrupt:
         started = RunFolder(folder).started()
-        hint = f"Go on with: {_resume_command(config, overrides, folder)}" if started else "Nothing was trained yet."
-        Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(130) from None
+        raise _stopped(_resume_command(config, overrides, folder) if started else None) from None
 
 
 @app.command("compare")
@@ -141,9 +139,7 @@ def compare_command(
         )
     except KeyboardInterrupt:
         started = ComparisonFolder(folder).started()
-        hint = f"Go on with: geoalign compare --output {folder} --resume" if started else "Nothing was compared yet."
-        Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(130) from None
+        raise _stopped(f"geoalign compare --output {folder} --resume" if started else None) from None
     if failed:
         raise typer.Exit(1)
 
@@ -201,6 +197,13 @@ def bench_command(
         bench_detection(Console(), batches or (), seeds=seeds, corruption=corruption, json_file=json_file)
         return
     bench(Console(), shapes, repeats=repeats, naive=naive, quality=quality, device=device, json_file=json_file)
+
+
+def _stopped(command: str | None) -> typer.Exit:
+    """Says how to go on after Ctrl-C, and returns the exit that the shell expects of it."""
+    hint = f"Go on with: {command}" if command else "Nothing was trained yet."
+    Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
+    return typer.Exit(130)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -1,14 +1,18 @@
 """Detection benchmark: the scores and controls it compares, on batches small enough for a test."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
 from geoalign import Rollouts
 from geoalign.benchmarks.batches import PlantedBatch, load_batch, save_batch
 from geoalign.benchmarks.detection import controls, detect, deviations, saved_batches, synthetic_batches
 from geoalign.benchmarks.detection_report import print_detection
+from geoalign.cli import app
 from geoalign.errors import InputError
 
 
@@ -64,6 +68,17 @@ def test_saved_batches_come_back(tmp_path):
     console = Console(width=160, record=True)
     print_detection(console, detect(name, [again]))
     assert "pair count" in console.export_text()
+
+
+def test_the_command_scores_saved_batches(tmp_path):
+    (_, (batch,)), *_ = synthetic_batches(8, 4, widths=(8,), corruption=0.2, seeds=(0,))
+    save_batch(tmp_path / "a.safetensors", batch)
+    arguments = ["bench", "--detection", "--batch", str(tmp_path / "a.safetensors"), "--json", str(tmp_path / "d.json")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "d.json").read_text())["detection"]
+    assert {row["score"] for row in rows} >= {"pair count", "GDI sum, projected, in sample"}
+    assert all(row["batches"] == 1 for row in rows)
 
 
 def test_broken_files_are_named(tmp_path):

@@ -101,7 +101,7 @@ def test_exit_codes(
     assert "expected one of" in capsys.readouterr().err
     passed_on["error"] = KeyboardInterrupt()
     assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
-    assert "Nothing was compared yet" in capsys.readouterr().err
+    assert "Nothing was trained yet" in capsys.readouterr().err
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
     assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
     assert f"Go on with: geoalign compare --output {tmp_path / 'out'} --resume" in capsys.readouterr().err

@@ -11,22 +11,11 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from geoalign.errors import ConfigError
+from geoalign.training.trainers import InRunFolder
 
 
-class WarmStartTrainer(SFTTrainer):
-    """TRL's trainer, without the model card that it writes at every checkpoint; its token count survives a
-    resumption.
-    """
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        # TRL counts `num_tokens` from zero again; the last logged value is that of the checkpoint (`sft_options`).
-        counts = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]
-        if checkpoint is not None and counts:
-            self._total_train_tokens = int(counts[-1])
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Writes nothing: a run folder describes itself."""
+class WarmStartTrainer(InRunFolder, SFTTrainer):
+    """TRL's trainer on demonstrations."""
 
 
 def warm_start(

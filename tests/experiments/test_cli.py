@@ -11,7 +11,7 @@ import yaml
 
 import geoalign
 from geoalign.cli import main
-from geoalign.experiments.lock import locked
+from geoalign.training.lock import locked
 
 TINY = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
@@ -158,7 +158,7 @@ def test_a_folder_in_use_is_refused(
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from geoalign.experiments.lock import locked\n"
+            "import sys, time; from pathlib import Path; from geoalign.training.lock import locked\n"
             "with locked(Path(sys.argv[1])):\n print(flush=True); time.sleep(60)",
             str(tmp_path),
         ],

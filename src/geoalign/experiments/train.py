@@ -14,7 +14,6 @@ from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
 from geoalign.errors import UnsupportedError
 from geoalign.experiments.evaluations import evaluation_stage
-from geoalign.experiments.lock import locked
 from geoalign.experiments.references import reference_stage
 from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
 from geoalign.experiments.reward_source import check_reward, reward_source
@@ -26,6 +25,7 @@ from geoalign.experiments.stages import policy_stage, warm_start_stage
 from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
 from geoalign.training.files import read_json, write_json
+from geoalign.training.lock import locked
 from geoalign.training.quiet import quieten
 from geoalign.training.randomness import make_repeatable, use_one_device
 

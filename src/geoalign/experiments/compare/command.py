@@ -21,9 +21,9 @@ from geoalign.experiments.compare.pool import run_all
 from geoalign.experiments.compare.processes import WorkerProcess
 from geoalign.experiments.compare.progress import Board, last_step
 from geoalign.experiments.compare.table import conclude
-from geoalign.experiments.lock import locked
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.training.files import read_json
+from geoalign.training.lock import locked
 
 _LOOK_SECONDS = 0.2
 # Exit code of a worker for an error of this package, which is told as such.

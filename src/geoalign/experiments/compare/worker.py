@@ -20,8 +20,8 @@ from typing import Any
 from geoalign.errors import GeoAlignError, RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import Cell, PlannedRun
-from geoalign.experiments.lock import locked
 from geoalign.training.files import append_line, read_lines, write_json
+from geoalign.training.lock import locked
 
 # So long the process of a killed comparison may take to end and let go of its run.
 _LOCK_SECONDS = 30.0

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-from geoalign.config.dialogue import DialogueConfig, RewardModelConfig
+from geoalign.config.dialogue import DialogueConfig
+from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.rewards.reward_model import RewardModelScorer
 from geoalign.tasks import make_task

@@ -1,4 +1,4 @@
-"""The settings of the dialogue tasks and of the scorer that a learned reward model needs; free of torch."""
+"""The settings of the dialogue tasks; free of torch."""
 
 from __future__ import annotations
 
@@ -83,18 +83,4 @@ class HHRLHFConfig:
     )
     on_bad_row: Literal["skip", "error"] = field(
         default="skip", metadata=_help("Rows that are no usable pair: skip and count them, or stop.")
-    )
-
-
-@settings
-class RewardModelConfig:
-    """How a trained reward model scores responses."""
-
-    batch_size: Annotated[int, Field(ge=1)] = field(default=64, metadata=_help("Responses scored at a time."))
-    device: str | None = field(default=None, metadata=_help("Device of the reward model; null: that of training."))
-    dtype: Literal["float32", "bfloat16", "float16"] = field(
-        default="float32", metadata=_help("Type of its weights in memory.")
-    )
-    max_length: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Longest dialogue in tokens; longer ones are not scored. null: what it can take.")
     )

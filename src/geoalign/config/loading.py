@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
+from pydantic_core import ArgsKwargs
 
 from geoalign.config.chain import ChainConfig
 from geoalign.config.curator_types import CURATOR_CONFIGS
@@ -255,6 +256,10 @@ def _construct(kind: Any, path: str, values: Mapping[str, Any], places: Places) 
     if problem["type"] == "missing":
         raise ConfigError(f"{places.prefix(path)}{key}: expected a value, got none")
     message = problem["msg"].removeprefix("Value error, ")
+    if isinstance(problem["input"], ArgsKwargs):
+        # Settings that do not go together: the message begins with the key and says what came.
+        key = ".".join(filter(None, [path, message.partition(":")[0]]))
+        raise ConfigError(f"{places.prefix(key)}{key}:{message.partition(':')[2]}")
     raise ConfigError(f"{places.prefix(key)}{key}: {_expected(message)}, got {problem['input']!r}")
 
 

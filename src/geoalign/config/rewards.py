@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from geoalign.config.curators import settings
-from geoalign.config.dialogue import RewardModelConfig
+from geoalign.config.reward_model import RewardModelConfig
 
 
 def _help(text: str) -> dict[str, str]:
@@ -52,7 +52,12 @@ class RewardConfig:
         metadata=_help("Responses of the starting model per prompt, for curators that compare rewards with its own."),
     )
     model: RewardModelConfig = field(
-        default_factory=RewardModelConfig, metadata=_help("How a learned reward model scores, where the task has one.")
+        default_factory=RewardModelConfig,
+        metadata=_help("A learned reward model: which one, and how it scores."),
+    )
+    max_unscored: Annotated[float, Field(gt=0, le=1)] = field(
+        default=0.5,
+        metadata=_help("Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."),
     )
     timeout: Annotated[float, Field(gt=0)] = field(
         default=5.0, metadata=_help("Seconds for one answer; then it counts as wrong and as a time-out.")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from geoalign.config.dialogue import RewardModelConfig
+from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError, InputError, RunFolderError
 
 

@@ -1,35 +1,41 @@
-"""Rewards from a learned model: a sequence classifier with one output, as TRL's `RewardTrainer` makes it."""
+"""Rewards from a learned model: a sequence classifier with one output, or one that combines several objectives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from jinja2 import TemplateError
 
 from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.rewards.dialogues import dialogues
+from geoalign.rewards.ready_model import has_own_code, load_ready_model
 
 
 class RewardModelScorer:
     """Scores responses by a reward model; a context manager that lets go of the model.
 
-    The reward is the model's raw logit on prompt and response in the tokenizer's chat template, as in its training: of
-    any scale and offset (GRPO's advantages depend on neither), larger is better. The same call gives the same bits;
-    in another batch a score may differ in its last digits, through rounding.
+    The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training: of
+    any scale and offset (GRPO's advantages depend on neither), larger is better. It is the logit of a classifier with
+    one label; of a model whose output has a `score`, such as ArmoRM's gated sum of its objectives, it is that. The same
+    call gives the same bits; in another batch a score may differ in its last digits, through rounding.
 
     `counters` counts, since the start: responses scored, and those with NaN instead of a score: too_long (more tokens
-    than `max_length` or than the model takes), empty (no token at all), not_finite (the model gave no number).
+    than `max_length` or than the model takes; nothing is ever cut off), empty (no token at all), not_finite (the model
+    gave no number).
 
     Args:
-        model: a sequence classifier of transformers with one label; moved to the device and type of `config`.
+        model: a sequence classifier of transformers with one label, or a model with code of its own; moved to the
+            device and type of `config`.
         tokenizer: its tokenizer, with a chat template and a padding or end token.
 
     Raises:
         InputError: more than one label, or a tokenizer without chat template or padding token.
+        ConfigError: a device that is not there.
     """
 
     __name__ = "reward_model"
@@ -37,36 +43,43 @@ class RewardModelScorer:
 
     def __init__(self, model: Any, tokenizer: Any, config: RewardModelConfig | None = None) -> None:
         config = config if config is not None else RewardModelConfig()
-        if model.config.num_labels != 1:
+        if not has_own_code(model) and model.config.num_labels != 1:
             raise InputError(f"reward model: expected one label, got {model.config.num_labels}")
         if tokenizer.chat_template is None:
             raise InputError("reward model: expected a tokenizer with a chat template, got none")
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        text_config = model.config.get_text_config()
+        # The model's own padding token first: a model reads its score where that token says that the dialogue ends.
+        known = [text_config.pad_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id]
+        pad = next((token for token in known if token is not None), None)
         if pad is None:
             raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
         self._pad = int(pad)
-        # The model reads its score off the last token that is no padding.
-        model.config.get_text_config().pad_token_id = self._pad
-        self._model = model.to(device=config.device, dtype=getattr(torch, config.dtype)).eval()
-        self._tokenizer = tokenizer
         self._batch_size = config.batch_size
-        limits = [config.max_length, getattr(model.config.get_text_config(), "max_position_embeddings", None)]
+        if has_own_code(model) and pad == tokenizer.eos_token_id:
+            # Such code may look for the first padding token, and an end token stands after every turn: pad nothing.
+            self._batch_size = 1
+        else:
+            text_config.pad_token_id = self._pad
+        try:
+            self._model = model.to(device=config.device, dtype=getattr(torch, config.dtype)).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(
+                f"reward.model.device: expected one of this machine, got {config.device!r}: {error}"
+            ) from error
+        self._tokenizer = tokenizer
+        limits = [config.max_length, getattr(text_config, "max_position_embeddings", None)]
         self._longest = min((limit for limit in limits if limit is not None), default=None)
         self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite"), 0)
 
     @classmethod
-    def load(cls, folder: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
-        """The scorer of a reward model that was saved in `folder`, or of one on the hub.
+    def load(cls, place: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
+        """The scorer of a reward model that was saved in a folder, or of one on the hub.
 
         Raises:
-            ConfigError: there is no sequence classifier with its tokenizer.
+            ConfigError: there is no sequence classifier with its tokenizer; see `load_ready_model`.
         """
-        try:
-            model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"reward model: expected a sequence classifier, got {str(folder)!r}: {error}") from error
-        return cls(model, tokenizer, config)
+        config = config if config is not None else RewardModelConfig()
+        return cls(*load_ready_model(place, config), config)
 
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
@@ -84,8 +97,7 @@ class RewardModelScorer:
         """
         if self._model is None:
             raise RunFolderError("reward model: expected an open scorer, got one that was closed")
-        dialogues = _dialogues(responses, prompts)
-        tokens = [self._encode(dialogue) for dialogue in dialogues]
+        tokens = [self._encode(dialogue, row) for row, dialogue in enumerate(dialogues(responses, prompts))]
         rewards = [math.nan] * len(tokens)
         scorable = []
         for row, ids in enumerate(tokens):
@@ -99,7 +111,7 @@ class RewardModelScorer:
         scorable.sort(key=lambda row: len(tokens[row]))
         for start in range(0, len(scorable), self._batch_size):
             batch = scorable[start : start + self._batch_size]
-            for row, value in zip(batch, self._logits([tokens[row] for row in batch]), strict=True):
+            for row, value in zip(batch, self._outputs([tokens[row] for row in batch]), strict=True):
                 if math.isfinite(value):
                     rewards[row] = value
                 else:
@@ -117,13 +129,18 @@ class RewardModelScorer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _encode(self, dialogue: list[dict[str, str]]) -> list[int]:
-        # The very call by which TRL's RewardTrainer tokenizes its pairs.
-        encoded = self._tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)
+    def _encode(self, dialogue: list[dict[str, Any]], row: int) -> list[int]:
+        try:
+            # The very call by which TRL's RewardTrainer tokenizes its pairs.
+            encoded = self._tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)
+        except (TemplateError, TypeError, KeyError) as error:
+            raise InputError(
+                f"prompts: expected messages that the reward model's chat template takes, got in row {row}: {error}"
+            ) from error
         return [int(token) for token in encoded["input_ids"]]
 
     @torch.inference_mode()
-    def _logits(self, batch: Sequence[Sequence[int]]) -> list[float]:
+    def _outputs(self, batch: Sequence[Sequence[int]]) -> list[float]:
         width = max(map(len, batch))
         ids = [[*row, *[self._pad] * (width - len(row))] for row in batch]
         mask = [[1] * len(row) + [0] * (width - len(row)) for row in batch]
@@ -133,20 +150,11 @@ class RewardModelScorer:
             attention_mask=torch.tensor(mask, device=device),
             use_cache=False,
         )
-        values: list[float] = output.logits.squeeze(-1).float().tolist()
-        return values
-
-
-def _dialogues(responses: Sequence[str], prompts: Sequence[Any] | None) -> list[list[dict[str, str]]]:
-    if prompts is None:
-        raise InputError("prompts: expected the chat messages of each prompt, got none")
-    if len(prompts) != len(responses):
-        raise InputError(f"prompts: expected {len(responses)} as responses, got {len(prompts)}")
-    dialogues = []
-    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        if not isinstance(response, str):
-            raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
-        if not isinstance(prompt, list | tuple) or not all(isinstance(message, Mapping) for message in prompt):
-            raise InputError(f"prompts: expected a list of chat messages, got {type(prompt).__name__} in row {row}")
-        dialogues.append([*map(dict, prompt), {"role": "assistant", "content": response}])
-    return dialogues
+        combined = getattr(output, "score", None)
+        values = output.logits if combined is None else combined
+        if values.numel() != len(batch):
+            raise InputError(
+                f"reward model: expected one number a response, got {tuple(values.shape)} for {len(batch)}"
+            )
+        rewards: list[float] = values.reshape(-1).float().tolist()
+        return rewards

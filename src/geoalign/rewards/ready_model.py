@@ -1,0 +1,68 @@
+"""Loading a ready reward model: as the class it was trained as, with all its weights, its own code only if allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.models.llama import modeling_llama
+
+from geoalign.config.reward_model import RewardModelConfig
+from geoalign.errors import ConfigError
+
+_CLASS = "AutoModelForSequenceClassification"
+
+
+def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
+    """Model and tokenizer from a folder or the hub, the weights in `config.dtype`, on the CPU.
+
+    Raises:
+        ConfigError: there is no sequence classifier with its tokenizer, some of its weights are missing (they would be
+            drawn at random, as for a plain language model), or it comes with code that nobody allowed to run.
+    """
+    options: dict[str, Any] = {"revision": config.revision, "trust_remote_code": config.trust_remote_code}
+    try:
+        settings = AutoConfig.from_pretrained(place, **options)
+        if not config.trust_remote_code and _CLASS in (getattr(settings, "auto_map", None) or {}):
+            # Without its code transformers would take the plain classifier of that architecture, with a random head.
+            raise ConfigError(_untrusted(place))
+        _supply_names_of_older_transformers()
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            place, config=settings, dtype=getattr(torch, config.dtype), output_loading_info=True, **options
+        )
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+    except (OSError, ValueError, ImportError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        if "trust_remote_code" in str(error):
+            raise ConfigError(_untrusted(place)) from error
+        raise ConfigError(
+            f"reward model: expected a sequence classifier with its tokenizer, got {str(place)!r}: {error}"
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ConfigError(
+            f"reward model: expected all weights of {type(model).__name__} in {str(place)!r}, got no {missing[0]!r} "
+            f"({len(missing)} missing): is it a language model without a trained head?"
+        )
+    return model, tokenizer
+
+
+def has_own_code(model: Any) -> bool:
+    """Whether a model's class is defined outside transformers, by code that came with its weights."""
+    return not type(model).__module__.startswith("transformers.")
+
+
+def _untrusted(place: str | Path) -> str:
+    return (
+        f"reward.model.trust_remote_code: expected true, because {str(place)!r} comes with Python code of its own, got "
+        f"false: read that code, then allow it (--trust-remote-code for serve-reward)"
+    )
+
+
+def _supply_names_of_older_transformers() -> None:
+    # ArmoRM's code imports this docstring, which transformers has dropped and which means nothing to the model.
+    if not hasattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING"):
+        modeling_llama.LLAMA_INPUTS_DOCSTRING = ""

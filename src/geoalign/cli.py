@@ -144,6 +144,51 @@ def compare_command(
         raise typer.Exit(1)
 
 
+@app.command("judge")
+def judge_command(
+    a: Annotated[
+        Path, typer.Argument(metavar="A", help="Responses, as `geoalign evaluate --save-responses` writes them.")
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Responses to the same prompts.")],
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for this judging; gone on with.")],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint: https://host/v1.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="The judge's name there.")] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Judge by simple rules, without an endpoint: to try the command.")
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="a=b", help="A setting of the judge, such as temperature=1; may be repeated."),
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Leave out responses that only one file has.")
+    ] = False,
+) -> None:
+    """Judge the responses of A against those of B, pair by pair in both orders: win, lose and tie rates, scores.
+
+    Run again on the same folder it goes on; nothing is asked twice. The key comes from OPENAI_API_KEY, or from the
+    variable that --set api_key_variable=NAME names. Exit status 1 where the judge gave no answer for a pair. Examples:
+
+      geoalign judge ours.jsonl base.jsonl --output runs/judge --base-url http://localhost:8000/v1 --model Qwen3-32B
+
+      geoalign judge ours.jsonl base.jsonl --output runs/judge_local --local
+    """
+    from geoalign.config.judge import load_judge_config
+    from geoalign.evaluation.judge.command import judge
+
+    config = load_judge_config(base_url, model, overrides or [], local=local)
+    try:
+        result = judge(a, b, config, output, allow_missing=allow_missing, console=Console())
+    except KeyboardInterrupt:
+        import shlex
+
+        raise _stopped(shlex.join(["geoalign", *sys.argv[1:]])) from None
+    if result.overall.failed:
+        raise typer.Exit(1)
+
+
 @app.command("report")
 def report_command(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of comparisons.")],

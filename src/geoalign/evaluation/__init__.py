@@ -1,5 +1,41 @@
-"""Evaluation: accuracy on problems with gold answers."""
+"""Evaluation: accuracy on problems with gold answers, response files, and the pairwise judge.
 
-from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, evaluate_policy
+Names are imported when they are first used, so that judging loads no torch.
+"""
 
-__all__ = ["EvaluatedResponse", "EvaluationResult", "evaluate_policy"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "EvaluatedResponse": "geoalign.evaluation.policy",
+    "EvaluationResult": "geoalign.evaluation.policy",
+    "evaluate_policy": "geoalign.evaluation.policy",
+    "SavedResponse": "geoalign.evaluation.responses",
+    "read_responses": "geoalign.evaluation.responses",
+    "write_responses": "geoalign.evaluation.responses",
+}
+
+__all__ = [
+    "EvaluatedResponse",
+    "EvaluationResult",
+    "SavedResponse",
+    "evaluate_policy",
+    "read_responses",
+    "write_responses",
+]
+
+if TYPE_CHECKING:
+    from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, evaluate_policy
+    from geoalign.evaluation.responses import SavedResponse, read_responses, write_responses
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'geoalign.evaluation' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,7 +18,7 @@ LAYERS = [
     {"method"},
     {"curators"},
     {"hidden", "rewards"},
-    {"tasks"},
+    {"tasks", "serving"},
     {"adapters"},
     {"training"},
     {"evaluation"},

@@ -25,3 +25,11 @@ class MissingExtraError(GeoAlignError, ImportError):
 
 class RunFolderError(GeoAlignError, RuntimeError):
     """A run folder is unreadable, incomplete, of another schema version, or in use."""
+
+
+class ServiceError(GeoAlignError, RuntimeError):
+    """A server refuses a request, or answers with something else than it should; the message has what it said."""
+
+
+class UnscoredError(GeoAlignError, RuntimeError):
+    """Too many responses of a batch could not be scored; the message has how many, and why."""

@@ -65,4 +65,4 @@ def _untrusted(place: str | Path) -> str:
 def _supply_names_of_older_transformers() -> None:
     # ArmoRM's code imports this docstring, which transformers has dropped and which means nothing to the model.
     if not hasattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING"):
-        modeling_llama.LLAMA_INPUTS_DOCSTRING = ""
+        setattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING", "")  # noqa: B010 - mypy knows that the name is not there

@@ -1,0 +1,66 @@
+"""Starting the reward server: its limits are checked before the model is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from rich.console import Console
+
+from geoalign.config.reward_model import RewardModelConfig
+from geoalign.errors import MissingExtraError
+from geoalign.rewards.reward_model import RewardModelScorer
+
+try:
+    import uvicorn
+
+    from geoalign.serving.access import check_host, token_from
+    from geoalign.serving.app import reward_app
+except ImportError as _absent:
+    raise MissingExtraError("serve-reward needs FastAPI and uvicorn: pip install 'geoalign[trl,serve]'") from _absent
+
+# Requests in flight; more are refused with 503, which a client takes as a sign to come again.
+_MOST_AT_ONCE = 64
+
+
+def serve_reward(
+    model: RewardModelConfig,
+    console: Console,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8100,
+    token_env: str | None = None,
+    allow_without_token: bool = False,
+    max_batch: int = 256,
+    max_bytes: int = 32 * 2**20,
+) -> None:
+    """Serves the model of `model.path` until the process is told to stop.
+
+    Raises:
+        ConfigError: there is no such model, no token in the variable named, or the host is open to other machines
+            without a token.
+    """
+    token = token_from(token_env)
+    check_host(host, token=token, allow_without_token=allow_without_token)
+    place = model.path
+    assert place is not None
+    if model.device is None and torch.accelerator.is_available():
+        model = replace(model, device=str(torch.accelerator.current_accelerator()))
+    with RewardModelScorer.load(place, model) as scorer:
+        app = reward_app(scorer, token=token, max_batch=max_batch, max_bytes=max_bytes)
+        console.print(
+            f"Reward model {place} at http://{host}:{port} "
+            f"({'with' if token else 'without'} a token, {max_batch} responses a request at most)",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=_MOST_AT_ONCE,
+        )

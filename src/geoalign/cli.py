@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -144,6 +145,60 @@ def compare_command(
         raise typer.Exit(1)
 
 
+@app.command("serve-reward")
+def serve_reward_command(
+    model: Annotated[str, typer.Option("--model", metavar="ID_OR_PATH", help="Reward model: folder or hub id.")],
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen at.")] = 8100,
+    token_env: Annotated[
+        str | None, typer.Option("--token-env", metavar="NAME", help="Environment variable with a token to ask for.")
+    ] = None,
+    allow_without_token: Annotated[
+        bool, typer.Option("--allow-without-token", help="Let other machines in without a token.")
+    ] = False,
+    max_batch: Annotated[int, typer.Option("--max-batch", min=1, help="Most responses in one request.")] = 256,
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1024, help="Largest request.")] = 32 * 2**20,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Responses the model takes at a time.")] = 64,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", min=1, help="Longest dialogue in tokens; default: what it can take.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Default: an accelerator where there is one.")] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.")] = "float32",
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that comes with the model.")
+    ] = False,
+) -> None:
+    """Serve a reward model over HTTP, at this machine's own address unless told otherwise.
+
+    A run uses it by reward.model.url. Example:
+
+      geoalign serve-reward --model runs/dialogue/checkpoints/reward_model
+    """
+    from geoalign.config.reward_model import RewardModelConfig
+    from geoalign.serving.command import serve_reward
+
+    settings = RewardModelConfig(
+        path=model,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+        batch_size=batch_size,
+        max_length=max_length,
+        device=device,
+        dtype=dtype,  # type: ignore[arg-type]  # checked by the settings
+    )
+    serve_reward(
+        settings,
+        Console(),
+        host=host,
+        port=port,
+        token_env=token_env,
+        allow_without_token=allow_without_token,
+        max_batch=max_batch,
+        max_bytes=max_bytes,
+    )
+
+
 @app.command("judge")
 def judge_command(
     a: Annotated[
@@ -272,10 +327,15 @@ def _resume_command(config: Path | None, overrides: list[str] | None, folder: Pa
 
 
 def main() -> None:
-    """Runs the command line; an error of this package is one red message and exit code 2, never a traceback."""
+    """Runs the command line; an error of this package is one red message and exit code 2, never a traceback.
+
+    Of several processes of one run the first speaks: they find the same errors.
+    """
     try:
         app()
     except GeoAlignError as error:
+        if os.environ.get("RANK", "0") != "0":
+            sys.exit(2)
         console = Console(stderr=True)
         console.print("Error: ", style="bold red", end="")
         console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)

@@ -88,7 +88,7 @@ def test_a_bad_row_is_skipped_and_counted_or_refused(write_jsonl, bad):
     train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}, bad])
     task = _task(train)
     assert len(task.train_problems()) == 1
-    (note,) = task.notes()
+    (_, note) = task.notes()
     assert "a.jsonl: 1 rows skipped (1 without a usable" in note
     assert "line 2, field" in note
     with pytest.raises(InputError, match=r"a\.jsonl, line 2, field (question|answer): expected .*, got"):
@@ -96,9 +96,23 @@ def test_a_bad_row_is_skipped_and_counted_or_refused(write_jsonl, bad):
 
 
 def test_a_wrong_field_name_shows_the_fields_that_there_are(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"problem": "q", "solution": "1"}])
-    with pytest.raises(InputError, match=r"field question: expected .*, got None; the row has problem, solution"):
-        _task(train).train_problems()
+    train = write_jsonl("a.jsonl", [{"problem": "q", "answer": "1"}])
+    with pytest.raises(InputError, match=r"field question: expected .*, got None; the row has problem, answer"):
+        _task(train, prompt_field="question").train_problems()
+
+
+def test_one_named_field_leaves_the_other_to_be_recognised(write_jsonl):
+    rows = [{"problem": "q", "answer": "so #### 1", "hard": "Q?"}]
+    task = _task(write_jsonl("a.jsonl", rows), prompt_field="hard", answer_pattern=r"####\s*(.+)", system_prompt=None)
+    (problem,) = task.train_problems()
+    assert (problem.prompt[0]["content"], problem.answer) == ("Q?", "1")
+
+
+def test_several_places_make_one_set(write_jsonl):
+    one = write_jsonl("one.jsonl", [{"id": "I-1", "problem": "p", "answer": "1"}])
+    two = write_jsonl("two.jsonl", [{"question": "q", "answer": "2"}, {"question": "r", "answer": "3"}])
+    task = _task((one, two), limit=2)
+    assert [problem.id for problem in task.train_problems()] == ["file 1, I-1", "file 2, line 1"]
 
 
 def test_an_empty_file_is_an_error(write_jsonl):
@@ -127,12 +141,104 @@ def test_evaluation_sets_inherit_the_fields_or_name_their_own(write_jsonl):
     assert sets["other"][0].answer == "2"
 
 
-def test_notes_count_repeated_prompts_and_evaluation_problems_trained_on(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"question": "How many?", "answer": "1"}, {"question": "How many?", "answer": "2"}])
-    other = write_jsonl("b.jsonl", [{"question": "how  many ?", "answer": "1"}, {"question": "New", "answer": "1"}])
-    notes = _task(train, evaluation={"test": other}).notes()
-    assert notes[0].endswith("a.jsonl: 1 of 2 prompts stand there before")
-    assert notes[1] == "evaluation set test: 1 of 2 are training problems too"
+TWICE = [
+    {"question": "How many?", "answer": "1", "worked": "One."},
+    {"question": "How many?", "answer": "1.0", "worked": "One, again."},
+    {"question": "Which?", "answer": "3", "worked": "Three."},
+    {"question": "Which?", "answer": "4", "worked": "Four."},
+    {"question": "What is x?", "answer": "5", "worked": "Five."},
+    {"question": "What is y?", "answer": "6", "worked": "Six."},
+]
+TESTED = [{"question": "what  is x ?", "answer": "5"}, {"question": "New", "answer": "1"}]
+
+
+def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
+    train, test = write_jsonl("a.jsonl", TWICE), write_jsonl("b.jsonl", TESTED)
+    task = _task(train, evaluation={"test": test})
+    notes = [note for note in task.notes() if "read as" not in note]
+    assert notes == [
+        f"{train}: 2 prompts stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
+        "(2 rows)",
+        "evaluation set test: 1 of 2 are training problems too",
+    ]
+    assert len(task.train_problems()) == 6
+
+
+def test_duplicates_conflicts_and_overlap_are_dropped_with_their_demonstrations(write_jsonl):
+    train, test = write_jsonl("a.jsonl", TWICE), write_jsonl("b.jsonl", TESTED)
+    task = _task(train, evaluation={"test": test}, decontaminate="drop", demonstration_field="worked")
+    assert [problem.answer for problem in task.train_problems()] == ["1", "6"]
+    assert [demonstration.completion for demonstration in task.demonstrations()] == ["One.", "Six."]
+    notes = [note for note in task.notes() if "read as" not in note]
+    assert notes == [
+        f"{train}: 4 of 6 problems dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; "
+        "2 left"
+    ]
+    assert len(task.evaluation_problems()["test"]) == 2
+    # The limit counts what is left.
+    limited = _task(train, evaluation={"test": test}, decontaminate="drop", limit=2)
+    assert [problem.answer for problem in limited.train_problems()] == ["1", "6"]
+
+
+def test_off_says_and_drops_nothing(write_jsonl):
+    task = _task(
+        write_jsonl("a.jsonl", TWICE), evaluation={"test": write_jsonl("b.jsonl", TESTED)}, decontaminate="off"
+    )
+    assert len(task.train_problems()) == 6
+    assert all("read as" in note for note in task.notes())
+
+
+def test_nothing_left_is_an_error(write_jsonl):
+    train = write_jsonl("a.jsonl", TWICE[2:4])
+    with pytest.raises(InputError, match="expected problems to be left by decontaminate: drop, got none"):
+        _task(train, decontaminate="drop").train_problems()
+
+
+def test_a_benchmark_of_another_size_is_told(write_jsonl):
+    train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}])
+    notes = _task(train, evaluation={"amc23": write_jsonl("b.jsonl", TESTED), "mine": train}).notes()
+    assert "benchmark amc23: 2 problems, where AMC23 has 40" in notes
+    assert sum(note.startswith("benchmark") for note in notes) == 1
+
+
+MIXED = [
+    {"data_source": "AIME-2024-30", "question": "p", "ref_answer": "1"},
+    {"data_source": "other", "question": "q", "ref_answer": "2"},
+]
+
+
+def test_one_set_of_several_in_a_file(write_jsonl):
+    train = write_jsonl("a.jsonl", [{"question": "x", "answer": "1"}])
+    mixed = write_jsonl("mixed.jsonl", MIXED)
+    task = _task(train, evaluation={"all": mixed, "aime24": mixed, "rest": MathSetConfig(path=mixed, select="Other")})
+    sets = {name: [one.answer for one in problems] for name, problems in task.evaluation_problems().items()}
+    assert sets == {"all": ["1", "2"], "aime24": ["1"], "rest": ["2"]}
+    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); all are used" in task.notes()
+    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); used: other" in task.notes()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("math500", {}, "field data_source: expected one of math500, math-500, math_500, got AIME-2024-30, other"),
+        ("x", {"select": "none"}, "expected one of none, got AIME-2024-30, other"),
+        ("x", {"select": "none", "prompt_field": "question", "answer_field": "ref_answer"}, "without them"),
+    ],
+)
+def test_a_set_that_the_file_does_not_hold(write_jsonl, name, settings, message):
+    train = write_jsonl("a.jsonl", [{"question": "x", "answer": "1"}])
+    given = MathSetConfig(path=write_jsonl("mixed.jsonl", MIXED), **settings)
+    with pytest.raises(InputError, match=message):
+        _task(train, evaluation={name: given}).evaluation_problems()
+
+
+def test_fields_of_training_count_where_an_evaluation_set_has_them(write_jsonl):
+    train = write_jsonl("a.jsonl", [{"q": "x", "gold": "1", "answer": "no"}])
+    same = write_jsonl("b.jsonl", [{"q": "y", "gold": "2", "problem": "other", "answer": "no"}])
+    other = write_jsonl("c.jsonl", [{"problem": "z", "answer": "3"}])
+    task = _task(train, prompt_field="q", answer_field="gold", evaluation={"same": same, "other": other})
+    sets = task.evaluation_problems()
+    assert [sets["same"][0].answer, sets["other"][0].answer] == ["2", "3"]
 
 
 def test_demonstrations_come_from_their_field(write_jsonl):
@@ -143,7 +249,7 @@ def test_demonstrations_come_from_their_field(write_jsonl):
     (demonstration,) = task.demonstrations()
     assert demonstration.completion == "So \\boxed{1}"
     assert demonstration.prompt == task.train_problems()[0].prompt
-    assert "1 without a usable demonstration" in task.notes()[0]
+    assert "1 without a usable demonstration" in task.notes()[1]
 
 
 def test_own_files_need_a_byte_level_tokenizer(write_jsonl):
@@ -159,40 +265,6 @@ def test_a_pattern_without_exactly_one_group_is_refused(pattern):
 def test_an_unknown_setting_is_refused():
     with pytest.raises(ConfigError, match="prompt_feild"):
         MathConfig(train="x.jsonl", prompt_feild="q")
-
-
-def test_gsm8k(shared_data):
-    train = str(shared_data / "gsm8k" / "train.jsonl")
-    test = str(shared_data / "gsm8k" / "test.jsonl")
-    task = _task(train, answer_pattern=r"####\s*(.+)", evaluation={"test": test})
-    problems = task.train_problems()
-    assert len(problems) == 7473
-    assert len(task.evaluation_problems()["test"]) == 1319
-    assert problems[0].answer == "72"
-    # grep -cP '#### [-0-9]*,[0-9]' finds as many answers with thousands commas.
-    assert sum("," in problem.answer for problem in problems) == 79
-    assert not [line for line in task.notes() if "skipped" in line]
-
-
-def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
-    task = _task(
-        str(shared_data / "dapo_math_17k" / "dapo_math_17k.parquet"),
-        prompt_field="prompt",
-        answer_field="reward_model.ground_truth",
-        evaluation={
-            "amc23": MathSetConfig(
-                path=str(shared_data / "amc23" / "test.jsonl"), prompt_field="problem", answer_field="answer"
-            )
-        },
-    )
-    problems = task.train_problems()
-    assert len(problems) == 17917
-    assert problems[0].answer == "34"
-    assert all(isinstance(problem.answer, str) and problem.answer for problem in problems)
-    # Of 17,917 rows 17,290 have a prompt of their own: 627 stand there before.
-    assert "627 of 17917 prompts stand there before" in task.notes()[0]
-    assert "evaluation set amc23: 17 of 40 are training problems too" in task.notes()
-    assert task.evaluation_problems()["amc23"][0].answer == "27.0"
 
 
 def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):

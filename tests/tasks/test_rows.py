@@ -34,6 +34,28 @@ def test_parquet_rows_are_counted_over_batches(tmp_path):
     assert rows[-1] == ("row 2500", {"n": 2499})
 
 
+def test_a_json_file_is_one_array(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"answer": 9007199254740993},\n {"answer": ["1", 27.0]}]', encoding="utf-8")
+    assert list(read_rows(path)) == [("row 1", {"answer": "9007199254740993"}), ("row 2", {"answer": ["1", "27.0"]})]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1}', r"bad\.json: expected a JSON array of objects, got dict"),
+        (b'[{"a": 1}, 2]', r"bad\.json, row 2: expected an object, got str"),
+        (b'[{"a": 1}', r"bad\.json: expected a JSON array in UTF-8, got JSONDecodeError"),
+        (b"[" * 200_000, r"bad\.json: expected a JSON array"),
+        (b'["\xff"]', r"bad\.json: expected a JSON array in UTF-8, got UnicodeDecodeError"),
+    ],
+)
+def test_bad_json_is_an_error(tmp_path, content, message):
+    (tmp_path / "bad.json").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(tmp_path / "bad.json"))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -69,7 +91,7 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected a file, got none"):
         read_rows(tmp_path / "none.jsonl")
     (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz or \.parquet"):
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
         read_rows(tmp_path / "a.csv")
 
 

@@ -15,7 +15,6 @@ def _help(text: str) -> dict[str, str]:
 
 
 _Share = Annotated[float, Field(ge=0, le=1)]
-_Path = Annotated[str, Field(min_length=1)]
 
 
 @settings
@@ -56,31 +55,4 @@ class DialogueConfig:
     )
     seed: Annotated[int, Field(ge=0)] | None = field(
         default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
-    )
-
-
-@settings
-class HHRLHFConfig:
-    """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
-
-    The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL. Their gold
-    utility is unknown.
-    """
-
-    train: _Path | tuple[_Path, ...] = field(metadata=_help("JSONL (also .gz) file or files with the pairs."))
-    type: Literal["hh_rlhf"] = "hh_rlhf"
-    rl: _Path | tuple[_Path, ...] | None = field(
-        default=None, metadata=_help("File or files whose prompts are for RL; null: those of `train`.")
-    )
-    evaluation: dict[str, str] = field(
-        default_factory=dict, metadata=_help("Evaluation sets: name to file; their prompts alone are used.")
-    )
-    max_characters: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Leave out dialogues longer than this, prompt and reply together; null: none.")
-    )
-    limit: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Use the first so many usable pairs of each file; null: all.")
-    )
-    on_bad_row: Literal["skip", "error"] = field(
-        default="skip", metadata=_help("Rows that are no usable pair: skip and count them, or stop.")
     )

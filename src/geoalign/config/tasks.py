@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.config.curators import settings
-from geoalign.config.dialogue import DialogueConfig, HHRLHFConfig
+from geoalign.config.dialogue import DialogueConfig
+from geoalign.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
 
 
 def _help(text: str) -> dict[str, str]:
@@ -62,56 +63,76 @@ class ArithmeticConfig:
     )
 
 
+# Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.
+MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
+
+
 @settings
 class MathSetConfig:
-    """One evaluation set whose fields differ from those of the training file; null: as there."""
+    """One evaluation set whose fields differ from those of the training file.
 
-    path: _Name = field(metadata=_help("JSONL (also .gz) or parquet file."))
+    A field that is null is as in training where the file has that field, else recognised.
+    """
+
+    path: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the set."))
     prompt_field: _Name | None = field(default=None, metadata=_help("Field of the problem."))
     answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer."))
     answer_pattern: _Pattern = field(
         default=None,
         metadata=_help(
             "Regular expression whose group is the answer; null: as in training, where the "
-            "answer field is the same; else the whole field."
+            "answer field is the same; else that of the layout, or the whole field."
         ),
     )
     id_field: _Name | None = field(default=None, metadata=_help("Field that names a row."))
+    select: _Name | None = field(
+        default=None, metadata=_help("The set to use of a file that holds several (ROLL's math_benchmarks.jsonl).")
+    )
 
 
 @settings
 class MathConfig:
-    """Problems with gold answers from the user's own files.
+    """Problems with gold answers from files or the hub.
 
-    Field names are dotted where values are nested: `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text
-    or a list of chat messages.
+    A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
+    layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
+    `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name = field(metadata=_help("JSONL (also .gz) or parquet file of the training problems."))
+    train: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the training problems."))
     type: Literal["math"] = "math"
-    evaluation: dict[str, str | MathSetConfig] = field(
+    evaluation: dict[str, str | tuple[_Name, ...] | MathSetConfig] = field(
         default_factory=dict,
-        metadata=_help("Evaluation sets: name to file, or name to path and fields where these differ."),
+        metadata=_help(
+            "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "
+            "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
+        ),
     )
-    prompt_field: _Name = field(default="question", metadata=_help("Field of the problem."))
-    answer_field: _Name = field(default="answer", metadata=_help("Field of the gold answer."))
+    prompt_field: _Name | None = field(
+        default=None, metadata=_help("Field of the problem, taken as it stands there; null: recognised.")
+    )
+    answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer; null: recognised."))
     answer_pattern: _Pattern = field(
         default=None,
         metadata=_help(
-            "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: all of it."
+            "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
+            "of a field that is named."
         ),
     )
-    id_field: _Name | None = field(default=None, metadata=_help("Field that names a row; null: file and row number."))
+    id_field: _Name | None = field(
+        default=None, metadata=_help("Field that names a row; null: recognised, or the row number.")
+    )
     demonstration_field: _Name | None = field(
         default=None, metadata=_help("Field of a worked solution for the warm start; null: none.")
     )
     system_prompt: str | None = field(
-        default="Please reason step by step, and put your final answer within \\boxed{}.",
+        default=MATH_SYSTEM_PROMPT,
         metadata=_help("First message of every prompt that has no system message of its own; null: none."),
     )
     limit: Annotated[int, Field(ge=1)] | None = field(
         default=None, metadata=_help("Use the first so many training problems; null: all.")
     )
+    decontaminate: Decontaminate = field(default="report", metadata=_help(DECONTAMINATE_HELP))
     on_bad_row: Literal["skip", "error"] = field(
         default="skip", metadata=_help("Rows without a prompt or an answer: skip and count them, or stop.")
     )

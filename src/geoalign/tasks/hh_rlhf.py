@@ -1,40 +1,40 @@
-"""The task `hh_rlhf`: dialogues with a preferred and a rejected reply, from the user's own files."""
+"""The task `hh_rlhf`: dialogues with a preferred and a rejected reply, from the user's own files or the hub."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
 
-from geoalign.config.dialogue import HHRLHFConfig
+from geoalign.config.hh_rlhf import HHRLHFConfig
 from geoalign.errors import InputError
 from geoalign.tasks.base import Demonstration, PreferencePair, Problem, Task
-from geoalign.tasks.rows import read_rows
+from geoalign.tasks.decontaminate import (
+    count_shared,
+    duplicates_note,
+    exact,
+    find_duplicates,
+    fingerprint,
+    keep,
+    kept_note,
+)
+from geoalign.tasks.hh_files import DialogueFile, Item, different_prompts, read_files
 
-Messages = tuple[dict[str, str], ...]
-
-_TURN = re.compile(r"\n\n(Human|Assistant):")
-_ROLES = {"Human": "user", "Assistant": "assistant"}
-
-# Why a row is left out, in the order in which it is looked at.
-_REASONS = ("malformed", "identical", "empty", "different history", "repeated turn", "too long")
+# Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
+_PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
 
 
 class HHRLHFTask(Task):
-    """Preference pairs in the format of HH-RLHF, read from files in their order.
+    """Preference pairs in the format of HH-RLHF, read from their places in order.
 
-    The chosen replies are the demonstrations, the pairs are for the reward model, and the different prompts, each once
-    in the order of its first appearance, are for RL. Rows that are no usable pair are skipped and counted
-    (`on_bad_row: error`: refused), see `read_pair`; `notes()` says how many, and how many evaluation prompts are
-    training prompts too. Gold utility, shortcut and final answers are unknown.
+    The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
+    each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
+    counted (`on_bad_row: error`: refused), see `read_pair` and `read_prompt`; `notes()` says how many, and what
+    `decontaminate` found or dropped. Gold utility, shortcut and final answers are unknown.
 
     Raises:
-        ConfigError: a file is not there or of an unknown kind (when it is first read).
-        InputError: a file holds something else than its name says, or no usable pair.
+        ConfigError: a file is not there or of an unknown kind, or the hub does not have it (when it is first read).
+        InputError: a file holds something else than its name says, no usable row, or too few for `rl_prompts`.
     """
 
     name = "hh_rlhf"
@@ -43,131 +43,124 @@ class HHRLHFTask(Task):
         self._config = config
 
     def train_problems(self) -> Sequence[Problem]:
-        return self._problems
+        return self._training.prompts
 
     def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
-        return {name: _problems([loaded]) for name, loaded in self._evaluation.items()}
+        return self._evaluation
 
     def demonstrations(self) -> Sequence[Demonstration]:
-        return [Demonstration(pair.prompt, pair.chosen) for loaded in self._train for pair in loaded.pairs]
+        return [Demonstration(pair.prompt, pair.chosen) for pair in self._training.sft]
 
     def preference_pairs(self) -> Sequence[PreferencePair]:
-        return [pair for loaded in self._train for pair in loaded.pairs]
+        return self._training.pairs
 
     def notes(self) -> Sequence[str]:
-        files = [*self._train, *(self._rl or ()), *self._evaluation.values()]
-        lines = [note for loaded in files if (note := loaded.note())]
-        trained_on = {problem.prompt[-1]["content"] for problem in self._problems}
-        for name, problems in self.evaluation_problems().items():
-            shared = sum(problem.prompt[-1]["content"] in trained_on for problem in problems)
+        training = self._training
+        lines = [note for file in (*training.files, *self._evaluation_files) if (note := file.note())]
+        lines += training.notes
+        if self._config.decontaminate == "report":
+            lines += self._overlap_notes()
+        lines.append(
+            f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, "
+            f"{len(training.prompts)} prompts for RL ({_PAPER_SIZES})"
+        )
+        return lines
+
+    def _overlap_notes(self) -> list[str]:
+        training = self._training
+        prompts = [pair.prompt for pair in (*training.sft, *training.pairs)]
+        prompts += [problem.prompt for problem in training.prompts]
+        trained_on = {fingerprint(prompt) for prompt in prompts}
+        lines = []
+        for name, problems in self._evaluation.items():
+            shared = count_shared([fingerprint(problem.prompt) for problem in problems], trained_on)
             if shared:
-                lines.append(
-                    f"evaluation set {name}: {shared} of {len(problems)} end in a turn that ends a training prompt"
-                )
+                lines.append(f"evaluation set {name}: {shared} of {len(problems)} begin like a training prompt")
         return lines
 
     @cached_property
-    def _train(self) -> list[_Loaded]:
-        return [self._load(path) for path in _paths(self._config.train)]
+    def _sets(self) -> dict[str, list[DialogueFile]]:
+        given = self._config.evaluation.items()
+        return {name: read_files(places, self._config, prompts=True) for name, places in given}
+
+    @property
+    def _evaluation_files(self) -> list[DialogueFile]:
+        return [file for files in self._sets.values() for file in files]
 
     @cached_property
-    def _rl(self) -> list[_Loaded] | None:
-        return None if self._config.rl is None else [self._load(path) for path in _paths(self._config.rl)]
+    def _evaluation(self) -> dict[str, list[Problem]]:
+        return {name: different_prompts(_items(files)) for name, files in self._sets.items()}
 
     @cached_property
-    def _problems(self) -> list[Problem]:
-        return _problems(self._train if self._rl is None else self._rl)
+    def _training(self) -> _Training:
+        config = self._config
+        sft_files = read_files(config.train, config, prompts=False)
+        pair_files = None if config.pairs is None else read_files(config.pairs, config, prompts=False)
+        rl_files = None if config.rl is None else read_files(config.rl, config, prompts=True)
+        sft, notes = self._cleaned("train", _items(sft_files))
+        if rl_files is not None:
+            asked, more = self._cleaned("rl", _items(rl_files))
+            prompts = different_prompts(asked)
+            notes += more
+        elif config.rl_prompts is not None:
+            sft, prompts = _parted(sft, config.rl_prompts)
+        else:
+            prompts = different_prompts(sft)
+        pairs = _pairs(sft)
+        if pair_files is not None:
+            items, more = self._cleaned("pairs", _items(pair_files))
+            pairs, notes = _pairs(items), notes + more
+        files = [*sft_files, *(pair_files or ()), *(rl_files or ())]
+        return _Training(files, _pairs(sft), pairs, prompts, notes)
 
-    @cached_property
-    def _evaluation(self) -> dict[str, _Loaded]:
-        return {name: self._load(path) for name, path in self._config.evaluation.items()}
-
-    def _load(self, path: str) -> _Loaded:
-        config, loaded = self._config, _Loaded(path)
-        for place, row in read_rows(path):
-            if config.limit is not None and len(loaded.pairs) == config.limit:
-                break
-            loaded.rows += 1
-            pair, reason = read_pair(row)
-            if pair is not None and config.max_characters is not None and _length(pair) > config.max_characters:
-                pair, reason = None, "too long"
-            if pair is not None:
-                loaded.pairs.append(pair)
-                loaded.places.append(place)
-                continue
-            if config.on_bad_row == "error" and reason != "too long":
-                raise InputError(f"{path}, {place}: expected a usable pair of dialogues, got one that is {reason}")
-            loaded.skipped[reason] += 1
-        if not loaded.pairs:
-            raise InputError(f"{path}: expected at least one usable pair of dialogues, got none in {loaded.rows} rows")
-        return loaded
-
-
-@dataclass
-class _Loaded:
-    path: str
-    pairs: list[PreferencePair] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    rows: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    def note(self) -> str:
-        """What was left out and why; empty where everything was used."""
-        parts = ", ".join(f"{self.skipped[reason]} {reason}" for reason in _REASONS if self.skipped[reason])
-        return f"{self.path}: {self.skipped.total()} of {self.rows} rows left out: {parts}" if parts else ""
+    def _cleaned(self, what: str, items: list[Item]) -> tuple[list[Item], list[str]]:
+        """The rows to use of one part of training, and what `decontaminate` has to say on it."""
+        mode = self._config.decontaminate
+        if mode == "off":
+            return items, []
+        # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
+        keys = [number if one.pair is None else _pair_key(one.pair) for number, one in enumerate(items)]
+        answers = ["" if one.pair is None else one.pair.chosen for one in items]
+        found = find_duplicates(keys, answers, agree=str.__eq__)
+        if mode == "report":
+            return items, duplicates_note(what, len(items), found, "pairs")
+        evaluated = {fingerprint(one.prompt) for problems in self._evaluation.values() for one in problems}
+        kept = keep(found, [fingerprint(one.prompt) for one in items], evaluated)
+        if not kept.rows:
+            raise InputError(f"{what}: expected rows to be left by decontaminate: drop, got none")
+        return [items[row] for row in kept.rows], kept_note(what, len(items), kept, "rows")
 
 
-def read_dialogue(text: str) -> Messages | None:
-    """The turns of a text that begins `\\n\\nHuman:`, as chat messages without outer spaces; None where it does not.
+@dataclass(frozen=True)
+class _Training:
+    """The parts of training, and what is to be said about them."""
 
-    The last turn has to be the assistant's; an earlier turn without text is None too.
-    """
-    before, *parts = _TURN.split(text)
-    turns = tuple(
-        {"role": _ROLES[speaker], "content": said.strip()}
-        for speaker, said in zip(parts[::2], parts[1::2], strict=True)
-    )
-    if before or not turns or turns[0]["role"] != "user" or turns[-1]["role"] != "assistant":
-        return None
-    return turns if all(turn["content"] for turn in turns[:-1]) else None
+    files: list[DialogueFile]
+    sft: list[PreferencePair]
+    pairs: list[PreferencePair]
+    prompts: list[Problem]
+    notes: list[str]
 
 
-def read_pair(row: Mapping[str, Any]) -> tuple[PreferencePair | None, str]:
-    """The pair of a row, and "" or why it is none.
-
-    "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
-    "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
-    speaker twice in a row, which chat templates refuse.
-    """
-    texts = [row.get(name) for name in ("chosen", "rejected")]
-    dialogues = [read_dialogue(text) if isinstance(text, str) else None for text in texts]
-    if dialogues[0] is None or dialogues[1] is None:
-        return None, "malformed"
-    (*history, chosen), (*other, rejected) = dialogues[0], dialogues[1]
-    if dialogues[0] == dialogues[1]:
-        return None, "identical"
-    if not chosen["content"] or not rejected["content"]:
-        return None, "empty"
-    if history != other:
-        return None, "different history"
-    if any(one["role"] == two["role"] for one, two in pairwise(dialogues[0])):
-        return None, "repeated turn"
-    return PreferencePair(tuple(history), chosen["content"], rejected["content"]), ""
+def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
+    """The rows for SFT and the last `count` different prompts for RL; no row of such a prompt is left for SFT."""
+    prompts = different_prompts(items)
+    if count >= len(prompts):
+        raise InputError(
+            f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
+        )
+    kept = prompts[-count:]
+    taken = {exact(one.prompt) for one in kept}
+    return [item for item in items if exact(item.prompt) not in taken], kept
 
 
-def _problems(files: Sequence[_Loaded]) -> list[Problem]:
-    """One problem for each different prompt, named by where it first stands; its answer is the chosen reply there."""
-    found: dict[tuple[tuple[str, str], ...], Problem] = {}
-    for loaded in files:
-        for place, pair in zip(loaded.places, loaded.pairs, strict=True):
-            key = tuple((turn["role"], turn["content"]) for turn in pair.prompt)
-            found.setdefault(key, Problem(f"{loaded.path}, {place}", pair.prompt, pair.chosen))
-    return list(found.values())
+def _items(files: Sequence[DialogueFile]) -> list[Item]:
+    return [item for file in files for item in file.items]
 
 
-def _length(pair: PreferencePair) -> int:
-    return sum(len(turn["content"]) for turn in pair.prompt) + max(len(pair.chosen), len(pair.rejected))
+def _pairs(items: Sequence[Item]) -> list[PreferencePair]:
+    return [item.pair for item in items if item.pair is not None]
 
 
-def _paths(given: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else given
+def _pair_key(pair: PreferencePair) -> Hashable:
+    return exact(pair.prompt), frozenset((pair.chosen, pair.rejected))

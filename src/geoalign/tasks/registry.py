@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from geoalign.config.dialogue import DialogueConfig, HHRLHFConfig
+from geoalign.config.dialogue import DialogueConfig
+from geoalign.config.hh_rlhf import HHRLHFConfig
 from geoalign.config.tasks import ArithmeticConfig, MathConfig
 from geoalign.errors import ConfigError
 from geoalign.tasks.arithmetic import ArithmeticTask

@@ -1,4 +1,4 @@
-"""Rows of the user's own files: JSONL, JSONL in gzip, parquet; and fields by dotted name."""
+"""Rows of the user's own files: JSONL (also in gzip), JSON, parquet; and fields by dotted name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from geoalign.errors import ConfigError, InputError, MissingExtraError
 
 _ABSENT = object()
 
+# How the name of a file that can be read ends.
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+
 
 def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row of a file with its place in it ("line 3", or "row 3" in parquet, counted from 1), in order.
+    """Every row of a file with its place in it ("line 3"; "row 3" in parquet and JSON; counted from 1), in order.
 
-    Numbers in JSON are kept as the text that stands there, so that 9007199254740993 and 27.0 stay what they are. Empty
-    lines are passed over.
+    A `.json` file is one array of objects. Numbers in JSON are kept as the text that stands there, so that
+    9007199254740993 and 27.0 stay what they are. Empty lines are passed over.
 
     Raises:
-        ConfigError: no such file, or not .jsonl, .jsonl.gz or .parquet.
+        ConfigError: no such file, or not one of `SUFFIXES`.
         InputError: content that is not what the name says; the message has the line.
     """
     path = Path(path).expanduser()
@@ -29,9 +32,11 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ConfigError(f"{path}: expected a file, got none there")
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return _json_rows(path)
+    if path.name.endswith(".json"):
+        return _array_rows(path)
     if path.name.endswith(".parquet"):
         return _parquet_rows(path)
-    raise ConfigError(f"{path}: expected a name that ends in .jsonl, .jsonl.gz or .parquet")
+    raise ConfigError(f"{path}: expected a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
 def field_of(row: Mapping[str, Any], name: str) -> Any:
@@ -79,6 +84,19 @@ def _json_object(line: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError(f"expected an object, got {type(row).__name__}")
     return row
+
+
+def _array_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        rows = json.loads(path.read_bytes(), parse_int=str, parse_float=str)
+    except (ValueError, RecursionError, OSError) as error:
+        raise InputError(f"{path}: expected a JSON array in UTF-8, got {type(error).__name__}: {error}") from error
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: expected a JSON array of objects, got {type(rows).__name__}")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, row {number}: expected an object, got {type(row).__name__}")
+        yield f"row {number}", row
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

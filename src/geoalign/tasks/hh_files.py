@@ -1,0 +1,100 @@
+"""What stands at one place of dialogue data: pairs and prompts, and how many rows were left out for which reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from geoalign.config.hh_rlhf import HHRLHFConfig
+from geoalign.errors import InputError
+from geoalign.tasks.base import PreferencePair, Problem
+from geoalign.tasks.chat import Messages
+from geoalign.tasks.decontaminate import exact
+from geoalign.tasks.hh_rows import REASONS, is_pair, length, read_pair, read_prompt
+from geoalign.tasks.places import rows_at
+
+
+@dataclass(frozen=True)
+class Item:
+    """A usable row: its prompt, and the pair where it is one. `where` names it; `answer` is "" where none is known."""
+
+    where: str
+    prompt: Messages
+    answer: str
+    pair: PreferencePair | None
+
+
+@dataclass
+class DialogueFile:
+    """The usable rows of one place in order, and the counts of the others."""
+
+    place: str
+    items: list[Item] = field(default_factory=list)
+    rows: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def note(self) -> str:
+        """What was left out and why; empty where everything was used."""
+        parts = ", ".join(f"{self.skipped[reason]} {reason}" for reason in REASONS if self.skipped[reason])
+        return f"{self.place}: {self.skipped.total()} of {self.rows} rows left out: {parts}" if parts else ""
+
+
+def read_files(places: str | Sequence[str], config: HHRLHFConfig, *, prompts: bool) -> list[DialogueFile]:
+    """What stands at these places; `prompts`: rows that are prompts alone are welcome beside pairs.
+
+    Raises:
+        ConfigError: nothing at a place that can be read (`rows_at`).
+        InputError: a place without one usable row, or a bad row with `on_bad_row: error`.
+    """
+    given = (places,) if isinstance(places, str) else tuple(places)
+    return [
+        _read(place, "" if len(given) == 1 else f"file {number}, ", config, prompts=prompts)
+        for number, place in enumerate(given, start=1)
+    ]
+
+
+def _read(place: str, prefix: str, config: HHRLHFConfig, *, prompts: bool) -> DialogueFile:
+    wanted = "a usable pair of dialogues or prompt" if prompts else "a usable pair of dialogues"
+    found, first = DialogueFile(place), ""
+    for where, row in rows_at(place):
+        if config.limit is not None and len(found.items) == config.limit:
+            break
+        found.rows += 1
+        first = first or ", ".join(map(str, row))
+        item, reason = _item(prefix + where, row, config, prompts=prompts)
+        if item is not None:
+            found.items.append(item)
+            continue
+        if config.on_bad_row == "error" and reason != "too long":
+            raise InputError(f"{place}, {where}: expected {wanted}, got one that is {reason}")
+        found.skipped[reason] += 1
+    if not found.items:
+        columns = f" with the columns {first}" if first else ""
+        raise InputError(f"{place}: expected at least one row that is {wanted}, got none in {found.rows} rows{columns}")
+    return found
+
+
+def _item(where: str, row: Mapping[str, Any], config: HHRLHFConfig, *, prompts: bool) -> tuple[Item | None, str]:
+    if prompts and not is_pair(row):
+        prompt, reason = read_prompt(row)
+        answer = row.get("answer")
+        item = None if prompt is None else Item(where, prompt, answer if isinstance(answer, str) else "", None)
+        replies: tuple[str, ...] = ()
+    else:
+        pair, reason = read_pair(row)
+        item = None if pair is None else Item(where, pair.prompt, pair.chosen, pair)
+        replies = () if pair is None else (pair.chosen, pair.rejected)
+    most = config.max_characters
+    if item is not None and most is not None and length(item.prompt, *replies) > most:
+        return None, "too long"
+    return item, reason
+
+
+def different_prompts(items: Sequence[Item]) -> list[Problem]:
+    """One problem for each different prompt, in the order of first appearance, named by where that is."""
+    found: dict[object, Problem] = {}
+    for item in items:
+        found.setdefault(exact(item.prompt), Problem(item.where, item.prompt, item.answer))
+    return list(found.values())

@@ -73,12 +73,16 @@ def test_a_wrong_option_of_trl_is_found_before_anything_is_written(
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_several_processes_are_refused(
+def test_of_several_processes_the_first_one_speaks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert call(monkeypatch, "train", "--output", tmp_path / "run") == 2
-    assert "WORLD_SIZE=2" in capsys.readouterr().err
+    for rank, said in (("0", "curator.alfa"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        assert call(monkeypatch, "train", "--set", "curator.alfa=1", "--output", tmp_path / "run") == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert bool(error) == bool(said)
 
 
 @pytest.fixture(scope="module")

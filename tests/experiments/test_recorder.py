@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -59,7 +60,7 @@ def curated(**changes: object) -> CuratedStep:
 
 
 def test_the_table_of_a_step() -> None:
-    table = rollout_table(curated(), [False, False, False, True]).to_pydict()
+    table = rollout_table(curated()).to_pydict()
     assert table["step"] == [12] * 4
     assert table["row"] == [0, 1, 2, 3]
     assert table["group"] == [7, 7, 3, 7]
@@ -77,7 +78,9 @@ def test_the_table_of_a_step() -> None:
 
 
 def test_unknown_corruption_is_null() -> None:
-    assert rollout_table(curated(), None).to_pydict()["corrupted"] == [None] * 4
+    step = curated()
+    unknown = replace(step, rollouts=replace(step.rollouts, true_rewards=None))
+    assert rollout_table(unknown).to_pydict()["corrupted"] == [None] * 4
 
 
 def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
@@ -97,7 +100,7 @@ def test_samples_count_within_scattered_groups() -> None:
 
 def test_files_of_a_step(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    recorder = Recorder(folder, corrupted=lambda: None)
+    recorder = Recorder(folder)
     recorder(curated())
     assert not folder.details.exists()
     recorder(curated(details=details(density=True)))
@@ -112,7 +115,7 @@ def test_files_of_a_step(tmp_path: Path) -> None:
 
 
 def test_details_without_a_density(tmp_path: Path) -> None:
-    Recorder(RunFolder(tmp_path), corrupted=lambda: None, rollouts=False)(curated(details=details(density=False)))
+    Recorder(RunFolder(tmp_path), rollouts=False)(curated(details=details(density=False)))
     assert not (tmp_path / "rollouts").exists()
     with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
         assert "density.grid" not in set(file.keys())

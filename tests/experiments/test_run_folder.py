@@ -6,7 +6,7 @@ import yaml
 
 from geoalign.config.loading import load_run_config, plain_run_config
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back, evaluated
+from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated
 from geoalign.experiments.run_folder import SCHEMA_VERSION, RunFolder
 from geoalign.training.checkpoints import MARK
 from geoalign.training.files import append_lines, read_lines
@@ -170,6 +170,7 @@ def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
     append_lines(folder.evaluation, [{"stage": "before_rl", "step": 0, "set": "a"}])
     assert evaluated(folder, "before_rl", 1)
     assert not evaluated(folder, "before_rl", 2)
+    drop_evaluation(folder, "before_rl")
     assert read_lines(folder.evaluation) == []
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from geoalign.evaluation.policy import EvaluationResult, evaluate_policy
-from geoalign.experiments.resume import evaluated
+from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, evaluate_policy
+from geoalign.experiments.resume import drop_evaluation, evaluated
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
+from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import append_lines
 from geoalign.training.models import load_saved, weights_dtype
 from geoalign.training.randomness import undisturbed
+
+# Two processes never draw alike: seeds of runs are smaller than this.
+_SEEDS_APART = 2**31
 
 
 def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
     """Evaluates a saved model before or after RL, unless its lines are there."""
     if evaluated(run.folder, stage, len(run.evaluation_sets())):
         return
+    if run.processes.first:
+        drop_evaluation(run.folder, stage)
     model, tokenizer = load_saved(model_folder, dtype=weights_dtype(run.config.model))
     model = model.to(run.grpo.device)
     with stage_progress(run.console) as progress:
@@ -31,29 +38,37 @@ def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: 
 def evaluate(
     run: Run, source: RewardSource, model: Any, tokenizer: Any, *, stage: str, step: int, progress: Progress
 ) -> None:
-    """Appends one line per evaluation set, all in one write; leaves every random generator as it was."""
-    settings = run.config.evaluation
+    """Appends one line per evaluation set, all in one write; leaves every random generator as it was.
+
+    Several processes share the problems; what each draws depends on the seed and its rank.
+    """
+    settings, processes = run.config.evaluation, run.processes
     samples = settings.pass_samples if stage == "after_rl" and settings.pass_samples else settings.samples
     lines = []
     for name, problems in run.evaluation_sets().items():
-        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
+        share = processes.share(problems)
+        task = progress.add_task("evaluation", total=len(share) * samples, values=name)
+        rows: list[EvaluatedResponse] = []
         with undisturbed(run.config.seed):
-            found = evaluate_policy(
-                model,
-                tokenizer,
-                problems,
-                source,
-                samples=samples,
-                temperature=settings.temperature,
-                max_new_tokens=settings.max_new_tokens or run.generation.longest,
-                batch_size=settings.batch_size,
-                seed=run.config.seed,
-                gold_utility=run.task.gold_utility,
-                progress=partial(_advance, progress, task),
-            )
+            if share:
+                rows += evaluate_policy(
+                    model,
+                    tokenizer,
+                    share,
+                    source,
+                    samples=samples,
+                    temperature=settings.temperature,
+                    max_new_tokens=settings.max_new_tokens or run.generation.longest,
+                    batch_size=settings.batch_size,
+                    seed=run.config.seed + processes.rank * _SEEDS_APART,
+                    gold_utility=run.task.gold_utility,
+                    progress=partial(_advance, progress, task),
+                ).rows
+        found = EvaluationResult(source.binary, samples, _in_order(problems, processes.gather(rows)))
         progress.update(task, values=f"{name}: {_shown(found)}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
-    append_lines(run.folder.evaluation, lines)
+    if processes.first:
+        append_lines(run.folder.evaluation, lines)
 
 
 def evaluation_values(found: EvaluationResult) -> dict[str, Any]:
@@ -68,6 +83,12 @@ def evaluation_values(found: EvaluationResult) -> dict[str, Any]:
         "samples": found.samples,
         "pass_at_k": None if passed is None else {str(k): value for k, value in passed.items()},
     }
+
+
+def _in_order(problems: Sequence[Problem], rows: Sequence[EvaluatedResponse]) -> tuple[EvaluatedResponse, ...]:
+    """By problem, then by sample, whichever process they come from."""
+    place = {problem.id: number for number, problem in enumerate(problems)}
+    return tuple(sorted(rows, key=lambda row: (place[row.problem_id], row.sample)))
 
 
 def _shown(found: EvaluationResult) -> str:

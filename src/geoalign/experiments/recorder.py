@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,22 +43,18 @@ class Recorder:
 
     Args:
         folder: the run.
-        corrupted: says which rewards of the last batch were corrupted, row by row; None where nothing is known.
         rollouts: False keeps the details only.
     """
 
-    def __init__(
-        self, folder: RunFolder, *, corrupted: Callable[[], Sequence[bool] | None], rollouts: bool = True
-    ) -> None:
+    def __init__(self, folder: RunFolder, *, rollouts: bool = True) -> None:
         self.folder = folder
-        self.corrupted = corrupted
         self.rollouts = rollouts
 
     def __call__(self, curated: CuratedStep) -> None:
         """Writes one step; every file is whole or absent."""
         step = curated.step
         if self.rollouts:
-            table = rollout_table(curated, self.corrupted())
+            table = rollout_table(curated)
             path = self.folder.step_file(self.folder.rollouts, step, ".parquet")
             sink = pa.BufferOutputStream()
             pq.write_table(table, sink, compression="zstd")
@@ -68,7 +63,7 @@ class Recorder:
             write_details(self.folder.step_file(self.folder.details, step, ".safetensors"), curated.curation.details)
 
 
-def rollout_table(curated: CuratedStep, corrupted: Sequence[bool] | None) -> pa.Table:
+def rollout_table(curated: CuratedStep) -> pa.Table:
     """The table of one step in the columns of `ROLLOUT_SCHEMA`; null where a value is unknown or NaN."""
     rollouts, curation = curated.rollouts, curated.curation
     rows = len(rollouts)
@@ -83,7 +78,7 @@ def rollout_table(curated: CuratedStep, corrupted: Sequence[bool] | None) -> pa.
         "response": [_text(response) for response in curated.responses],
         "reward": _nullable(rollouts.rewards),
         "true_reward": unknown if rollouts.true_rewards is None else _nullable(rollouts.true_rewards),
-        "corrupted": unknown if corrupted is None else [bool(value) for value in corrupted],
+        "corrupted": unknown if rollouts.true_rewards is None else _corrupted(rollouts),
         "score": _nullable(curation.scores),
         "anomalous": curation.anomalous.tolist(),
         "source": source,
@@ -91,6 +86,14 @@ def rollout_table(curated: CuratedStep, corrupted: Sequence[bool] | None) -> pa.
         "tokens": _tokens(curated, rollouts),
     }
     return pa.table(columns, schema=ROLLOUT_SCHEMA)
+
+
+def _corrupted(rollouts: Rollouts) -> list[bool]:
+    """Which rewards differ from what they were before corruption; a row that could not be scored is not corrupted."""
+    assert rollouts.true_rewards is not None
+    differs = rollouts.rewards != rollouts.true_rewards.to(rollouts.rewards.dtype)
+    known: list[bool] = (differs & ~rollouts.rewards.isnan() & ~rollouts.true_rewards.isnan()).tolist()
+    return known
 
 
 def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:

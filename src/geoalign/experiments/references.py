@@ -46,10 +46,17 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     model = model.to(run.grpo.device)
     with stage_progress(run.console) as progress:
         bar = progress.add_task("references", total=len(problems) * count, values="", completed=len(rewards) * count)
-        for place in left:
-            rewards |= _batch_rewards(run, source, model, tokenizer, batches[place], place)
-            write_atomically(run.folder.references, _text(settings, rewards))
+        for start in range(0, len(left), run.processes.count):
+            found = [
+                _batch_rewards(run, source, model, tokenizer, batches[place], place)
+                for place in run.processes.share(left[start : start + run.processes.count])
+            ]
+            for batch in run.processes.gather(found):
+                rewards |= batch
+            if run.processes.first:
+                write_atomically(run.folder.references, _text(settings, rewards))
             progress.update(bar, completed=len(rewards) * count)
+    run.processes.wait()
 
 
 def reference_rewards(run: Run) -> dict[str, list[float | None]]:

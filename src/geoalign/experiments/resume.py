@@ -45,6 +45,16 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
         )
 
 
+def check_same_processes(folder: RunFolder, count: int) -> None:
+    """Raises RunFolderError unless the run was started with so many processes.
+
+    Checkpoints hold one state of the random generators per process, and the batch is made of their shares.
+    """
+    started_with = folder.read_versions().get("processes", 1)
+    if started_with != count:
+        raise RunFolderError(f"{folder.root}: expected {started_with} processes, as the run was started, got {count}")
+
+
 def cut_back(folder: RunFolder) -> None:
     """Removes everything that a resumed run will write again, so that nothing stands twice.
 
@@ -84,12 +94,14 @@ def cut_back(folder: RunFolder) -> None:
 
 
 def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation stands complete in `evaluation.jsonl`; lines of an incomplete one are cut away."""
+    """True if a stage's evaluation stands complete in `evaluation.jsonl`."""
     lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
-    if lines and len(lines) >= sets:
-        return True
+    return bool(lines) and len(lines) >= sets
+
+
+def drop_evaluation(folder: RunFolder, stage: str) -> None:
+    """Cuts the lines of a stage's incomplete evaluation away."""
     keep_lines(folder.evaluation, lambda line: line.get("stage") != stage)
-    return False
 
 
 def _last_step(checkpoints: Path) -> int:

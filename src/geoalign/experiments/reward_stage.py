@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from geoalign.evaluation.preference import hold_out_prompts, pair_accuracy
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.rewards.reward_model import RewardModelScorer
+from geoalign.tasks.base import PreferencePair
 from geoalign.training.callbacks import MetricLines, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, checkpoint_step, is_last, latest_complete
 from geoalign.training.files import append_line, read_json, replace_folder, write_json
@@ -33,6 +35,7 @@ def reward_model_stage(run: Run) -> None:
     folder, config = run.folder, run.config
     if run.reward_model is None or folder.reward_model.is_dir():
         return
+    run.processes.wait()  # all have looked before one writes
     pairs, held_out = hold_out_prompts(
         run.task.preference_pairs(), _HELD_OUT_SHARE, most=_HELD_OUT_MOST, seed=config.seed
     )
@@ -49,6 +52,14 @@ def reward_model_stage(run: Run) -> None:
         ]
         with bar:
             train_reward_model(model, tokenizer, pairs, run.reward_model, callbacks=callbacks, resume_from=resume_from)
+    if run.processes.first:
+        _keep(run, model, tokenizer, held_out)
+    run.processes.wait()
+
+
+def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePair]) -> None:
+    """Saves the reward model with what it gets right on the pairs held out; its folder is there only if complete."""
+    folder = run.folder
     written = folder.reward_model.with_name(folder.reward_model.name + ".tmp")
     save(model, tokenizer, written)
     with _scorer(run, written) as scorer:

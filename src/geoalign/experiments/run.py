@@ -24,6 +24,7 @@ from geoalign.training.options import (
     reward_model_options,
     sft_options,
 )
+from geoalign.training.processes import Processes
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Run:
     generation: GenerationShape
     plan: PromptPlan
     console: Console
+    processes: Processes
 
     def evaluation_sets(self) -> dict[str, Sequence[Problem]]:
         """The problems kept aside by name, each set cut to `evaluation.problems`."""
@@ -78,4 +80,5 @@ def make_run(
     plan = plan_prompts(grpo, shape, len(task.train_problems()))
     # The plan has every prompt in its place, so TRL takes them in order.
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
-    return Run(config, folder, task, make_curator(config.curator), sft, learned, grpo, shape, plan, console)
+    curator = make_curator(config.curator)
+    return Run(config, folder, task, curator, sft, learned, grpo, shape, plan, console, Processes.launched())

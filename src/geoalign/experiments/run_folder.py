@@ -85,14 +85,17 @@ class RunFolder:
         """True if a run here came to its end: its summary is written last of all but the report."""
         return self.started() and self.summary.is_file()
 
-    def initialise(self, config: Mapping[str, Any], *, threads: int, shared: Path | None = None) -> None:
+    def initialise(
+        self, config: Mapping[str, Any], *, threads: int, processes: int = 1, shared: Path | None = None
+    ) -> None:
         """Writes `versions.json`, then `config.yaml`; a folder with both is a started run.
 
         `shared` is the run folder whose warm start this run starts from.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         start = {} if shared is None else {"shared": str(shared)}
-        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), "threads": threads, **start})
+        how = {"threads": threads, "processes": processes}
+        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), **how, **start})
         write_atomically(self.config, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
     def read_versions(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def warm_start_stage(run: Run) -> None:
     """Makes the model that RL starts from, `checkpoints/warm_start`; nothing if it is there."""
     if run.folder.warm_started.is_dir():
         return
+    run.processes.wait()  # all have looked before one writes
     config = run.config
     model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), words=run.task.words(), seed=config.seed)
     demonstrations = run.task.demonstrations() if run.sft is not None else ()
@@ -46,13 +47,14 @@ def warm_start_stage(run: Run) -> None:
             warm_start(model, tokenizer, rows, run.sft, callbacks=callbacks, resume_from=resume_from)
     elif run.sft is not None:
         run.console.print(f"No warm start: task {run.task.name} has no demonstrations.")
-    save_complete(model, tokenizer, run.folder.warm_started)
+    _save(run, model, tokenizer, run.folder.warm_started)
 
 
 def policy_stage(run: Run, source: RewardSource) -> None:
     """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
     if run.folder.final.is_dir():
         return
+    run.processes.wait()  # all have looked before one writes
     dtype = weights_dtype(run.config.model)
     resume_from = latest_complete(run.folder.rl_checkpoints)
     if resume_from is not None and is_last(resume_from):
@@ -60,7 +62,7 @@ def policy_stage(run: Run, source: RewardSource) -> None:
     else:
         model, tokenizer = load_saved(run.folder.warm_started, dtype=dtype)
         _train_policy(run, source, model, tokenizer, resume_from)
-    save_complete(model, tokenizer, run.folder.final)
+    _save(run, model, tokenizer, run.folder.final)
 
 
 def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
@@ -72,6 +74,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         num_generations=run.generation.samples,
         process_index=run.grpo.process_index,
         takes_shortcut=run.task.takes_shortcut,
+        gather=run.processes.gather if run.processes.count > 1 else None,
     )
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
     callbacks: list[Any] = [
@@ -93,14 +96,20 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         hidden_position=config.hidden_position,
         hidden_source=config.hidden_source,
         rollout_fields=rollout_fields(run, reward),
-        observer=Recorder(folder, corrupted=lambda: reward.corrupted, rollouts=config.output.rollouts),
+        observer=Recorder(folder, rollouts=config.output.rollouts),
         details_every=config.output.details_every or 0,
     )
     problems = run.task.train_problems()
     rows = [prompt_row(problems[place]) for place in run.plan.order]
-    rewards = [CountedReward(reward, source)]
+    rewards = [CountedReward(reward, source, processes=run.processes.count)]
     with bar:
         train_policy(model, tokenizer, rows, rewards, run.grpo, curating, callbacks=callbacks, resume_from=resume_from)
+
+
+def _save(run: Run, model: Any, tokenizer: Any, place: Path) -> None:
+    if run.processes.first:
+        save_complete(model, tokenizer, place)
+    run.processes.wait()
 
 
 def prompt_row(problem: Problem) -> dict[str, Any]:

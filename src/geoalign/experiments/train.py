@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ from rich.console import Console
 from geoalign.config.loading import curator_name, parse_run_config, plain_run_config
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
-from geoalign.errors import UnsupportedError
 from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.references import reference_stage
-from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back
+from geoalign.experiments.resume import check_same_processes, check_same_settings, check_vacant, cut_back
 from geoalign.experiments.reward_source import check_reward, reward_source
 from geoalign.experiments.reward_stage import reward_model_stage
 from geoalign.experiments.run import Run, make_run
@@ -26,6 +26,7 @@ from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
 from geoalign.training.files import read_json, write_json
 from geoalign.training.lock import locked
+from geoalign.training.processes import Processes
 from geoalign.training.quiet import quieten
 from geoalign.training.randomness import make_repeatable, use_one_device
 
@@ -42,7 +43,9 @@ def train(
 ) -> dict[str, Any]:
     """Runs, or goes on with, one training in the folder `root`, and returns the content of its `summary.json`.
 
-    A finished run is never trained again: its report is rebuilt and its table printed.
+    A finished run is never trained again: its report is rebuilt and its table printed. Started by torchrun or
+    `accelerate launch`, the processes train together: each calls it with the same arguments, the first one writes and
+    prints.
 
     Args:
         config: the settings; None: those that the run in `root` was started with.
@@ -55,15 +58,12 @@ def train(
     Raises:
         ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
         RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
-            schema, or is in use by another process; or `shared` has no finished warm start.
-        UnsupportedError: more than one process.
+            schema, was started with another number of processes, or is in use by another run; or `shared` has no
+            finished warm start.
     """
-    console = console or Console()
-    folder = RunFolder(root)
-    _check_one_process()
-    check_vacant(folder, resume=resume)
-    with locked(folder.root):
-        check_vacant(folder, resume=resume)
+    processes, folder = Processes.launched(), RunFolder(root)
+    console = _console(console, processes)
+    with _held(folder, processes, resume=resume):
         config = _settings(config, folder)
         if folder.finished():
             check_same_settings(plain_run_config(config), folder.read_config(), folder.root)
@@ -74,9 +74,11 @@ def train(
             run = _started(config, folder, shared, places, console)
             _stages_before_rl(run)
             _rl_stages(run)
-            write_json(folder.summary, summarise(folder))
+            if processes.first:
+                write_json(folder.summary, summarise(folder))
+            processes.wait()
         summary = read_json(folder.summary)
-        if report:
+        if report and processes.first:
             build_report(folder.root)
             print_summary(console, summary, curator_name(config.curator), folder.root)
     return summary
@@ -90,20 +92,25 @@ def prepare(config: RunConfig, root: Path, *, places: Places | None = None, cons
     Raises:
         As `train`.
     """
-    folder = RunFolder(root)
-    _check_one_process()
-    check_vacant(folder, resume=True)
+    processes, folder = Processes.launched(), RunFolder(root)
+    with _held(folder, processes, resume=True):
+        _stages_before_rl(_started(config, folder, None, places, _console(console, processes)))
+
+
+def _console(console: Console | None, processes: Processes) -> Console:
+    return (console or Console()) if processes.first else Console(quiet=True)
+
+
+@contextmanager
+def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[None]:
+    """Keeps other runs out of the folder. The first process asks for all: the others come while it may be writing."""
+    if not processes.first:
+        yield
+        return
+    check_vacant(folder, resume=resume)
     with locked(folder.root):
-        check_vacant(folder, resume=True)
-        _stages_before_rl(_started(config, folder, None, places, console or Console()))
-
-
-def _check_one_process() -> None:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UnsupportedError(
-            f"geoalign train: expected one process, got WORLD_SIZE={os.environ['WORLD_SIZE']}: "
-            f"for several, use GeoAlignGRPOTrainer in a script of your own (recipes/trl_grpo.py)"
-        )
+        check_vacant(folder, resume=resume)
+        yield
 
 
 def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
@@ -115,25 +122,30 @@ def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
 def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: Places | None, console: Console) -> Run:
     """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
     plain = plain_run_config(config)
-    if folder.started():
+    processes = Processes.launched()
+    if folder.started() and processes.first:
         check_same_settings(plain, folder.read_config(), folder.root)
+        check_same_processes(folder, processes.count)
     quieten()
-    use_one_device()
+    if processes.count == 1:
+        use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
     run = make_run(config, folder, places, console)
     check_reward(run, places)
     origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
     if origin is not None:
         check_shared(origin, plain)
-    if folder.started():
-        threads = folder.read_versions().get("threads")
-        cut_back(folder)
-    else:
-        threads = torch.get_num_threads()
-        folder.initialise(plain, threads=threads, shared=shared)
-    make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
-    if origin is not None:
-        take_shared(origin, folder)
+    if processes.first:
+        if folder.started():
+            cut_back(folder)
+        else:
+            threads = torch.get_num_threads()
+            folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)
+        if origin is not None:
+            take_shared(origin, folder)
+    processes.wait()
+    remembered = folder.read_versions().get("threads")
+    make_repeatable(config.seed, threads=remembered if isinstance(remembered, int) else torch.get_num_threads())
     return run
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.training.files import read_json, sync_tree, write_json
+from geoalign.training.processes import Processes
 
 MARK = "COMPLETE.json"
 _PREFIX = "checkpoint-"
@@ -33,7 +34,8 @@ class CompleteCheckpoints(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Called by the trainer after a checkpoint's last file."""
+        """Called by the trainer on every process after the last file that it writes itself."""
+        Processes.launched().wait()
         if state.is_world_process_zero:
             checkpoint = self.folder / f"{_PREFIX}{state.global_step}"
             sync_tree(checkpoint)

@@ -20,9 +20,10 @@ class CountedReward:
     responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of `VerifiedReward`.
     """
 
-    def __init__(self, reward: RewardWithCorruption, source: RewardSource) -> None:
+    def __init__(self, reward: RewardWithCorruption, source: RewardSource, *, processes: int = 1) -> None:
         self.__name__ = reward.__name__
         self._reward = reward
+        self._processes = processes
         self._counters: Mapping[str, int] = getattr(source, "counters", {})
 
     def __call__(
@@ -34,7 +35,8 @@ class CountedReward:
         if log_metric is not None:
             for name in before:
                 if name not in _NOT_SHOWN:
-                    log_metric(f"reward/{name}", float(self._counters[name] - before[name]))
+                    # TRL logs the mean over the processes; these are counts of the whole batch.
+                    log_metric(f"reward/{name}", float(self._counters[name] - before[name]) * self._processes)
             scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
             if scored:
                 log_metric("true_reward", sum(scored) / len(scored))

@@ -15,6 +15,7 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 from geoalign.config.loading import check_keys
 from geoalign.config.places import Places
 from geoalign.errors import ConfigError
+from geoalign.training.processes import Processes
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
 _SET_HERE = {
@@ -233,8 +234,11 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
 
 
 def _device() -> dict[str, Any]:
-    # bf16 is TRL's default; on a CPU it is slow and coarse.
-    return {} if torch.accelerator.is_available() else {"use_cpu": True, "bf16": False}
+    if torch.accelerator.is_available():
+        return {}
+    # bf16 is TRL's default; on a CPU it is slow and coarse. Several processes without a GPU talk by gloo.
+    backend = {"ddp_backend": "gloo"} if Processes.launched().count > 1 else {}
+    return {"use_cpu": True, "bf16": False, **backend}
 
 
 def _make(

@@ -14,7 +14,9 @@ from trl import GRPOConfig
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
 from geoalign.adapters.trl.states import HiddenSource
 from geoalign.curators.base import Curator
+from geoalign.errors import UnscoredError
 from geoalign.hidden.positions import HiddenPosition
+from geoalign.training.before_generation import BeforeGeneration
 from geoalign.training.policy_shift import PolicyShift
 
 
@@ -22,9 +24,17 @@ class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
     """TRL's GRPO trainer with a curator and `ppo_kl`, without the model card that it writes at every checkpoint."""
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Logs `mean_abs_advantage` of the generation batch, over the rows of all processes, as the loss sees them."""
-        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        """Logs `mean_abs_advantage` of the generation batch, over the rows of all processes, as the loss sees them.
+
+        Where too few responses could be scored, a checkpoint is left as if the batch had never been begun.
+        """
         trainer: Any = self
+        before = BeforeGeneration(trainer)
+        try:
+            batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        except UnscoredError:
+            before.save_checkpoint(trainer)
+            raise
         size = trainer.accelerator.gather(batch["advantages"].abs()).mean().item()
         trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
         return batch

@@ -14,6 +14,8 @@ from geoalign.training.files import read_json, write_json
 
 SCHEMA_VERSION = 1
 
+_FILES = {"a_sha256": "sha256 of file A", "b_sha256": "sha256 of file B"}
+
 
 class JudgeFolder:
     """Names the files; one folder holds one judging of two files by one judge."""
@@ -47,10 +49,11 @@ class JudgeFolder:
             write_json(self.settings, identity)
             return
         before = read_json(self.settings)
-        for name in sorted({*before, *identity}):
+        for name in dict.fromkeys([*identity, *before]):
             if before.get(name) != identity.get(name):
+                what = _FILES.get(name, name)
                 raise ConfigError(
-                    f"{name}: expected {before.get(name)!r}, as the judging in {self.root}, "
+                    f"{what}: expected {before.get(name)!r}, as the judging in {self.root}, "
                     f"got {identity.get(name)!r}; take another --output"
                 )
 

@@ -6,7 +6,7 @@ import pytest
 from geoalign.config.hh_rlhf import HHRLHFConfig
 from geoalign.errors import ConfigError, InputError
 from geoalign.tasks import make_task
-from geoalign.tasks.hh_files import read_files
+from geoalign.tasks.hh_files import load_dialogue_prompts, read_files
 from geoalign.tasks.hh_rows import read_dialogue, read_pair, read_prompt
 from geoalign.tasks.rows import read_rows
 
@@ -244,6 +244,14 @@ def test_prompts_for_rl_that_are_evaluated_are_dropped(write_jsonl):
     )
 
 
+def test_evaluation_prompts_without_a_task(write_jsonl):
+    one = write_jsonl("one.jsonl", [{"prompt": CHAT}, {"prompt": []}])
+    two = write_jsonl("two.jsonl", [{"prompt": CHAT}, pair()])
+    problems, notes = load_dialogue_prompts((one, two))
+    assert [problem.id for problem in problems] == ["file 1, line 1", "file 2, line 2"]
+    assert notes == [f"{one}: 1 of 2 rows left out: 1 malformed"]
+
+
 PARTS = {
     "helpful-base": (2354, {"malformed": 1, "identical": 2, "empty": 3, "different history": 9, "repeated turn": 6}),
     "helpful-online": (1137, {"malformed": 3, "identical": 2, "empty": 3}),
@@ -255,9 +263,7 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_the_real_test_splits(shared_data, part):
     rows, skipped = PARTS[part]
-    (file,) = read_files(
-        str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), HHRLHFConfig(train="unused"), prompts=False
-    )
+    (file,) = read_files(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
     assert (file.rows, dict(file.skipped)) == (rows, skipped)
     assert len(file.items) == rows - sum(skipped.values())
     assert all(item.prompt[-1]["role"] == "user" for item in file.items)

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from geoalign.config.hh_rlhf import HHRLHFConfig
 from geoalign.errors import InputError
 from geoalign.tasks.base import PreferencePair, Problem
 from geoalign.tasks.chat import Messages
 from geoalign.tasks.decontaminate import exact
 from geoalign.tasks.hh_rows import REASONS, is_pair, length, read_pair, read_prompt
 from geoalign.tasks.places import rows_at
+
+
+@dataclass(frozen=True)
+class DialogueReading:
+    """Which rows are used: the first `limit` usable ones of each place, none longer than `max_characters`."""
+
+    max_characters: int | None = None
+    limit: int | None = None
+    on_bad_row: Literal["skip", "error"] = "skip"
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,10 @@ class DialogueFile:
         return f"{self.place}: {self.skipped.total()} of {self.rows} rows left out: {parts}" if parts else ""
 
 
-def read_files(places: str | Sequence[str], config: HHRLHFConfig, *, prompts: bool) -> list[DialogueFile]:
+def read_files(places: str | Sequence[str], how: DialogueReading | None = None, *, prompts: bool) -> list[DialogueFile]:
     """What stands at these places; `prompts`: rows that are prompts alone are welcome beside pairs.
+
+    Rows are named by where they stand, and, of several places, by the place's number.
 
     Raises:
         ConfigError: nothing at a place that can be read (`rows_at`).
@@ -50,24 +60,24 @@ def read_files(places: str | Sequence[str], config: HHRLHFConfig, *, prompts: bo
     """
     given = (places,) if isinstance(places, str) else tuple(places)
     return [
-        _read(place, "" if len(given) == 1 else f"file {number}, ", config, prompts=prompts)
+        _read(place, "" if len(given) == 1 else f"file {number}, ", how or DialogueReading(), prompts=prompts)
         for number, place in enumerate(given, start=1)
     ]
 
 
-def _read(place: str, prefix: str, config: HHRLHFConfig, *, prompts: bool) -> DialogueFile:
+def _read(place: str, prefix: str, how: DialogueReading, *, prompts: bool) -> DialogueFile:
     wanted = "a usable pair of dialogues or prompt" if prompts else "a usable pair of dialogues"
     found, first = DialogueFile(place), ""
     for where, row in rows_at(place):
-        if config.limit is not None and len(found.items) == config.limit:
+        if how.limit is not None and len(found.items) == how.limit:
             break
         found.rows += 1
         first = first or ", ".join(map(str, row))
-        item, reason = _item(prefix + where, row, config, prompts=prompts)
+        item, reason = _item(prefix + where, row, how, prompts=prompts)
         if item is not None:
             found.items.append(item)
             continue
-        if config.on_bad_row == "error" and reason != "too long":
+        if how.on_bad_row == "error" and reason != "too long":
             raise InputError(f"{place}, {where}: expected {wanted}, got one that is {reason}")
         found.skipped[reason] += 1
     if not found.items:
@@ -76,7 +86,7 @@ def _read(place: str, prefix: str, config: HHRLHFConfig, *, prompts: bool) -> Di
     return found
 
 
-def _item(where: str, row: Mapping[str, Any], config: HHRLHFConfig, *, prompts: bool) -> tuple[Item | None, str]:
+def _item(where: str, row: Mapping[str, Any], how: DialogueReading, *, prompts: bool) -> tuple[Item | None, str]:
     if prompts and not is_pair(row):
         prompt, reason = read_prompt(row)
         answer = row.get("answer")
@@ -86,10 +96,23 @@ def _item(where: str, row: Mapping[str, Any], config: HHRLHFConfig, *, prompts: 
         pair, reason = read_pair(row)
         item = None if pair is None else Item(where, pair.prompt, pair.chosen, pair)
         replies = () if pair is None else (pair.chosen, pair.rejected)
-    most = config.max_characters
+    most = how.max_characters
     if item is not None and most is not None and length(item.prompt, *replies) > most:
         return None, "too long"
     return item, reason
+
+
+def load_dialogue_prompts(
+    places: str | Sequence[str], how: DialogueReading | None = None
+) -> tuple[list[Problem], list[str]]:
+    """The different prompts of an evaluation set such as `helpful`, from one place or several, with what is to be said.
+
+    Raises:
+        ConfigError, InputError: as `read_files`.
+    """
+    files = read_files(places, how, prompts=True)
+    problems = different_prompts([item for file in files for item in file.items])
+    return problems, [note for file in files if (note := file.note())]
 
 
 def different_prompts(items: Sequence[Item]) -> list[Problem]:

@@ -18,7 +18,7 @@ from geoalign.tasks.decontaminate import (
     keep,
     kept_note,
 )
-from geoalign.tasks.hh_files import DialogueFile, Item, different_prompts, read_files
+from geoalign.tasks.hh_files import DialogueFile, DialogueReading, Item, different_prompts, read_files
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
@@ -41,6 +41,7 @@ class HHRLHFTask(Task):
 
     def __init__(self, config: HHRLHFConfig) -> None:
         self._config = config
+        self._reading = DialogueReading(config.max_characters, config.limit, config.on_bad_row)
 
     def train_problems(self) -> Sequence[Problem]:
         return self._training.prompts
@@ -81,7 +82,7 @@ class HHRLHFTask(Task):
     @cached_property
     def _sets(self) -> dict[str, list[DialogueFile]]:
         given = self._config.evaluation.items()
-        return {name: read_files(places, self._config, prompts=True) for name, places in given}
+        return {name: read_files(places, self._reading, prompts=True) for name, places in given}
 
     @property
     def _evaluation_files(self) -> list[DialogueFile]:
@@ -94,9 +95,9 @@ class HHRLHFTask(Task):
     @cached_property
     def _training(self) -> _Training:
         config = self._config
-        sft_files = read_files(config.train, config, prompts=False)
-        pair_files = None if config.pairs is None else read_files(config.pairs, config, prompts=False)
-        rl_files = None if config.rl is None else read_files(config.rl, config, prompts=True)
+        sft_files = read_files(config.train, self._reading, prompts=False)
+        pair_files = None if config.pairs is None else read_files(config.pairs, self._reading, prompts=False)
+        rl_files = None if config.rl is None else read_files(config.rl, self._reading, prompts=True)
         sft, notes = self._cleaned("train", _items(sft_files))
         if rl_files is not None:
             asked, more = self._cleaned("rl", _items(rl_files))

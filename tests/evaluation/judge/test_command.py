@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import os
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from geoalign.config.judge import JudgeConfig
 from geoalign.errors import ConfigError, GeoAlignError, InputError, RunFolderError
 from geoalign.evaluation.judge import judge
 from geoalign.evaluation.judge.asking import EndpointError
+from geoalign.evaluation.judge.prompt import shown
 from geoalign.evaluation.judge.results import JudgeResult
 from geoalign.evaluation.responses import SavedResponse
 from geoalign.training.lock import locked
@@ -224,6 +227,34 @@ def test_another_judging_needs_another_folder(
     with pytest.raises(ConfigError, match="sha256 of file A: expected"):
         run((files[1], files[0]), settings(), tmp_path / "out")
     run(files, settings(concurrency=1, retries=0, timeout=3, malformed_retries=0), tmp_path / "out")
+
+
+def test_answers_may_be_brought_along(server: JudgeServer, settings: Settings, saved: Save, tmp_path: Path) -> None:
+    run((saved("a.jsonl", A[:2]), saved("b.jsonl", B[:2])), settings(), tmp_path / "out")
+    (tmp_path / "longer").mkdir()
+    (tmp_path / "out" / "cache.jsonl").rename(tmp_path / "longer" / "cache.jsonl")
+    result, _ = run((saved("a.jsonl", A), saved("b.jsonl", B)), settings(), tmp_path / "longer")
+    assert result.overall.judged == 6
+    assert len(server.requests) == 12
+
+
+def test_real_dialogues(
+    server: JudgeServer, settings: Settings, saved: Save, shared_data: Path, tmp_path: Path
+) -> None:
+    rows: tuple[list[SavedResponse], list[SavedResponse]] = ([], [])
+    for name, folder in (("helpful", "helpful-base"), ("harmless", "harmless-base")):
+        with gzip.open(shared_data / "hh_rlhf" / folder / "test.jsonl.gz", "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(islice(lines, 20)):
+                history, _, chosen = json.loads(line)["chosen"].rpartition("\n\nAssistant:")
+                _, _, rejected = json.loads(line)["rejected"].rpartition("\n\nAssistant:")
+                for side, text in zip(rows, (chosen, rejected), strict=True):
+                    side.append(row(text, name=name, number=number, prompt=history))
+    files = saved("a.jsonl", rows[0]), saved("b.jsonl", rows[1])
+    result, _ = run(files, settings(), tmp_path / "out")
+    assert list(result.sets) == ["helpful", "harmless"]
+    assert result.overall.judged == 40
+    exact = [(len(shown(one.response)), len(shown(two.response))) for one, two in zip(*rows, strict=True)]
+    assert result.overall.wins == sum(one > two for one, two in exact)
 
 
 def test_folders_that_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ class JudgeFolder:
             ConfigError: it is of another judging; the message names what differs.
         """
         if not self.started():
-            # A kill while the settings were being written leaves their temporary file.
-            mine = {".lock", f"{self.settings.name}.tmp"}
+            # A kill while the settings were being written leaves their temporary file; answers of an earlier judging
+            # may be brought along.
+            mine = {".lock", f"{self.settings.name}.tmp", self.cache.name}
             others = sorted(path.name for path in self.root.iterdir() if path.name not in mine)
             if others:
                 raise RunFolderError(

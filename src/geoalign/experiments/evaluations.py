@@ -13,6 +13,7 @@ from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, eval
 from geoalign.experiments.resume import drop_evaluation, evaluated
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
+from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import append_lines
@@ -49,6 +50,7 @@ def evaluate(
         share = processes.share(problems)
         task = progress.add_task("evaluation", total=len(share) * samples, values=name)
         rows: list[EvaluatedResponse] = []
+        before = reasons(source)
         with undisturbed(run.config.seed):
             if share:
                 rows += evaluate_policy(
@@ -65,6 +67,12 @@ def evaluate(
                     progress=partial(_advance, progress, task),
                 ).rows
         found = EvaluationResult(source.binary, samples, _in_order(problems, processes.gather(rows)))
+        check_scored(
+            [row.reward for row in found.rows],
+            run.config.reward.max_unscored,
+            why=reasons_since(source, before),
+            what=f"evaluation set {name}",
+        )
         progress.update(task, values=f"{name}: {_shown(found)}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
     if processes.first:

@@ -12,6 +12,7 @@ from geoalign.errors import RunFolderError
 from geoalign.evaluation.policy import evaluate_policy
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
+from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import finite, read_json, write_atomically
@@ -79,6 +80,7 @@ def _batch_rewards(
     run: Run, source: RewardSource, model: Any, tokenizer: Any, problems: Sequence[Problem], place: int
 ) -> dict[str, list[float | None]]:
     count = run.config.reward.references
+    before = reasons(source)
     with undisturbed(run.config.seed):
         found = evaluate_policy(
             model,
@@ -91,6 +93,12 @@ def _batch_rewards(
             batch_size=len(problems) * count,
             seed=_seed(run.config.seed, place),
         )
+    check_scored(
+        [row.reward for row in found.rows],
+        run.config.reward.max_unscored,
+        why=reasons_since(source, before),
+        what="a batch of reference responses",
+    )
     rewards: dict[str, list[float | None]] = {problem.id: [] for problem in problems}
     for row in found.rows:
         rewards[row.problem_id].append(None if math.isnan(row.reward) else row.reward)

@@ -1,18 +1,21 @@
-"""Which reward a run learns from: verified answers, or whatever its task brings."""
+"""Which reward a run learns from: verified answers, the reward model it trains, a ready one, or one behind a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from geoalign.config.places import Places
+from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError
 from geoalign.experiments.reward_stage import open_reward_model
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.corruption import check_corruption
+from geoalign.rewards.ready_model import check_ready_model
+from geoalign.rewards.reward_model import RewardModelScorer
 from geoalign.rewards.verified import VerifiedReward
-from geoalign.tasks.base import Task
 
 
 def check_reward(run: Run, places: Places | None = None) -> None:
@@ -21,13 +24,15 @@ def check_reward(run: Run, places: Places | None = None) -> None:
     Raises:
         ConfigError: a share of `reward` that this kind of reward does not know; a shortcut, or final answers for the
             curator, where the task has none.
-        MissingExtraError: answers are to be verified, and math-verify is not installed.
+        ConfigError: a ready reward model is not there, or its server is not.
+        MissingExtraError: answers are to be verified, and math-verify is not installed; or httpx2 for a server.
     """
-    settings, binary = run.config.reward, binary_reward(run.task)
+    settings, binary = run.config.reward, binary_reward(run)
     try:
         check_corruption(settings, binary=binary)
         if settings.shortcut > 0:
             run.task.takes_shortcut("")
+        _check_model(settings.model)
     except ConfigError as error:
         key = str(error).partition(":")[0]
         raise ConfigError(f"{(places or Places()).prefix(key)}{error}") from error
@@ -37,17 +42,37 @@ def check_reward(run: Run, places: Places | None = None) -> None:
         VerifiedReward(settings).close()
 
 
-def binary_reward(task: Task) -> bool:
-    """Whether the clean rewards of a task are 0 or 1: they are, unless it has preferences for a reward model."""
-    return not task.preference_pairs()
+def binary_reward(run: Run) -> bool:
+    """Whether the clean rewards of a run are 0 or 1: they are, unless a reward model gives them."""
+    return run.reward_model is None and not run.config.reward.model.ready
 
 
 @contextmanager
 def reward_source(run: Run) -> Iterator[RewardSource]:
     """The clean reward of a run; needs whatever the stages before RL have made."""
-    if run.reward_model is not None:
+    settings = run.config.reward.model
+    if settings.url is not None:
+        from geoalign.rewards.served_model import ServedRewardModel
+
+        with ServedRewardModel(settings) as served:
+            yield served
+    elif settings.path is not None:
+        device = settings.device or str(run.grpo.device)
+        with RewardModelScorer.load(settings.path, replace(settings, device=device)) as ready:
+            yield ready
+    elif run.reward_model is not None:
         with open_reward_model(run) as learned:
             yield learned
     else:
         with VerifiedReward(run.config.reward) as verified:
             yield verified
+
+
+def _check_model(settings: RewardModelConfig) -> None:
+    if settings.path is not None:
+        check_ready_model(settings.path, settings)
+    if settings.url is not None:
+        from geoalign.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+
+        with ServedRewardModel(settings) as served:
+            served.check()

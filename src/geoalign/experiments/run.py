@@ -75,7 +75,7 @@ def make_run(
     task = task or make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
-    learned = reward_model if task.preference_pairs() else None
+    learned = reward_model if task.preference_pairs() and not config.reward.model.ready else None
     shape = generation_shape(grpo)
     plan = plan_prompts(grpo, shape, len(task.train_problems()))
     # The plan has every prompt in its place, so TRL takes them in order.

@@ -101,7 +101,15 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
     )
     problems = run.task.train_problems()
     rows = [prompt_row(problems[place]) for place in run.plan.order]
-    rewards = [CountedReward(reward, source, processes=run.processes.count)]
+    rewards = [
+        CountedReward(
+            reward,
+            source,
+            processes=run.processes.count,
+            max_unscored=config.reward.max_unscored,
+            gather=run.processes.gather if run.processes.count > 1 else None,
+        )
+    ]
     with bar:
         train_policy(model, tokenizer, rows, rewards, run.grpo, curating, callbacks=callbacks, resume_from=resume_from)
 

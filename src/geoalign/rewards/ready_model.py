@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +24,12 @@ def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any,
         ConfigError: there is no sequence classifier with its tokenizer, some of its weights are missing (they would be
             drawn at random, as for a plain language model), or it comes with code that nobody allowed to run.
     """
-    options: dict[str, Any] = {"revision": config.revision, "trust_remote_code": config.trust_remote_code}
-    try:
-        settings = AutoConfig.from_pretrained(place, **options)
-        if not config.trust_remote_code and _CLASS in (getattr(settings, "auto_map", None) or {}):
-            # Without its code transformers would take the plain classifier of that architecture, with a random head.
-            raise ConfigError(_untrusted(place))
-        _supply_names_of_older_transformers()
+    settings, tokenizer = _settings(place, config)
+    _supply_names_of_older_transformers()
+    with _described(place):
         model, report = AutoModelForSequenceClassification.from_pretrained(
-            place, config=settings, dtype=getattr(torch, config.dtype), output_loading_info=True, **options
+            place, config=settings, dtype=getattr(torch, config.dtype), output_loading_info=True, **_options(config)
         )
-        tokenizer = AutoTokenizer.from_pretrained(place, **options)
-    except (OSError, ValueError, ImportError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        if "trust_remote_code" in str(error):
-            raise ConfigError(_untrusted(place)) from error
-        raise ConfigError(
-            f"reward model: expected a sequence classifier with its tokenizer, got {str(place)!r}: {error}"
-        ) from error
     missing = sorted(report["missing_keys"])
     if missing:
         raise ConfigError(
@@ -50,9 +39,55 @@ def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any,
     return model, tokenizer
 
 
+def check_ready_model(place: str | Path, config: RewardModelConfig) -> None:
+    """Finds what is wrong with a reward model without reading its weights.
+
+    Raises:
+        ConfigError: its settings or its tokenizer are not there, it has more than one label and no code of its own, or
+            code that nobody allowed to run.
+    """
+    settings, tokenizer = _settings(place, config)
+    if not _own_code(settings) and settings.num_labels != 1:
+        raise ConfigError(f"reward.model.path: expected a model with one label, got {settings.num_labels} in {place!r}")
+    if tokenizer.chat_template is None:
+        raise ConfigError(f"reward.model.path: expected a tokenizer with a chat template, got none in {place!r}")
+
+
 def has_own_code(model: Any) -> bool:
     """Whether a model's class is defined outside transformers, by code that came with its weights."""
     return not type(model).__module__.startswith("transformers.")
+
+
+def _settings(place: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
+    with _described(place):
+        settings = AutoConfig.from_pretrained(place, **_options(config))
+        if not config.trust_remote_code and _own_code(settings):
+            # Without its code transformers would take the plain classifier of that architecture, with a random head.
+            raise ConfigError(_untrusted(place))
+        return settings, AutoTokenizer.from_pretrained(place, **_options(config))
+
+
+def _options(config: RewardModelConfig) -> dict[str, Any]:
+    return {"revision": config.revision, "trust_remote_code": config.trust_remote_code}
+
+
+def _own_code(settings: Any) -> bool:
+    return _CLASS in (getattr(settings, "auto_map", None) or {})
+
+
+@contextmanager
+def _described(place: str | Path) -> Iterator[None]:
+    """What transformers raises about a place, in this package's words."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (OSError, ValueError, ImportError) as error:
+        if "trust_remote_code" in str(error):
+            raise ConfigError(_untrusted(place)) from error
+        raise ConfigError(
+            f"reward model: expected a sequence classifier with its tokenizer, got {str(place)!r}: {error}"
+        ) from error
 
 
 def _untrusted(place: str | Path) -> str:

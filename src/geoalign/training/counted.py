@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from geoalign.rewards.base import RewardSource
-from geoalign.rewards.corruption import RewardWithCorruption
-
-# Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
-_NOT_SHOWN = ("scored", "correct", "compared")
+from geoalign.rewards.corruption import Gather, RewardWithCorruption
+from geoalign.rewards.limit import check_scored, reasons, reasons_since
 
 
 class CountedReward:
@@ -18,26 +16,51 @@ class CountedReward:
 
     `true_reward` is the mean of the clean rewards. Where the source has `counters`, `reward/<name>` is the number of
     responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of `VerifiedReward`.
+
+    Args:
+        max_unscored: raise UnscoredError where a larger share of the batch, of all processes, has no score.
+        gather: the lists of all processes as one; needed with several processes.
     """
 
-    def __init__(self, reward: RewardWithCorruption, source: RewardSource, *, processes: int = 1) -> None:
+    def __init__(
+        self,
+        reward: RewardWithCorruption,
+        source: RewardSource,
+        *,
+        processes: int = 1,
+        max_unscored: float = 1.0,
+        gather: Gather | None = None,
+    ) -> None:
         self.__name__ = reward.__name__
         self._reward = reward
         self._processes = processes
-        self._counters: Mapping[str, int] = getattr(source, "counters", {})
+        self._max_unscored = max_unscored
+        self._gather = gather
+        self._source = source
 
     def __call__(
         self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
     ) -> list[float]:
         """The rewards of this process's rows."""
-        before = dict(self._counters)
+        before = reasons(self._source)
         rewards = self._reward(*args, **kwargs)
+        found = reasons_since(self._source, before)
+        self._check(found)
         if log_metric is not None:
-            for name in before:
-                if name not in _NOT_SHOWN:
-                    # TRL logs the mean over the processes; these are counts of the whole batch.
-                    log_metric(f"reward/{name}", float(self._counters[name] - before[name]) * self._processes)
+            for name, number in found.items():
+                # TRL logs the mean over the processes; these are counts of the whole batch.
+                log_metric(f"reward/{name}", float(number) * self._processes)
             scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
             if scored:
                 log_metric("true_reward", sum(scored) / len(scored))
         return rewards
+
+    def _check(self, found: Mapping[str, int]) -> None:
+        """Every process comes to the same verdict, so that none waits for one that has stopped."""
+        gather = self._gather or (lambda items: items)
+        whole: dict[str, int] = {}
+        for one in gather([dict(found)]):
+            for name, number in one.items():
+                whole[name] = whole.get(name, 0) + number
+        clean = gather(list(self._reward.true_rewards))
+        check_scored(clean, self._max_unscored, why=whole, what="a generation batch")

@@ -58,7 +58,7 @@ AGAIN = {
     "503 with a page": Reply("<html>down</html>", 503, {"Content-Type": "text/html"}),
     "closed": Reply(hang_up=True),
     "cut": Reply("x" * 1000, cut=True),
-    "late": Reply(ANSWER, delay=0.6),
+    "late": Reply(ANSWER, delay=1.5),
     "trickling": Reply(" " * 100, trickle=0.05),
     "no JSON": Reply("{broken"),
     "no text in it": Reply("[]"),
@@ -78,7 +78,7 @@ AGAIN = {
 def test_what_may_go_better_is_tried_again(name: str, server: JudgeServer, settings: Settings) -> None:
     slow = name in ("late", "trickling")
     server.says(AGAIN[name], GOOD)
-    assert ask(settings(timeout=0.3 if slow else 5.0)) == ANSWER
+    assert ask(settings(timeout=1.0 if slow else 5.0)) == ANSWER
     assert len(server.requests) == 2
 
 
@@ -180,6 +180,14 @@ def test_the_key_is_taken_out_of_what_the_endpoint_says(
         ask(config)
 
 
+def test_a_key_that_is_no_secret_changes_no_answer(
+    server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "0.75")
+    server.says(GOOD)
+    assert ask(settings()) == ANSWER
+
+
 def test_a_foreign_message_is_one_short_printable_line(server: JudgeServer, settings: Settings) -> None:
     server.says(Reply("\x1b[31mred\x1b[0m\n\n  two" + "x" * 10_000, 400))
     with pytest.raises(RequestFailedError) as caught:
@@ -224,4 +232,4 @@ def test_a_slow_request_is_given_up_in_time(server: JudgeServer, settings: Setti
     started = time.monotonic()
     with pytest.raises(RequestFailedError, match="no answer within"):
         ask(settings(timeout=0.3, retries=0))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10

@@ -32,6 +32,9 @@ DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 MAX_BODY_BYTES = 4 * 2**20
 LONGEST_WAIT = 120.0
 
+# Shorter keys are no secret (servers of one's own are given "EMPTY" or "1"), and may stand in any answer.
+_SHORTEST_SECRET = 8
+
 _AGAIN = frozenset({408, 409, 425, 429})
 _QUOTED = 200
 
@@ -46,8 +49,8 @@ class _Trouble:
 class EndpointJudge(Judge):
     """Asks `base_url`/chat/completions; to be used as an asynchronous context manager, by many tasks at once.
 
-    The API key is read from the environment, sent in the Authorization header and nowhere else: it is taken out of
-    whatever the endpoint answers. Redirects are not followed.
+    The API key is read from the environment, sent in the Authorization header and nowhere else: one of 8 characters or
+    more is taken out of whatever the endpoint answers. Redirects are not followed.
 
     Raises:
         ConfigError: the address cannot be asked; or the named environment variable is not set, or holds what cannot be
@@ -146,7 +149,7 @@ class EndpointJudge(Judge):
         return self._hidden(text)
 
     def _hidden(self, text: str) -> str:
-        return text.replace(self._secret, "[API key]") if self._secret else text
+        return text.replace(self._secret, "[API key]") if len(self._secret) >= _SHORTEST_SECRET else text
 
     def _quoted(self, text: str) -> str:
         """The beginning of a foreign text on one line, without the key and without what a terminal would act on."""

@@ -130,6 +130,7 @@ def _clustered(pairs: Sequence[JudgedPair], parts: Sequence[float], totals: Sequ
     """Sum of parts over sum of totals, prompts as the independent groups; both lie in [0, 1] of each other."""
     prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(pair.key[:2] for pair in pairs))}
     rows = np.asarray([prompts[pair.key[:2]] for pair in pairs], dtype=np.int64)
-    of_prompts = np.zeros((2, len(prompts)))
-    np.add.at(of_prompts, (slice(None), rows), np.asarray([parts, totals], dtype=np.float64))
-    return clustered_proportion(of_prompts[0], of_prompts[1])
+    part, total = np.zeros(len(prompts)), np.zeros(len(prompts))
+    np.add.at(part, rows, np.asarray(parts, dtype=np.float64))
+    np.add.at(total, rows, np.asarray(totals, dtype=np.float64))
+    return clustered_proportion(part, total)

@@ -49,6 +49,12 @@ def train_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder; start it where there is none.")
     ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="The same run made small: tiny model, few rows, corrupted rewards, a CPU.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything but the weights, print the plan, train nothing.")
+    ] = False,
 ) -> None:
     """Train one run: warm start, RL with a curator, evaluation, report.
 
@@ -64,23 +70,31 @@ def train_command(
 
     from_folder = resume and config is None and not overrides and output is not None and RunFolder(output).started()
     loaded = None if from_folder else load_run_config(config, overrides or [])
+    if dry_run:
+        from geoalign.experiments.dry_run import dry_run as plan
+
+        assert loaded is not None
+        plan(loaded.config, Console(), places=loaded.places, config_file=config, overrides=overrides or [])
+        return
     folder = output
     if folder is None and loaded is not None:
-        folder = Path(loaded.config.output.folder or Path("runs") / (config.stem if config else "default"))
+        name = config.stem if config else "default"
+        folder = Path(loaded.config.output.folder or Path("runs") / (f"smoke_{name}" if smoke else name))
     assert folder is not None  # --resume without settings names its folder
+    from geoalign.experiments.smoke import check_exercised, smoke_config
     from geoalign.experiments.train import train
 
+    settings = loaded.config if loaded else None
+    if smoke and settings is not None:
+        settings = smoke_config(settings)
     try:
-        train(
-            loaded.config if loaded else None,
-            folder,
-            resume=resume,
-            places=loaded.places if loaded else None,
-            console=Console(),
-        )
+        train(settings, folder, resume=resume, places=loaded.places if loaded else None, console=Console())
+        if smoke and settings is not None:
+            check_exercised(settings, RunFolder(folder), Console())
     except KeyboardInterrupt:
         started = RunFolder(folder).started()
-        raise _stopped(_resume_command(config, overrides, folder) if started else None) from None
+        command = _resume_command(config, [*(overrides or [])], folder) + (" --smoke" if smoke else "")
+        raise _stopped(command if started else None) from None
 
 
 @app.command("compare")

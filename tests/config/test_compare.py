@@ -10,7 +10,8 @@ import yaml
 
 from geoalign.config.compare import DEFAULTS
 from geoalign.config.compare_loading import load_compare_config, parse_compare_config, plain_compare_config
-from geoalign.config.overlay import GENERATION, lay_over, resolved_run, warm_start_run
+from geoalign.config.layers import lay_over
+from geoalign.config.overlay import GENERATION, resolved_run, warm_start_run
 from geoalign.errors import ConfigError
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"

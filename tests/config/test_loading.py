@@ -164,6 +164,8 @@ def test_settings_load_no_torch() -> None:
 
 def test_every_shipped_config_is_valid() -> None:
     configs = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+    # Of the full-size ones, `common` is what others build on and `launch` is accelerate's.
+    configs = [path for path in configs if path.parent.name not in ("common", "launch")]
     runs = [path for path in configs if "arms" not in yaml.safe_load(path.read_text())]
     assert 0 < len(runs) < len(configs)  # the others are comparisons
     for path in runs:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, PrimaryComparison
+from geoalign.config.layers import read_layers
 from geoalign.config.loading import check_keys, override_setting, parse_run_config, plain_run_config
 from geoalign.config.overlay import check_arm, check_level, places_below, resolved_run
 from geoalign.config.places import Places, read_yaml
@@ -146,7 +147,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise ConfigError(
             f"{Places(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
         )
-    run, places = read_yaml(base)
+    run, places = read_layers(base)
     return {**data, "run": run}, {**where, **{f"run.{key}": place for key, place in places.items()}}
 
 

@@ -15,15 +15,13 @@ from pydantic_core import ArgsKwargs
 
 from geoalign.config.chain import ChainConfig
 from geoalign.config.curator_types import CURATOR_CONFIGS
-from geoalign.config.places import Places, parse_value, read_yaml
+from geoalign.config.layers import DEFAULT_TYPES, read_layers
+from geoalign.config.places import Places, parse_value
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
 from geoalign.config.tasks import TASK_CONFIGS
 from geoalign.errors import ConfigError
 
 ENTRY_POINT_GROUP = "geoalign.curators"
-
-# The kind that a section has where its `type` is left out.
-DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
 
 # Sections whose keys are options of TRL; `geoalign.training.options` checks them, because they need torch to be known.
 _PASSED_ON = ("sft", "reward_model", "grpo")
@@ -38,7 +36,7 @@ class LoadedConfig:
 
 
 def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> LoadedConfig:
-    """The settings of a run: defaults, then the file, then each `a.b=c` of `overrides` in order.
+    """The settings of a run: defaults, the file that its `base:` names, the file, each `a.b=c` of `overrides` in order.
 
     Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
 
@@ -46,7 +44,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
         ConfigError: an unreadable file, an unknown key (with the nearest known one), or a value out of range; the
             message has the dotted key, the file and the line.
     """
-    data, places = read_yaml(path) if path is not None else ({}, {})
+    data, places = read_layers(path) if path is not None else ({}, {})
     for override in overrides:
         override_setting(data, places, override)
     return LoadedConfig(parse_run_config(data, Places(places)), Places(places))

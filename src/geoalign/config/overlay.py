@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.config.compare import CompareConfig
-from geoalign.config.loading import DEFAULT_TYPES, parse_run_config, plain_run_config
+from geoalign.config.layers import lay_over
+from geoalign.config.loading import parse_run_config, plain_run_config
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
 from geoalign.errors import ConfigError
@@ -22,7 +23,9 @@ _FIXED = {
     "sft": _WARM_START,
     "reward_model": _WARM_START,
     "seed": "every arm runs with the same seeds: set seeds",
+    "max_prompt_length": _WARM_START,
     "evaluation": _MEASURED,
+    "launch": "a comparison launches its runs itself",
     "output": _FOLDER,
 }
 # Options of `grpo` that decide which prompts are answered, how often, how, and how many updates follow.
@@ -45,23 +48,6 @@ GENERATION = (
     "generation_kwargs",
     "chat_template_kwargs",
 )
-
-
-def lay_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the settings of `over` in their place, section by section; neither is changed.
-
-    Naming another `type` starts that section anew: keys of the old kind do not carry over.
-    """
-    merged = dict(base)
-    for name, value in over.items():
-        old = merged.get(name)
-        if not (isinstance(value, Mapping) and isinstance(old, Mapping)):
-            merged[name] = value
-            continue
-        default = DEFAULT_TYPES.get(name)
-        anew = "type" in value and value["type"] != old.get("type", default)
-        merged[name] = dict(value) if anew else lay_over(old, value)
-    return merged
 
 
 def check_arm(name: str, settings: Mapping[str, Any], places: Places) -> None:

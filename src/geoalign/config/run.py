@@ -30,6 +30,19 @@ class TinyModelConfig:
 
 
 @settings
+class LoraConfig:
+    """Low-rank adapters by peft, in the RL stage and, where there is one, the warm start."""
+
+    rank: Annotated[int, Field(ge=1)] = field(default=16, metadata=_help("Rank of the updates."))
+    scale: Annotated[float, Field(gt=0)] = field(
+        default=2.0, metadata=_help("Factor on the updates (peft's lora_alpha / rank).")
+    )
+    target_modules: str | tuple[str, ...] = field(
+        default="all-linear", metadata=_help("Names of the layers that get an adapter, or all-linear.")
+    )
+
+
+@settings
 class PretrainedModelConfig:
     """A causal language model from a folder or from the Hugging Face hub."""
 
@@ -39,6 +52,31 @@ class PretrainedModelConfig:
     dtype: Literal["float32", "bfloat16", "float16"] = field(
         default="float32", metadata=_help("Type of the weights in memory.")
     )
+    chat_template_kwargs: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=_help("What the chat template is told, everywhere it is applied, such as enable_thinking: false."),
+    )
+    lora: LoraConfig | None = field(
+        default=None, metadata=_help("Train low-rank adapters, merged after each stage; null: all weights.")
+    )
+
+
+@settings
+class LaunchConfig:
+    """How a run is meant to be launched: what `--dry-run` plans for and prints. A launch of another size is refused."""
+
+    processes: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Processes, one per GPU; null: as launched.")
+    )
+    accelerate: Annotated[str, Field(min_length=1)] | None = field(
+        default=None, metadata=_help("accelerate's own settings file, for the command that is printed.")
+    )
+    gpu_memory: Annotated[float, Field(gt=0)] = field(
+        default=80.0, metadata=_help("Memory of a GPU in GB, for the estimate of --dry-run.")
+    )
+
+
+_Count = Annotated[int, Field(ge=1)]
 
 
 @settings
@@ -51,10 +89,12 @@ class EvaluationConfig:
     problems: Annotated[int, Field(ge=1)] | None = field(
         default=256, metadata=_help("At most so many problems of each set; null: all.")
     )
-    samples: Annotated[int, Field(ge=1)] = field(default=1, metadata=_help("Responses per problem."))
-    pass_samples: Annotated[int, Field(ge=1)] | None = field(
+    samples: _Count | dict[str, _Count] = field(
+        default=1, metadata=_help("Responses per problem; or set by set, 1 for those not named.")
+    )
+    pass_samples: _Count | dict[str, _Count] | None = field(
         default=None,
-        metadata=_help("Responses per problem in the evaluation after RL, for pass@k; null: as samples."),
+        metadata=_help("Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples."),
     )
     temperature: Annotated[float, Field(ge=0)] = field(
         default=1.0, metadata=_help("Sampling temperature; 0: the likeliest token.")
@@ -63,6 +103,13 @@ class EvaluationConfig:
     max_new_tokens: Annotated[int, Field(ge=1)] | None = field(
         default=None, metadata=_help("Longest response in tokens; null: as in RL (grpo.max_completion_length).")
     )
+
+    def samples_of(self, name: str, *, last: bool) -> int:
+        """Responses per problem of a set; `last`: in the evaluation after RL."""
+        samples = self.samples.get(name, 1) if isinstance(self.samples, dict) else self.samples
+        if not last or self.pass_samples is None:
+            return samples
+        return self.pass_samples.get(name, samples) if isinstance(self.pass_samples, dict) else self.pass_samples
 
 
 @settings
@@ -96,6 +143,10 @@ class RunConfig:
     hidden_source: Literal["own_pass", "logprob_pass"] = field(
         default="own_pass", metadata=_help("Hidden states from a forward pass of their own, or from TRL's.")
     )
+    max_prompt_length: Annotated[int, Field(ge=1)] | None = field(
+        default=None,
+        metadata=_help("Training prompts longer than this, in tokens of the chat template, are left out and counted."),
+    )
     model: Any = field(default_factory=TinyModelConfig)
     task: Any = field(default_factory=ArithmeticConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -104,6 +155,7 @@ class RunConfig:
     reward_model: dict[str, Any] = field(default_factory=dict)
     grpo: dict[str, Any] = field(default_factory=dict)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from geoalign.errors import InputError
 from geoalign.rewards.base import RewardSource
 from geoalign.statistics.pass_at_k import mean_pass_at_k, powers_of_two
 from geoalign.tasks.base import Problem
+from geoalign.tasks.rendering import rendered, token_ids
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def evaluate_policy(
     samples: int = 1,
     temperature: float = 0.0,
     seed: int = 0,
+    template_options: Mapping[str, Any] | None = None,
     gold_utility: Callable[[Problem, str], float | None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> EvaluationResult:
@@ -119,6 +121,7 @@ def evaluate_policy(
         samples: responses per problem.
         temperature: of the sampling, over the whole vocabulary; 0: the likeliest token each time.
         seed: of the sampling; the same seed and batch size give the same responses.
+        template_options: what the chat template is told (`model.chat_template_kwargs`).
         gold_utility: of a problem and a response, as a task's; None: not known.
         progress: told the number of responses done after every batch.
 
@@ -138,23 +141,17 @@ def evaluate_policy(
     with _undisturbed(model, seed):
         for start in range(0, len(slots), batch_size):
             batch = slots[start : start + batch_size]
-            tokens = _generate(model, tokenizer, [problem for problem, _ in batch], max_new_tokens, temperature)
+            texts = [rendered(problem.prompt, tokenizer, template_options) for problem, _ in batch]
+            tokens = _generate(model, tokenizer, texts, max_new_tokens, temperature)
             rows += _scored(batch, tokens, tokenizer, source, gold_utility)
             if progress is not None:
                 progress(len(rows))
     return EvaluationResult(source.binary, samples, tuple(rows))
 
 
-def _generate(
-    model: Any, tokenizer: Any, problems: Sequence[Problem], max_new_tokens: int, temperature: float
-) -> Tensor:
-    """[batch, at most max_new_tokens] new tokens, padded on the right."""
-    texts = [
-        tokenizer.apply_chat_template(list(problem.prompt), tokenize=False, add_generation_prompt=True)
-        for problem in problems
-    ]
-    # The template has written every special token itself.
-    encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+def _generate(model: Any, tokenizer: Any, texts: Sequence[str], max_new_tokens: int, temperature: float) -> Tensor:
+    """[batch, at most max_new_tokens] new tokens after each text, padded on the right."""
+    encoded = token_ids(texts, tokenizer)
     width = max(map(len, encoded))
     pad = _pad_token(tokenizer)
     prompts = torch.tensor([[pad] * (width - len(ids)) + ids for ids in encoded], device=model.device)

@@ -17,7 +17,7 @@ from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import append_lines
-from geoalign.training.models import load_saved, weights_dtype
+from geoalign.training.models import load_saved, template_options, weights_dtype
 from geoalign.training.randomness import undisturbed
 
 # Two processes never draw alike: seeds of runs are smaller than this.
@@ -44,9 +44,9 @@ def evaluate(
     Several processes share the problems; what each draws depends on the seed and its rank.
     """
     settings, processes = run.config.evaluation, run.processes
-    samples = settings.pass_samples if stage == "after_rl" and settings.pass_samples else settings.samples
     lines = []
     for name, problems in run.evaluation_sets().items():
+        samples = settings.samples_of(name, last=stage == "after_rl")
         share = processes.share(problems)
         task = progress.add_task("evaluation", total=len(share) * samples, values=name)
         rows: list[EvaluatedResponse] = []
@@ -63,6 +63,7 @@ def evaluate(
                     max_new_tokens=settings.max_new_tokens or run.generation.longest,
                     batch_size=settings.batch_size,
                     seed=run.config.seed + processes.rank * _SEEDS_APART,
+                    template_options=template_options(run.config.model),
                     gold_utility=run.task.gold_utility,
                     progress=partial(_advance, progress, task),
                 ).rows

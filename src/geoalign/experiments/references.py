@@ -16,7 +16,7 @@ from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import finite, read_json, write_atomically
-from geoalign.training.models import load_saved, weights_dtype
+from geoalign.training.models import load_saved, template_options, weights_dtype
 from geoalign.training.randomness import undisturbed
 
 FIELD = "reference_rewards"
@@ -92,6 +92,7 @@ def _batch_rewards(
             max_new_tokens=run.generation.longest,
             batch_size=len(problems) * count,
             seed=_seed(run.config.seed, place),
+            template_options=template_options(run.config.model),
         )
     check_scored(
         [row.reward for row in found.rows],

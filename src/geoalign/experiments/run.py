@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from rich.console import Console
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
+from geoalign.config.loading import check_keys
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
 from geoalign.curators import make_curator
 from geoalign.curators.base import Curator
+from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Problem, Task
+from geoalign.training.models import first_tokenizer, template_options
 from geoalign.training.options import (
     GenerationShape,
     PromptPlan,
@@ -29,11 +32,15 @@ from geoalign.training.processes import Processes
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the stages of one run share; `sft` and `reward_model` are None where there is no such stage."""
+    """Everything that the stages of one run share; `sft` and `reward_model` are None where there is no such stage.
+
+    `problems` are the task's training problems without those whose prompts are too long.
+    """
 
     config: RunConfig
     folder: RunFolder
     task: Task
+    problems: Sequence[Problem]
     curator: Curator
     sft: SFTConfig | None
     reward_model: RewardConfig | None
@@ -50,8 +57,7 @@ class Run:
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
-        problems = self.task.train_problems()
-        return [problems[place] for place in dict.fromkeys(self.plan.order)]
+        return [self.problems[place] for place in dict.fromkeys(self.plan.order)]
 
 
 def make_run(
@@ -72,13 +78,34 @@ def make_run(
         config.reward_model, seed=config.seed, folder=folder.reward_model_checkpoints, places=places
     )
     grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
+    grpo.chat_template_kwargs = template_options(config.model) or None
     task = task or make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
     learned = reward_model if task.preference_pairs() and not config.reward.model.ready else None
     shape = generation_shape(grpo)
-    plan = plan_prompts(grpo, shape, len(task.train_problems()))
+    _check_sets(config, task, places)
+    problems, left_out = short_enough(
+        task.train_problems(),
+        config.max_prompt_length,
+        None
+        if config.max_prompt_length is None
+        else first_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()),
+        template_options(config.model),
+        what="training prompts",
+    )
+    if left_out is not None:
+        console.print(left_out, markup=False)
+    plan = plan_prompts(grpo, shape, len(problems))
     # The plan has every prompt in its place, so TRL takes them in order.
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
     curator = make_curator(config.curator)
-    return Run(config, folder, task, curator, sft, learned, grpo, shape, plan, console, Processes.launched())
+    return Run(config, folder, task, problems, curator, sft, learned, grpo, shape, plan, console, Processes.launched())
+
+
+def _check_sets(config: RunConfig, task: Task, places: Places | None) -> None:
+    """Raises ConfigError for a set named in `evaluation.samples` or `pass_samples` that the task does not have."""
+    known = list(task.evaluation_problems())
+    for key, given in (("samples", config.evaluation.samples), ("pass_samples", config.evaluation.pass_samples)):
+        if isinstance(given, dict):
+            check_keys(given, known, f"evaluation.{key}", places or Places())

@@ -10,7 +10,7 @@ from geoalign.config.loading import parse_run_config, plain_run_config
 from geoalign.errors import ConfigError
 
 # Settings that change what is kept, never what is computed.
-_FREE = ("output.",)
+_FREE = ("output.", "launch.")
 
 _ABSENT = object()
 

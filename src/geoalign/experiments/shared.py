@@ -13,7 +13,7 @@ from geoalign.experiments.same_settings import as_read_now, first_difference
 from geoalign.training.files import replace_folder
 
 # The settings that decide what the shared stages make.
-_SECTIONS = ("model", "task", "sft", "reward_model")
+_SECTIONS = ("model", "task", "sft", "reward_model", "max_prompt_length")
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:

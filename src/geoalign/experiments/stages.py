@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from geoalign.experiments.evaluations import evaluate
+from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.recorder import Recorder
 from geoalign.experiments.rollout_fields import rollout_fields
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.corruption import RewardWithCorruption
-from geoalign.tasks.base import Problem
+from geoalign.tasks.base import Demonstration, Problem
 from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, is_last, latest_complete
 from geoalign.training.counted import CountedReward
 from geoalign.training.files import append_line
-from geoalign.training.models import first_model, load_saved, save_complete, weights_dtype
+from geoalign.training.lora import lora_of, merged, merged_from, with_adapters
+from geoalign.training.models import first_model, load_saved, save_complete, template_options, weights_dtype
 from geoalign.training.policy import Curating, train_policy
 from geoalign.training.warm_start import warm_start
 
@@ -28,15 +31,21 @@ def warm_start_stage(run: Run) -> None:
     run.processes.wait()  # all have looked before one writes
     config = run.config
     model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), words=run.task.words(), seed=config.seed)
-    demonstrations = run.task.demonstrations() if run.sft is not None else ()
+    demonstrations, note = short_enough(
+        run.task.demonstrations() if run.sft is not None else (),
+        config.max_prompt_length,
+        tokenizer,
+        template_options(config.model),
+        what="demonstrations",
+    )
+    if note is not None:
+        run.console.print(note, markup=False)
     resume_from = latest_complete(run.folder.sft_checkpoints)
     if resume_from is not None and is_last(resume_from):
-        model, tokenizer = load_saved(resume_from, dtype=weights_dtype(config.model))
+        model, tokenizer = _of_checkpoint(run, resume_from, model, tokenizer)
     elif run.sft is not None and demonstrations:
-        rows = [
-            {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}]}
-            for item in demonstrations
-        ]
+        model = with_adapters(model, lora_of(config.model), seed=config.seed)
+        rows = [demonstration_row(item, template_options(config.model)) for item in demonstrations]
         bar = ProgressBar(run.console, "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"})
         callbacks = [
             MetricLines("sft", lambda line: append_line(run.folder.metrics, line)),
@@ -45,6 +54,7 @@ def warm_start_stage(run: Run) -> None:
         ]
         with bar:
             warm_start(model, tokenizer, rows, run.sft, callbacks=callbacks, resume_from=resume_from)
+        model = merged(model)
     elif run.sft is not None:
         run.console.print(f"No warm start: task {run.task.name} has no demonstrations.")
     _save(run, model, tokenizer, run.folder.warm_started)
@@ -55,13 +65,14 @@ def policy_stage(run: Run, source: RewardSource) -> None:
     if run.folder.final.is_dir():
         return
     run.processes.wait()  # all have looked before one writes
-    dtype = weights_dtype(run.config.model)
     resume_from = latest_complete(run.folder.rl_checkpoints)
+    model, tokenizer = load_saved(run.folder.warm_started, dtype=weights_dtype(run.config.model))
     if resume_from is not None and is_last(resume_from):
-        model, tokenizer = load_saved(resume_from, dtype=dtype)
+        model, tokenizer = _of_checkpoint(run, resume_from, model, tokenizer)
     else:
-        model, tokenizer = load_saved(run.folder.warm_started, dtype=dtype)
+        model = with_adapters(model, lora_of(run.config.model), seed=run.config.seed)
         _train_policy(run, source, model, tokenizer, resume_from)
+        model = merged(model)
     _save(run, model, tokenizer, run.folder.final)
 
 
@@ -99,8 +110,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         observer=Recorder(folder, rollouts=config.output.rollouts),
         details_every=config.output.details_every or 0,
     )
-    problems = run.task.train_problems()
-    rows = [prompt_row(problems[place]) for place in run.plan.order]
+    rows = [prompt_row(run.problems[place]) for place in run.plan.order]
     rewards = [
         CountedReward(
             reward,
@@ -114,10 +124,26 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         train_policy(model, tokenizer, rows, rewards, run.grpo, curating, callbacks=callbacks, resume_from=resume_from)
 
 
+def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tuple[Any, Any]:
+    """Model and tokenizer of a stage's last checkpoint; one of adapters holds only these, on the model `below`."""
+    if lora_of(run.config.model) is not None:
+        return merged_from(below, checkpoint), tokenizer
+    return load_saved(checkpoint, dtype=weights_dtype(run.config.model))
+
+
 def _save(run: Run, model: Any, tokenizer: Any, place: Path) -> None:
     if run.processes.first:
         save_complete(model, tokenizer, place)
     run.processes.wait()
+
+
+def demonstration_row(item: Demonstration, options: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of TRL's data for the warm start; `options` is what the chat template is told."""
+    row: dict[str, Any] = {
+        "prompt": list(item.prompt),
+        "completion": [{"role": "assistant", "content": item.completion}],
+    }
+    return {**row, "chat_template_kwargs": dict(options)} if options else row
 
 
 def prompt_row(problem: Problem) -> dict[str, Any]:

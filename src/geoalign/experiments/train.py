@@ -13,6 +13,7 @@ from rich.console import Console
 from geoalign.config.loading import curator_name, parse_run_config, plain_run_config
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
+from geoalign.errors import ConfigError
 from geoalign.experiments.evaluations import evaluation_stage
 from geoalign.experiments.references import reference_stage
 from geoalign.experiments.resume import check_same_processes, check_same_settings, check_vacant, cut_back
@@ -122,7 +123,13 @@ def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
 def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: Places | None, console: Console) -> Run:
     """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
     plain = plain_run_config(config)
-    processes = Processes.launched()
+    processes, wanted = Processes.launched(), config.launch.processes
+    if wanted not in (None, processes.count):
+        where = (places or Places()).prefix("launch.processes")
+        raise ConfigError(
+            f"{where}launch.processes: expected a launch of {wanted} processes, which the batch is made for, got "
+            f"{processes.count}: --dry-run prints the command; --set launch.processes=null takes any number"
+        )
     if folder.started() and processes.first:
         check_same_settings(plain, folder.read_config(), folder.root)
         check_same_processes(folder, processes.count)

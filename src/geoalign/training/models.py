@@ -27,24 +27,43 @@ def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence
     Raises:
         ConfigError: a pretrained model that cannot be loaded, or whose tokenizer has no chat template.
     """
+    tokenizer = first_tokenizer(config, alphabet=alphabet, words=words)
     if isinstance(config, TinyModelConfig):
-        made = make_tokenizer(alphabet, max_length=config.max_length, words=words)
-        return make_tiny_model(config, made, seed=seed), made
-    if not isinstance(config, PretrainedModelConfig):
-        raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")
-    tokenizer: Any
+        return make_tiny_model(config, tokenizer, seed=seed), tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(config.path, revision=config.revision, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(
             config.path, revision=config.revision, dtype=getattr(torch, config.dtype)
         )
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path: expected a causal language model, got {config.path!r}: {error}") from error
+    return model, tokenizer
+
+
+def first_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
+    """The tokenizer that a run starts from; of a pretrained model nothing else is loaded.
+
+    Raises:
+        ConfigError: it cannot be loaded, or has no chat template.
+    """
+    if isinstance(config, TinyModelConfig):
+        return make_tokenizer(alphabet, max_length=config.max_length, words=words)
+    if not isinstance(config, PretrainedModelConfig):
+        raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")
+    tokenizer: Any
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.path, revision=config.revision, padding_side="left")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path: expected a tokenizer, got {config.path!r}: {error}") from error
     if tokenizer.chat_template is None:
         raise ConfigError(f"model.path: expected a tokenizer with a chat template, got none in {config.path!r}")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return model, tokenizer
+    return tokenizer
+
+
+def template_options(config: Any) -> dict[str, Any]:
+    """What the chat template is told wherever it is applied; nothing for the tiny model, which has a plain one."""
+    return dict(config.chat_template_kwargs) if isinstance(config, PretrainedModelConfig) else {}
 
 
 def load_saved(folder: Path, *, dtype: str) -> tuple[Any, Any]:

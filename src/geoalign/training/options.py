@@ -32,6 +32,7 @@ _SET_HERE = {
     "disable_tqdm": "nothing (the progress bar is this project's)",
     "logging_strategy": "logging_steps",
     "restore_callback_states_from_checkpoint": "nothing",
+    "chat_template_kwargs": "model.chat_template_kwargs",
 }
 
 # transformers renamed the switch in 5.23 and warns about the old name.
@@ -231,6 +232,31 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
         epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
         order.extend(epoch[: per_epoch * per_generation])
     return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)
+
+
+# What only a GPU, or a package that needs one, can do.
+_GPU_ONLY = (
+    "bf16",
+    "fp16",
+    "tf32",
+    "bf16_full_eval",
+    "fp16_full_eval",
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "use_liger_kernel",
+    "deepspeed",
+    "fsdp",
+    "fsdp_config",
+)
+
+
+def without_gpu(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a TRL trainer without those that need a GPU, vLLM's among them: the rest can be checked anywhere."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in _GPU_ONLY and name != "use_vllm" and not name.startswith("vllm_")
+    }
 
 
 def _device() -> dict[str, Any]:

@@ -7,7 +7,7 @@ PINS := pyproject.toml constraints.txt
 ENGINES := .venvs
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
 
-.PHONY: quickstart test lint types test-slow test-engines wheel clean
+.PHONY: quickstart test smoke lint types test-slow test-engines wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -16,10 +16,13 @@ test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow and not gpu and not engines"
+	$(BIN)/python -m pytest -m "not slow and not gpu and not engines and not smoke"
+
+smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
+	$(BIN)/python -m pytest tests/experiments/full -m smoke
 
 test-slow: $(VENV)/.dev ## The long tests
-	$(BIN)/python -m pytest -m "slow and not gpu and not engines"
+	$(BIN)/python -m pytest -m "slow and not gpu and not engines and not smoke"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -213,6 +213,89 @@ def serve_reward_command(
     )
 
 
+@app.command("evaluate")
+def evaluate_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Model folders, hub ids, or run folders of `geoalign train`."),
+    ],
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Option("--benchmark", metavar="NAME=PLACE", help="A benchmark and its file or hub id; may be repeated."),
+    ] = None,
+    dialogues: Annotated[
+        list[str] | None,
+        typer.Option("--dialogue", metavar="NAME=PLACE", help="Dialogue prompts, for the judge; may be repeated."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for this evaluation.")] = Path(
+        "runs/evaluation"
+    ),
+    samples: Annotated[
+        list[str] | None,
+        typer.Option("--samples", metavar="N|NAME=N", help="Responses per problem; default: the benchmark's own."),
+    ] = None,
+    pass_at_k: Annotated[
+        bool, typer.Option("--pass-at-k", help="As many responses as the paper's pass@k figure: 64, 64, 32.")
+    ] = False,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="Of the sampling; default: 1.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time; one response.")] = False,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="Longest response; default: 8192, dialogues 1024.")
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Of a run every kept checkpoint: last-five average and EMA.")
+    ] = False,
+    save_responses: Annotated[
+        Path | None, typer.Option("--save-responses", metavar="FILE", help="Also write .jsonl[.gz] for the judge.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="a.b=c", help="Another setting, such as engine=vllm; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the evaluation in the folder; start it where there is none.")
+    ] = False,
+) -> None:
+    """Evaluate models: accuracy, avg@k and pass@k on benchmarks, responses to dialogues for the judge.
+
+    Every response is kept; after a stop --resume makes the missing ones and comes to the same rows. Examples:
+
+      geoalign evaluate runs/math --benchmark aime24=aime24.jsonl --benchmark math500=HuggingFaceH4/MATH-500@test
+
+      geoalign evaluate Qwen/Qwen3-1.7B --benchmark aime24=aime24.jsonl --pass-at-k --set engine=vllm
+    """
+    from geoalign.config.evaluate import load_evaluate_config, parse_samples
+
+    if greedy and temperature is not None:
+        raise ConfigError(f"--greedy: expected without --temperature, got --temperature {temperature}")
+    given = {
+        "samples": parse_samples(samples or []),
+        "pass_at_k": pass_at_k or None,
+        "temperature": 0.0 if greedy else temperature,
+        "max_new_tokens": max_new_tokens,
+    }
+    config = load_evaluate_config({name: value for name, value in given.items() if value is not None}, overrides or [])
+    from geoalign.experiments.evaluate import evaluate
+
+    try:
+        evaluate(
+            models,
+            benchmarks or [],
+            dialogues or [],
+            config,
+            output,
+            checkpoints=checkpoints,
+            resume=resume,
+            save_responses=save_responses,
+            console=Console(),
+        )
+    except KeyboardInterrupt:
+        import shlex
+
+        again = [] if resume else ["--resume"]
+        raise _stopped(shlex.join(["geoalign", *sys.argv[1:], *again])) from None
+
+
 @app.command("judge")
 def judge_command(
     a: Annotated[

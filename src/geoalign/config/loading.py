@@ -70,6 +70,15 @@ def parse_run_config(data: Mapping[str, Any], places: Places | None = None) -> R
     return _construct(RunConfig, "", values, places)
 
 
+def parse_settings(kind: Any, data: Mapping[str, Any], places: Places | None = None) -> Any:
+    """The settings of one class from plain data; those that are themselves settings may stand there as sections.
+
+    Raises:
+        ConfigError: an unknown key (with the nearest known one), or a value out of range; the message has the key.
+    """
+    return _section(kind, "", data, places or Places())
+
+
 def plain_run_config(config: RunConfig) -> dict[str, Any]:
     """The settings as nested dicts of plain values, `type` of each section included: what `config.yaml` holds."""
     plain: dict[str, Any] = {}
@@ -237,7 +246,7 @@ def _section(kind: Any, path: str, value: Any, places: Places, extra: Mapping[st
     for name, item in values.items():
         inner = _settings_class(hints[name])
         if inner is not None and isinstance(item, Mapping):
-            values[name] = _section(inner, f"{path}.{name}", item, places)
+            values[name] = _section(inner, f"{path}.{name}" if path else name, item, places)
     return _construct(kind, path, {**values, **(extra or {})}, places)
 
 

@@ -6,16 +6,24 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from geoalign.errors import InputError
+from geoalign.evaluation.generation import GREEDY, end_tokens, new_tokens, pad_token, response_length, sampled
 from geoalign.rewards.base import RewardSource
 from geoalign.statistics.pass_at_k import mean_pass_at_k, powers_of_two
 from geoalign.tasks.base import Problem
 from geoalign.tasks.rendering import rendered, token_ids
+
+
+class Engine(Protocol):
+    """Generates new tokens after prompts, by other means than a model's `generate`."""
+
+    def __call__(self, prompts: Sequence[list[int]], *, temperature: float, max_new_tokens: int) -> list[list[int]]:
+        """The new tokens after each prompt, with the end token where one was drawn."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,7 @@ def evaluate_policy(
     temperature: float = 0.0,
     seed: int = 0,
     template_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
     gold_utility: Callable[[Problem, str], float | None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> EvaluationResult:
@@ -122,6 +131,8 @@ def evaluate_policy(
         temperature: of the sampling, over the whole vocabulary; 0: the likeliest token each time.
         seed: of the sampling; the same seed and batch size give the same responses.
         template_options: what the chat template is told (`model.chat_template_kwargs`).
+        engine: generates instead of the model, everything in one call and with draws of its own; `batch_size` and
+            `seed` are not used then.
         gold_utility: of a problem and a response, as a task's; None: not known.
         progress: told the number of responses done after every batch.
 
@@ -138,12 +149,18 @@ def evaluate_policy(
     )
     slots = [(problem, sample) for problem in problems for sample in range(samples)]
     rows: list[EvaluatedResponse] = []
+    ends = end_tokens(model, tokenizer)
     with _undisturbed(model, seed):
-        for start in range(0, len(slots), batch_size):
-            batch = slots[start : start + batch_size]
+        size = batch_size if engine is None else len(slots)
+        for start in range(0, len(slots), size):
+            batch = slots[start : start + size]
             texts = [rendered(problem.prompt, tokenizer, template_options) for problem, _ in batch]
-            tokens = _generate(model, tokenizer, texts, max_new_tokens, temperature)
-            rows += _scored(batch, tokens, tokenizer, source, gold_utility)
+            if engine is None:
+                tokens: Sequence[Tensor] = list(_generate(model, tokenizer, texts, max_new_tokens, temperature))
+            else:
+                ids = engine(token_ids(texts, tokenizer), temperature=temperature, max_new_tokens=max_new_tokens)
+                tokens = [torch.tensor(row, dtype=torch.int64) for row in ids]
+            rows += _scored(batch, tokens, ends, tokenizer, source, gold_utility)
             if progress is not None:
                 progress(len(rows))
     return EvaluationResult(source.binary, samples, tuple(rows))
@@ -151,32 +168,24 @@ def evaluate_policy(
 
 def _generate(model: Any, tokenizer: Any, texts: Sequence[str], max_new_tokens: int, temperature: float) -> Tensor:
     """[batch, at most max_new_tokens] new tokens after each text, padded on the right."""
-    encoded = token_ids(texts, tokenizer)
-    width = max(map(len, encoded))
-    pad = _pad_token(tokenizer)
-    prompts = torch.tensor([[pad] * (width - len(ids)) + ids for ids in encoded], device=model.device)
-    mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in encoded], device=model.device)
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-    greedy = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
-    output = model.generate(
-        input_ids=prompts,
-        attention_mask=mask,
+    return new_tokens(
+        model,
+        token_ids(texts, tokenizer),
+        pad=pad_token(tokenizer),
         max_new_tokens=max_new_tokens,
-        pad_token_id=pad,
-        use_cache=True,
-        **(sampling if temperature > 0 else greedy),
+        options=sampled(temperature) if temperature > 0 else GREEDY,
     )
-    return output[:, width:].cpu()
 
 
 def _scored(
     batch: Sequence[tuple[Problem, int]],
-    tokens: Tensor,
+    tokens: Sequence[Tensor],
+    ends: frozenset[int],
     tokenizer: Any,
     source: RewardSource,
     gold_utility: Callable[[Problem, str], float | None] | None,
 ) -> Iterator[EvaluatedResponse]:
-    lengths = [_length(row, tokenizer.eos_token_id) for row in tokens]
+    lengths = [response_length(row, ends) for row in tokens]
     responses = [
         tokenizer.decode(row[:length], skip_special_tokens=True)
         for row, (length, _) in zip(tokens, lengths, strict=True)
@@ -188,12 +197,6 @@ def _scored(
     for (problem, sample), text, reward, (length, ended) in zip(batch, responses, rewards, lengths, strict=True):
         gold = None if gold_utility is None else gold_utility(problem, text)
         yield EvaluatedResponse(problem.id, sample, text, problem.answer, float(reward), gold, length, not ended)
-
-
-def _length(tokens: Tensor, end: int | None) -> tuple[int, bool]:
-    """Tokens up to and with the first end token, and whether there is one."""
-    found = (tokens == end).nonzero() if end is not None else tokens.new_empty(0)
-    return (int(found[0]) + 1, True) if len(found) else (len(tokens), False)
 
 
 @contextmanager
@@ -216,19 +219,12 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _pad_token(tokenizer: Any) -> int:
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    if pad is None:
-        raise InputError("tokenizer: expected a padding or an end token, got none")
-    return int(pad)
-
-
 def _check(tokenizer: Any, problems: Sequence[Problem], *, temperature: float, **counts: int) -> None:
     if not problems:
         raise InputError("problems: expected at least one, got none")
     if tokenizer.chat_template is None:
         raise InputError("tokenizer: expected one with a chat template, got none")
-    _pad_token(tokenizer)
+    pad_token(tokenizer)
     for name, count in counts.items():
         if count < 1:
             raise InputError(f"{name}: expected at least 1, got {count}")

@@ -62,7 +62,7 @@ def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
         ConfigError: another ending.
         InputError: two rows with one (set, id, sample).
     """
-    _check_ending(path)
+    check_response_file(path)
     seen: set[Key] = set()
     lines = []
     for row in rows:
@@ -83,7 +83,7 @@ def read_responses(path: Path) -> ResponseFile:
         InputError: a line that is no response, a second one for a (set, id, sample), or no response at all; the message
             has the line.
     """
-    _check_ending(path)
+    check_response_file(path)
     if not path.is_file():
         raise ConfigError(f"{path}: expected a file of responses, got none there")
     rows: dict[Key, SavedResponse] = {}
@@ -101,7 +101,8 @@ def read_responses(path: Path) -> ResponseFile:
     return ResponseFile(path, tuple(rows.values()), tuple(places.values()))
 
 
-def _check_ending(path: Path) -> None:
+def check_response_file(path: Path) -> None:
+    """Raises ConfigError for a name with another ending than .jsonl or .jsonl.gz."""
     if not path.name.endswith(_ENDINGS):
         raise ConfigError(f"{path}: expected a name that ends in .jsonl or .jsonl.gz")
 

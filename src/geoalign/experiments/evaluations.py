@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from geoalign.evaluation.policy import EvaluatedResponse, EvaluationResult, evaluate_policy
+from geoalign.evaluation.policy import Engine, EvaluatedResponse, EvaluationResult, evaluate_policy
 from geoalign.experiments.resume import drop_evaluation, evaluated
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
@@ -37,26 +38,37 @@ def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: 
 
 
 def evaluate(
-    run: Run, source: RewardSource, model: Any, tokenizer: Any, *, stage: str, step: int, progress: Progress
+    run: Run,
+    source: RewardSource,
+    model: Any,
+    tokenizer: Any,
+    *,
+    stage: str,
+    step: int,
+    progress: Progress,
+    engine: Engine | None = None,
 ) -> None:
     """Appends one line per evaluation set, all in one write; leaves every random generator as it was.
 
-    Several processes share the problems; what each draws depends on the seed and its rank.
+    Several processes share the problems; what each draws depends on the seed and its rank. An `engine` of all of them
+    (vLLM's) generates instead of the model, with draws of its own.
     """
     settings, processes = run.config.evaluation, run.processes
     lines = []
     for name, problems in run.evaluation_sets().items():
         samples = settings.samples_of(name, last=stage == "after_rl")
         share = processes.share(problems)
+        # Where one engine answers all processes, each has to ask for as many.
+        asked = share if engine is None else _padded(share, problems, math.ceil(len(problems) / processes.count))
         task = progress.add_task("evaluation", total=len(share) * samples, values=name)
         rows: list[EvaluatedResponse] = []
         before = reasons(source)
         with undisturbed(run.config.seed):
-            if share:
-                rows += evaluate_policy(
+            if asked:
+                found = evaluate_policy(
                     model,
                     tokenizer,
-                    share,
+                    asked,
                     source,
                     samples=samples,
                     temperature=settings.temperature,
@@ -64,9 +76,11 @@ def evaluate(
                     batch_size=settings.batch_size,
                     seed=run.config.seed + processes.rank * _SEEDS_APART,
                     template_options=template_options(run.config.model),
+                    engine=engine,
                     gold_utility=run.task.gold_utility,
                     progress=partial(_advance, progress, task),
-                ).rows
+                )
+                rows += found.rows[: len(share) * samples]
         found = EvaluationResult(source.binary, samples, _in_order(problems, processes.gather(rows)))
         check_scored(
             [row.reward for row in found.rows],
@@ -92,6 +106,10 @@ def evaluation_values(found: EvaluationResult) -> dict[str, Any]:
         "samples": found.samples,
         "pass_at_k": None if passed is None else {str(k): value for k, value in passed.items()},
     }
+
+
+def _padded(share: list[Problem], problems: Sequence[Problem], size: int) -> list[Problem]:
+    return [*share, *[problems[0]] * (size - len(share))]
 
 
 def _in_order(problems: Sequence[Problem], rows: Sequence[EvaluatedResponse]) -> tuple[EvaluatedResponse, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from rich.progress import Progress
+
 from geoalign.errors import RunFolderError
-from geoalign.evaluation.policy import evaluate_policy
+from geoalign.evaluation.policy import Engine, evaluate_policy
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.limit import check_scored, reasons, reasons_since
@@ -33,31 +35,49 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     Raises:
         RunFolderError: the file there was made with other settings, or is no such file.
     """
-    if FIELD not in run.curator.requires:
-        return
-    settings, problems = _settings(run), run.prompts_used()
-    rewards = _kept(run, settings)
-    count = run.config.reward.references
-    size = max(1, run.generation.prompts * run.generation.samples // count)
-    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
-    left = [place for place, batch in enumerate(batches) if any(problem.id not in rewards for problem in batch)]
-    if not left:
+    if FIELD not in run.curator.requires or not _batches_left(run, _kept(run, _settings(run))):
         return
     model, tokenizer = load_saved(run.folder.warm_started, dtype=weights_dtype(run.config.model))
-    model = model.to(run.grpo.device)
     with stage_progress(run.console) as progress:
-        bar = progress.add_task("references", total=len(problems) * count, values="", completed=len(rewards) * count)
-        for start in range(0, len(left), run.processes.count):
-            found = [
-                _batch_rewards(run, source, model, tokenizer, batches[place], place)
-                for place in run.processes.share(left[start : start + run.processes.count])
-            ]
-            for batch in run.processes.gather(found):
-                rewards |= batch
-            if run.processes.first:
-                write_atomically(run.folder.references, _text(settings, rewards))
-            progress.update(bar, completed=len(rewards) * count)
-    run.processes.wait()
+        fill_references(run, source, model.to(run.grpo.device), tokenizer, progress=progress)
+
+
+def fill_references(
+    run: Run, source: RewardSource, model: Any, tokenizer: Any, *, progress: Progress, engine: Engine | None = None
+) -> None:
+    """Does what is left of the reference rewards, with the starting model or an engine that has its weights.
+
+    Every process works on a batch of its own; an engine may need all of them to ask at once, so one that has nothing
+    left to do repeats a batch, which is not used.
+    """
+    if FIELD not in run.curator.requires:
+        return
+    settings, processes = _settings(run), run.processes
+    rewards = _kept(run, settings)
+    batches = _batches_left(run, rewards)
+    count, left = run.config.reward.references, list(batches)
+    total = len(run.prompts_used()) * count
+    bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
+    for start in range(0, len(left), processes.count):
+        mine = processes.share(left[start : start + processes.count])
+        place = mine[0] if mine else left[start]
+        found = []
+        if mine or engine is not None:
+            found.append(_batch_rewards(run, source, model, tokenizer, batches[place], place, engine))
+        for batch in processes.gather(found if mine else []):
+            rewards |= batch
+        if processes.first:
+            write_atomically(run.folder.references, _text(settings, rewards))
+        progress.update(bar, completed=len(rewards) * count)
+    processes.wait()
+
+
+def _batches_left(run: Run, rewards: Mapping[str, Any]) -> dict[int, list[Problem]]:
+    """The batches of prompts that have no reference rewards yet, by their place."""
+    problems = run.prompts_used()
+    size = max(1, run.generation.prompts * run.generation.samples // run.config.reward.references)
+    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
+    return {place: batch for place, batch in enumerate(batches) if any(problem.id not in rewards for problem in batch)}
 
 
 def reference_rewards(run: Run) -> dict[str, list[float | None]]:
@@ -77,7 +97,13 @@ def reference_rewards(run: Run) -> dict[str, list[float | None]]:
 
 
 def _batch_rewards(
-    run: Run, source: RewardSource, model: Any, tokenizer: Any, problems: Sequence[Problem], place: int
+    run: Run,
+    source: RewardSource,
+    model: Any,
+    tokenizer: Any,
+    problems: Sequence[Problem],
+    place: int,
+    engine: Engine | None = None,
 ) -> dict[str, list[float | None]]:
     count = run.config.reward.references
     before = reasons(source)
@@ -93,6 +119,7 @@ def _batch_rewards(
             batch_size=len(problems) * count,
             seed=_seed(run.config.seed, place),
             template_options=template_options(run.config.model),
+            engine=engine,
         )
     check_scored(
         [row.reward for row in found.rows],

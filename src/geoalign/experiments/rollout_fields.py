@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from geoalign.experiments.references import FIELD as REFERENCE_REWARDS
@@ -19,14 +20,14 @@ def rollout_fields(run: Run, reward: RewardWithCorruption) -> dict[str, RolloutF
 
     `answers` are the task's final answers; `reference_rewards` are those of the reference stage.
 
-    Raises:
-        RunFolderError: the reference rewards are needed and not there.
+    A call raises RunFolderError where reference rewards are needed and not there.
     """
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs = run.curator.requires
     if "answers" in needs:
         fields["answers"] = lambda rows: [run.task.final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
-        references = reference_rewards(run)
-        fields[REFERENCE_REWARDS] = lambda rows: [references[row["problem_id"]] for row in rows]
+        # Read when first needed: with vLLM they are made when the trainer has started it.
+        known = cache(lambda: reference_rewards(run))
+        fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
     return fields

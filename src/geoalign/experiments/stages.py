@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geoalign.experiments.evaluations import evaluate
+from geoalign.experiments.in_training import InTraining
 from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.recorder import Recorder
 from geoalign.experiments.rollout_fields import rollout_fields
@@ -14,7 +14,7 @@ from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.corruption import RewardWithCorruption
 from geoalign.tasks.base import Demonstration, Problem
-from geoalign.training.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
+from geoalign.training.callbacks import MetricLines, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, is_last, latest_complete
 from geoalign.training.counted import CountedReward
 from geoalign.training.files import append_line
@@ -93,15 +93,8 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         CompleteCheckpoints(folder.rl_checkpoints, config.output.keep_checkpoints),
         bar,
     ]
-    if config.evaluation.every is not None:
-        callbacks.append(
-            PeriodicEvaluation(
-                config.evaluation.every,
-                lambda step, model: evaluate(
-                    run, source, model, tokenizer, stage="rl", step=step, progress=bar.progress
-                ),
-            )
-        )
+    evaluations = InTraining(run, source, tokenizer, bar.progress)
+    callbacks += evaluations.callbacks()
     curating = Curating(
         curator=run.curator,
         hidden_position=config.hidden_position,
@@ -121,7 +114,17 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         )
     ]
     with bar:
-        train_policy(model, tokenizer, rows, rewards, run.grpo, curating, callbacks=callbacks, resume_from=resume_from)
+        train_policy(
+            model,
+            tokenizer,
+            rows,
+            rewards,
+            run.grpo,
+            curating,
+            callbacks=callbacks,
+            resume_from=resume_from,
+            tell_engine=evaluations.use,
+        )
 
 
 def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tuple[Any, Any]:

@@ -171,7 +171,9 @@ def _stages_before_rl(run: Run) -> None:
 
 def _rl_stages(run: Run) -> None:
     with reward_source(run) as source:
-        evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
-        reference_stage(run, source)
+        # With vLLM the trainer's own engine does both, once it has been started (`in_training`).
+        if not run.grpo.use_vllm:
+            evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
+            reference_stage(run, source)
         policy_stage(run, source)
         evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)

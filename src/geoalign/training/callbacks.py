@@ -56,6 +56,32 @@ class PeriodicEvaluation(TrainerCallback):
             self.evaluate(state.global_step, kwargs["model"])
 
 
+class EvaluationAround(TrainerCallback):
+    """Evaluates before the first update and after the last, inside the trainer, whose engine is there only then.
+
+    Args:
+        before, after: take the number of updates and the model; None: nothing.
+    """
+
+    def __init__(self, before: Callable[[int, Any], None] | None, after: Callable[[int, Any], None] | None) -> None:
+        self.before = before
+        self.after = after
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
+        if self.before is not None and state.global_step == 0:
+            self.before(0, kwargs["model"])
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer after the last update, when its last checkpoint is written."""
+        if self.after is not None:
+            self.after(state.global_step, kwargs["model"])
+
+
 class ProgressBar(TrainerCallback):
     """One progress bar per stage, with the last value of a few metrics beside it.
 

@@ -113,9 +113,9 @@ def test_an_unbalanced_answer_is_no_answer(reward):
 
 def test_the_same_comparison_is_made_once(reward):
     before = reward.counters["compared"]
-    responses = [_box("\\frac{3}{17}")] * 6
-    assert reward.score(responses, ["3/17"] * 6) == [1.0] * 6
-    assert reward.score(responses, ["3/17"] * 6) == [1.0] * 6
+    responses = [_box("\\sqrt{289}")] * 6
+    assert reward.score(responses, ["17"] * 6) == [1.0] * 6
+    assert reward.score(responses, ["17"] * 6) == [1.0] * 6
     assert reward.counters["compared"] == before + 1
 
 
@@ -130,42 +130,42 @@ def test_answers_that_never_end_cost_their_limit_and_nothing_more():
     # Python is in one call in C here: no alarm and no exception would interrupt it.
     hostile = "9^{9^{9^9}}"
     with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as verified:
-        verified.score([_box("\\frac{6}{2}")], ["3"])  # so that starting is not measured
+        verified.score([_box("\\sqrt{9}")], ["3"])  # so that starting is not measured
         start = time.perf_counter()
-        responses = [_box(hostile)] * 4 + [_box("\\frac{9}{3}"), _box("10^{10^{10^{10}}}")]
+        responses = [_box(hostile)] * 4 + [_box("\\sqrt[3]{27}"), _box("10^{10^{10^{10}}}")]
         assert verified.score(responses, ["3"] * 6) == [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
         # Two different ones of a second each, and the start of new processes; 4 x 1 s were they not made once.
         assert time.perf_counter() - start < 30
         assert verified.counters["timeouts"] == 5
-        assert verified.score([_box("\\frac{12}{4}")], ["3"]) == [1.0]
+        assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
 
 
 def test_a_killed_process_is_replaced():
     with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
-        assert verified.score([_box("\\frac{6}{2}")], ["3"]) == [1.0]
+        assert verified.score([_box("\\sqrt{9}")], ["3"]) == [1.0]
         (worker,) = verified._workers._slots
         os.kill(worker._process.pid, signal.SIGKILL)
         worker._process.wait()
-        assert verified.score([_box("\\frac{9}{3}")], ["3"]) == [1.0]
+        assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
         assert verified.counters["errors"] == 0
         assert verified._workers.started == 2
 
 
 def test_a_process_killed_at_work_counts_as_an_error():
     with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
-        verified.score([_box("\\frac{6}{2}")], ["3"])
+        verified.score([_box("\\sqrt{9}")], ["3"])
         (worker,) = verified._workers._slots
         killer = threading.Timer(1.0, worker._process.kill)
         killer.start()
         assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
         killer.join()
         assert (verified.counters["errors"], verified.counters["timeouts"]) == (1, 0)
-        assert verified.score([_box("\\frac{12}{4}")], ["3"]) == [1.0]
+        assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
 
 
 def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
     found = []
-    thread = threading.Thread(target=lambda: found.extend(reward.score([_box("\\frac{8}{16}")], ["1/2"])))
+    thread = threading.Thread(target=lambda: found.extend(reward.score([_box("\\frac{\\sqrt{4}}{4}")], ["1/2"])))
     thread.start()
     thread.join()
     assert found == [1.0]
@@ -173,18 +173,18 @@ def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
 
 def test_closing_ends_the_processes_and_scoring_again_starts_new_ones():
     verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
-    verified.score([_box("\\frac{6}{2}")], ["3"])
+    verified.score([_box("\\sqrt{9}")], ["3"])
     process = verified._workers._slots[0]._process
     verified.close()
     assert process.poll() is not None
     verified.close()
-    assert verified.score([_box("\\frac{9}{3}")], ["3"]) == [1.0]
+    assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
     verified.close()
 
 
 def test_a_forgotten_reward_ends_its_processes():
     verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
-    verified.score([_box("\\frac{6}{2}")], ["3"])
+    verified.score([_box("\\sqrt{9}")], ["3"])
     process = verified._workers._slots[0]._process
     del verified
     assert process.poll() is not None
@@ -216,9 +216,10 @@ def test_workers_answer_in_the_order_of_the_questions():
         ("-7", "7", False),
         ("1,000,000", "1000000", True),
         ("7.00", "7", True),
-        ("7.5", "7", None),
+        ("7.5", "7", False),
         ("1,00", "100", None),
-        ("\\frac12", "7", None),
+        ("\\frac12", "7", False),
+        ("\\sqrt{49}", "7", None),
         ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
     ],
 )

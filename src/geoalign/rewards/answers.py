@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from geoalign.rewards.boxed import last_boxed
+from geoalign.rewards.exact import exact_verdict
+from geoalign.rewards.notation import tokens
 
 # 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written.
 _INTEGER = re.compile(r"([+-]?)([0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
@@ -23,24 +25,28 @@ def final_answer(response: str) -> str | None:
 
 
 def quick_verdict(gold: str, answer: str) -> bool | None:
-    """Whether two answers are equal where that is plain (equal strings, two integers); None where it is not.
+    """Whether two answers are equal where that is plain, without computer algebra; None where it is not.
 
-    Signs, leading zeros, thousands commas and a decimal part of zeros make no difference. Integers of any length are
-    compared as text.
+    Plain are equal strings, two integers (of any length; signs, leading zeros, thousands commas and a decimal part of
+    zeros make no difference), the same tokens of LaTeX, and answers of plain numbers (`exact_verdict`).
     """
     if gold == answer:
         return True
     expected, given = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(answer)
-    if expected is None or given is None:
-        return None
-    return _canonical(expected) == _canonical(given)
+    if expected is not None and given is not None:
+        return _canonical(expected) == _canonical(given)
+    if tokens(gold) == tokens(answer):
+        return True
+    return exact_verdict(gold, answer)
 
 
 def tidy(text: str) -> str:
-    """Without outer spaces, a full stop at the end, or the dollar signs around the whole."""
-    text = text.strip().removesuffix(".").rstrip()
-    if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
-        text = text[1:-1].strip()
+    """Without outer spaces, full stops at the end, or the dollar signs around the whole, however they follow."""
+    before = None
+    while text != before:
+        before, text = text, text.strip().rstrip(". \n")
+        if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
+            text = text[1:-1]
     return text
 
 

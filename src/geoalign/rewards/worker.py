@@ -15,6 +15,8 @@ import sys
 from functools import lru_cache
 from typing import IO, Any
 
+from geoalign.rewards.notation import values
+
 # An answer such as 9^{9^{9^9}} asks for more memory than there is; then a MemoryError is better than a dead machine.
 _MEMORY_BYTES = 4 * 2**30
 
@@ -55,6 +57,12 @@ def _comparison() -> Any:
     parsed_gold = lru_cache(maxsize=1024)(parsed)
 
     def compare(gold: str, answer: str) -> bool:
+        if equal(gold, answer):
+            return True
+        named = values(gold, answer)
+        return named is not None and equal(*named)
+
+    def equal(gold: str, answer: str) -> bool:
         expected, given = parsed_gold(gold), parsed(answer)
         try:
             return bool(verify(expected, given, timeout_seconds=None, raise_on_error=True))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from accelerate.commands.config.config_args import load_config_from_file
 
 from geoalign.config.curators import GeoAlignConfig
 from geoalign.config.loading import curator_name, load_run_config
@@ -101,8 +102,13 @@ def test_launch_files_are_for_as_many_processes() -> None:
     for setting in RL:
         launch = settings(setting).launch
         assert launch.accelerate is not None
-        given = yaml.safe_load((FULL.parents[1] / launch.accelerate).read_text())
-        assert given["num_processes"] == launch.processes
+        path = FULL.parents[1] / launch.accelerate
+        # accelerate's own reader, which refuses keys that it does not know.
+        given = load_config_from_file(str(path))
+        assert given.num_processes == launch.processes
+        assert given.mixed_precision == "bf16"
+        zero = yaml.safe_load(path.read_text()).get("deepspeed_config", {}).get("zero_stage", 0)
+        assert zero in (0, 1, 2)  # the adapter refuses ZeRO-3
 
 
 def test_benchmarks_are_sampled_as_in_the_paper() -> None:

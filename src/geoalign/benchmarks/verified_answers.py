@@ -45,6 +45,7 @@ def mixture(golds: Sequence[str], count: int, random: Random) -> list[Pair]:
 
 def rewritten(gold: str) -> str:
     """The same answer, written so that it takes work to see it: the half of its double; a list in wider spacing."""
+    gold = gold.replace("\\$", "")
     bare = gold.strip("$")
     if re.search(r"[=,$]|\\text|\\mbox|\\begin|\\cup|\\circ|%|[<>]|\\ge|\\le|\\pm|_", bare):
         return re.sub(r"([+=,])", r" \1 ", gold.replace("$", "").replace("\\frac", "\\dfrac"))

@@ -46,6 +46,8 @@ def main(seconds: float) -> None:
 def _comparison() -> Any:
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
+    from geoalign.rewards.numeric import surely_different
+
     # It warns that no time limit of its own is set, which is meant: its limit cannot interrupt one long C call.
     logging.disable(logging.WARNING)
     targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
@@ -64,6 +66,8 @@ def _comparison() -> Any:
 
     def equal(gold: str, answer: str) -> bool:
         expected, given = parsed_gold(gold), parsed(answer)
+        if surely_different(expected, given):
+            return False
         try:
             return bool(verify(expected, given, timeout_seconds=None, raise_on_error=True))
         except Exception:

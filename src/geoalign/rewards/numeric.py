@@ -1,0 +1,50 @@
+"""Different values prove that two expressions differ: found in a moment, where showing it by algebra takes its time.
+
+For the process that compares answers: it imports sympy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sympy import Add, Expr, Mul, NumberSymbol, Pow, Rational, Symbol, preorder_traversal
+from sympy.core.numbers import ImaginaryUnit
+
+_DIGITS = 30
+_APART = Rational(1, 10**10)
+# Whatever is made of these alone has a value wherever its symbols have one.
+_PLAIN = (Add, Mul, Pow, Rational, NumberSymbol, ImaginaryUnit, Symbol)
+# Values of the symbols, in the order of their names; nothing is special about them.
+_VALUES = [Rational(top, 97) for top in (131, 173, 211, 257, 293, 337, 379, 419)]
+
+
+def surely_different(expected: Sequence[Any], given: Sequence[Any]) -> bool:
+    """Whether no reading of one answer can equal a reading of the other, because their values differ.
+
+    Only for sums, products and powers of whole numbers, fractions, constants and the same symbols: decimals, percents,
+    sets, equations and texts follow rules of their own, which are math-verify's. False where that is not so.
+    """
+    ones, others = ([item for item in readings if not isinstance(item, str)] for readings in (expected, given))
+    if not ones or not others or not all(map(_is_plain, [*ones, *others])):
+        return False
+    return all(_differ(one, other) for one in ones for other in others)
+
+
+def _is_plain(expression: Any) -> bool:
+    if not isinstance(expression, Expr) or isinstance(expression, Symbol):
+        return False
+    nodes = list(preorder_traversal(expression))
+    # 1/100: perhaps a percent sign.
+    return all(isinstance(node, _PLAIN) for node in nodes) and Rational(1, 100) not in nodes
+
+
+def _differ(one: Any, other: Any) -> bool:
+    symbols = sorted(one.free_symbols, key=str)
+    if one.free_symbols != other.free_symbols or len(symbols) > len(_VALUES):
+        return False
+    point = dict(zip(symbols, _VALUES, strict=False))
+    mine, yours = (expression.subs(point).evalf(_DIGITS) for expression in (one, other))
+    if not (mine.is_number and yours.is_number and mine.is_finite and yours.is_finite):
+        return False
+    return bool(abs(mine - yours) > _APART * (1 + abs(mine) + abs(yours)))

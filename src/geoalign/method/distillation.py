@@ -65,13 +65,16 @@ def distil(
     """
     probe = new_probe(projector.output_dim, generator).to(states.device).requires_grad_()
     heldout, training = _split_pairs(pairs, holdout, generator)
-    groups = training.group.unique_consecutive()
-    pair_offsets = torch.searchsorted(training.group, torch.arange(len(row_offsets), device=row_offsets.device))
+    # Groups are drawn, and their rows and pairs listed, on the CPU: an accelerator would be waited for in every step.
+    groups = training.group.unique_consecutive().cpu()
+    pair_offsets = torch.searchsorted(training.group, torch.arange(len(row_offsets), device=row_offsets.device)).cpu()
+    row_offsets = row_offsets.cpu()
     draws = _GroupDraws(groups, _groups_in_step(groups_per_step, len(groups), len(training)), generator)
     optimizer = torch.optim.Adam(
         [*projector.parameters(), probe], lr=learning_rate, fused=states.device.type in ("cpu", "cuda")
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))
+    seen, local = _rows_of(heldout)
     loss, taken = torch.full((), torch.nan), 0
     for step in range(steps):
         chosen = draws.next()
@@ -86,9 +89,9 @@ def distil(
         taken = step + 1
         if target_accuracy is None or not len(heldout) or taken % CHECK_EVERY:
             continue
-        if orientation(projector, probe, states, heldout).mean() >= target_accuracy:
+        if _right(projector, probe, states[seen], local).mean() >= target_accuracy:
             break
-    accuracy = float(orientation(projector, probe, states, heldout).mean()) if len(heldout) else torch.nan
+    accuracy = float(_right(projector, probe, states[seen], local).mean()) if len(heldout) else torch.nan
     return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
 
 
@@ -97,10 +100,16 @@ def orientation(
     projector: Projector, probe: Float[Tensor, " o"], states: Float[Tensor, "b d"], pairs: Pairs
 ) -> Float[Tensor, " p"]:
     """How right the probe is on each pair: the mean of [w.M(u) > 0] and [w.M(-u) < 0], so chance is one half."""
-    seen, local = _rows_of(states, pairs)
+    rows, local = _rows_of(pairs)
+    return _right(projector, probe, states[rows], local)
+
+
+@torch.no_grad()
+def _right(projector: Projector, probe: Tensor, seen: Tensor, local: Pairs) -> Tensor:
+    """`orientation` of pairs that are numbered by the states that they need, `seen`."""
     on_rollouts = projector.on_rollouts(seen)
-    right = torch.empty(len(pairs), device=states.device)
-    for block in pairs.blocks(BLOCK):
+    right = torch.empty(len(local), device=seen.device)
+    for block in local.blocks(BLOCK):
         first = displacement(on_rollouts, local.take(block))
         forward = projector.logit(projector.features(first), probe) > 0
         backward = projector.logit(projector.features(-first), probe) < 0
@@ -142,7 +151,7 @@ def _groups_in_step(wanted: int | Literal["auto"] | None, groups: int, pairs: in
 
 
 class _GroupDraws:
-    """Groups for one step after another, in shuffled rounds; None stands for all of them."""
+    """Groups for one step after another, in shuffled rounds, on the CPU; None stands for all of them."""
 
     def __init__(self, groups: Tensor, size: int, generator: torch.Generator | None) -> None:
         self._groups, self._size, self._generator = groups, size, generator
@@ -153,15 +162,15 @@ class _GroupDraws:
             return None
         if len(self._queue) < self._size:
             shuffled = torch.randperm(len(self._groups), generator=self._generator)
-            self._queue = self._groups[shuffled.to(self._groups.device)]
+            self._queue = self._groups[shuffled]
         chosen, self._queue = self._queue[: self._size], self._queue[self._size :]
         return chosen.sort().values
 
 
 def _only(chosen: Tensor, row_offsets: Tensor, pair_offsets: Tensor, pairs: Pairs) -> tuple[Tensor, Pairs]:
-    """The rows of the chosen groups and their pairs, renumbered to those rows."""
-    rows = group_ranges(row_offsets, chosen)
-    batch = pairs.take(group_ranges(pair_offsets, chosen))
+    """The rows of the chosen groups and their pairs, renumbered to those rows, on the device of the pairs."""
+    rows = group_ranges(row_offsets, chosen).to(pairs.winner.device)
+    batch = pairs.take(group_ranges(pair_offsets, chosen).to(pairs.winner.device))
     return rows, Pairs(
         torch.searchsorted(rows, batch.winner),
         torch.searchsorted(rows, batch.loser),
@@ -171,8 +180,8 @@ def _only(chosen: Tensor, row_offsets: Tensor, pair_offsets: Tensor, pairs: Pair
     )
 
 
-def _rows_of(states: Tensor, pairs: Pairs) -> tuple[Tensor, Pairs]:
-    """The states that the pairs need, and the pairs renumbered to them."""
+def _rows_of(pairs: Pairs) -> tuple[Tensor, Pairs]:
+    """The rows that the pairs need, and the pairs renumbered to them."""
     rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
     winner, loser = local.chunk(2)
-    return states[rows], Pairs(winner, loser, pairs.group, pairs.margin, pairs.distance)
+    return rows, Pairs(winner, loser, pairs.group, pairs.margin, pairs.distance)

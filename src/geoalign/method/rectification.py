@@ -33,22 +33,22 @@ def replace(
 ) -> tuple[Int[Tensor, " b"], int]:
     """Replaces each anomalous row by a donor of its own group, drawn with replacement by `odds` (Best-Random, Eq. 8).
 
-    Rows are sorted by group, as in `GroupedRows`. A group without a donor stays as it is and is counted.
+    Rows are sorted by group, as in `GroupedRows`. A group without a donor stays as it is and is counted. What decides
+    is fetched to the CPU at once: row by row an accelerator would be waited for hundreds of times.
 
     Returns:
         [B] the row that stands in each place, and the number of groups in which an anomalous row found no donor.
     """
-    source = torch.arange(len(rewards), device=rewards.device)
-    without = 0
+    values, source, without = rewards.cpu(), torch.arange(len(rewards)), 0
     for victims, candidates in _by_group(group, anomalous, donors):
         if not len(candidates):
             without += 1
             continue
-        values = rewards[candidates]
+        offered = values[candidates]
         for victim in victims.tolist():
-            drawn = torch.multinomial(odds(values, generator), 1, generator=generator)
+            drawn = torch.multinomial(odds(offered, generator), 1, generator=generator)
             source[victim] = candidates[int(drawn)]
-    return source, without
+    return source.to(rewards.device), without
 
 
 def amplify(
@@ -62,15 +62,14 @@ def amplify(
     Returns:
         [B] the row that stands in each place, and the number of groups in which the stable rows did not suffice.
     """
-    source = torch.arange(len(group), device=group.device)
-    without = 0
+    source, without = torch.arange(len(group)), 0
     for intruders, candidates in _by_group(group, anomalous, stable):
         if len(candidates) < len(intruders):
             without += 1
-        shuffled = torch.randperm(len(candidates), generator=generator).to(group.device)
+        shuffled = torch.randperm(len(candidates), generator=generator)
         overwritten = candidates[shuffled[: len(intruders)]]
         source[overwritten] = intruders[: len(overwritten)]
-    return source, without
+    return source.to(group.device), without
 
 
 def rows_with_partner(
@@ -86,7 +85,8 @@ def rows_with_partner(
 
 
 def _by_group(group: Tensor, first: Tensor, second: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each group with rows in `first`: those rows, and the group's rows in `second`."""
+    """For each group with rows in `first`: those rows, and the group's rows in `second`; on the CPU."""
+    group, first, second = group.cpu(), first.cpu(), second.cpu()
     found = []
     for one in group[first].unique().tolist():
         member = group == one

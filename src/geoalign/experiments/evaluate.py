@@ -32,6 +32,7 @@ from geoalign.rewards.verified import VerifiedReward
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked
+from geoalign.training.quiet import quieten
 
 Rows = Mapping[str, Part]
 
@@ -67,6 +68,7 @@ def evaluate(
         UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
+    quieten()
     found = find_models(models, config, checkpoints=checkpoints)
     _check_responses(save_responses, len(found))
     sets = load_sets(benchmarks, dialogues, config)

@@ -34,7 +34,6 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
     found: list[EvaluatedModel] = []
     runs = 0
-    texts = list(dict.fromkeys(texts))
     for text in texts:
         path = Path(text).expanduser()
         run = RunFolder(path)
@@ -47,13 +46,13 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
             found.append(_of_hub(text, config))
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
-    return _with_own_names(found)
+    # A checkpoint may be named by itself and through its run.
+    return _with_own_names(list({one.place: one for one in found}.values()))
 
 
 def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> list[EvaluatedModel]:
-    name = _file_name(run.root.resolve().name)
-    options = _options(config, (run.read_config().get("model") or {}).get("chat_template_kwargs"))
-    final = EvaluatedModel(name, str(run.final), template_options=options)
+    name, root = _file_name(run.root.resolve().name), str(run.root.resolve())
+    final = EvaluatedModel(name, str(run.final), template_options=_options(config, run))
     if not checkpoints:
         if not run.final.is_dir():
             raise ConfigError(
@@ -62,15 +61,13 @@ def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> lis
             )
         return [final]
     kept = complete_checkpoints(run.rl_checkpoints)
-    found = [
-        EvaluatedModel(f"{name}-step-{step:06d}", str(path), series=name, step=step, template_options=options)
-        for path, step in ((path, checkpoint_step(path)) for path in kept)
-    ]
+    found = []
     for path in kept:
         _check_whole(path)
+        found.append(_checkpoint(path, name, root, checkpoint_step(path), final.template_options))
     if run.final.is_dir() and not (kept and is_last(kept[-1])):
         steps = int(read_json(run.summary)["steps"]) if run.summary.is_file() else None
-        found.append(replace(final, name=f"{name}-final", series=None if steps is None else name, step=steps))
+        found.append(replace(final, name=f"{name}-final", series=None if steps is None else root, step=steps))
     if not found:
         raise ConfigError(f"{run.root}: expected a run with checkpoints of its RL stage, got one without any yet")
     return found
@@ -82,12 +79,25 @@ def _of_folder(path: Path, config: EvaluateConfig) -> EvaluatedModel:
         raise ConfigError(f"{path}: expected a model (config.json) or a run folder, got a folder that is neither")
     if config.revision is not None:
         raise ConfigError(f"revision: expected null for the folder {path}, got {config.revision!r}")
-    place, options = path.resolve(), _options(config, None)
-    checkpoint = _CHECKPOINT.fullmatch(place.name)
-    if checkpoint is None:
-        return EvaluatedModel(_file_name(place.name), str(path), template_options=options)
-    series, step = _file_name(place.parent.name), int(checkpoint[1])
-    return EvaluatedModel(f"{series}-step-{step:06d}", str(path), series=series, step=step, template_options=options)
+    place = path.resolve()
+    run = _run_of(place)
+    options, step = _options(config, run), _CHECKPOINT.fullmatch(place.name)
+    if step is not None:
+        root = run.root if run is not None else place.parent
+        return _checkpoint(path, _file_name(root.name), str(root), int(step[1]), options)
+    # The last model of a run goes by the run's name here too.
+    named = run.root if run is not None and place == run.final else place
+    return EvaluatedModel(_file_name(named.name), str(path), template_options=options)
+
+
+def _checkpoint(path: Path, name: str, root: str, step: int, options: Mapping[str, Any]) -> EvaluatedModel:
+    return EvaluatedModel(f"{name}-step-{step:06d}", str(path), series=root, step=step, template_options=options)
+
+
+def _run_of(place: Path) -> RunFolder | None:
+    """The run in whose folder a model lies; None where it lies in none."""
+    runs = [RunFolder(parent) for parent in place.parents[1:3]]
+    return next((run for run in runs if run.started() and place.is_relative_to(run.checkpoints)), None)
 
 
 def _of_hub(text: str, config: EvaluateConfig) -> EvaluatedModel:
@@ -104,8 +114,10 @@ def _check_whole(path: Path) -> None:
         )
 
 
-def _options(config: EvaluateConfig, of_run: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict((of_run or {}) if config.chat_template_kwargs is None else config.chat_template_kwargs)
+def _options(config: EvaluateConfig, run: RunFolder | None) -> dict[str, Any]:
+    if config.chat_template_kwargs is not None or run is None:
+        return dict(config.chat_template_kwargs or {})
+    return dict((run.read_config().get("model") or {}).get("chat_template_kwargs") or {})
 
 
 def _file_name(text: str) -> str:
@@ -113,22 +125,25 @@ def _file_name(text: str) -> str:
 
 
 def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
-    """Of equal names the second becomes name-2, and so on; series likewise, told apart by the folder they lie in."""
-    names: dict[tuple[str, str], str] = {}
-    found = []
-    for model in models:
-        name = _own(model.name, model.place, names)
-        series = None if model.series is None else _own(model.series, str(Path(model.place).parent.resolve()), names)
-        found.append(replace(model, name=name, series=series))
-    return found
+    """Of equal names the second becomes name-2, and so on; series, found as folders, become names likewise."""
+    names: dict[str, str] = {}
+    series: dict[str, str] = {}
+    return [
+        replace(
+            model,
+            name=_own(model.name, model.place, names),
+            series=None if model.series is None else _own(_file_name(Path(model.series).name), model.series, series),
+        )
+        for model in models
+    ]
 
 
-def _own(name: str, place: str, taken: dict[tuple[str, str], str]) -> str:
-    """The name under which a place goes: `name` itself, or with the first free number."""
-    if (name, place) not in taken:
+def _own(name: str, place: str, taken: dict[str, str]) -> str:
+    """The name under which a place goes: `name` itself, or with the first number that is free."""
+    if place not in taken:
         number, own = 1, name
         while own in taken.values():
             number += 1
             own = f"{name}-{number}"
-        taken[(name, place)] = own
-    return taken[(name, place)]
+        taken[place] = own
+    return taken[place]

@@ -64,7 +64,7 @@ def settled(config: EvaluateConfig) -> tuple[str | None, str]:
     )
     dtype = config.dtype
     if dtype == "auto":
-        dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
+        dtype = "float32" if device.partition(":")[0] == "cpu" else "bfloat16"
     return device, dtype
 
 

@@ -106,7 +106,8 @@ def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part
         raise RunFolderError(f"{path}: expected rows of an evaluation, got {error}") from error
     found = [(row.model, row.set, row.id, row.sample) for row in rows]
     if found != list(expected):
-        at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
+        both = min(len(found), len(expected))
+        at = next((row for row in range(both) if found[row] != expected[row]), both)
         raise RunFolderError(
             f"{path}: expected {len(expected)} rows of this evaluation, got {len(found)}, another one in row {at}"
         )

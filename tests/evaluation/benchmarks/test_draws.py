@@ -40,10 +40,15 @@ def test_evenly_spread_draws_take_every_token_as_often_as_it_is_likely(seed: int
 
 
 def test_large_vocabularies_are_drawn_from_to_their_end() -> None:
-    # In float32 the sum over so many tokens is off by more than the probability of one.
     scores = torch.zeros(2, 200_000)
     assert chosen(scores, _draws(0.5 / 200_000, 1 - 0.5 / 200_000), 1.0).tolist() == [0, 199_999]
     assert chosen(scores, _draws(123_456.5 / 200_000, 0.0), 1.0).tolist() == [123_456, 0]
+
+
+def test_small_probabilities_are_told_apart() -> None:
+    # In float32 the cumulated probabilities of the last two, 5e-10 each, are both 1.
+    scores = torch.log(torch.tensor([1 - 1e-9, 5e-10, 5e-10])).repeat(3, 1)
+    assert chosen(scores, _draws(0.9, 1 - 7.5e-10, 1 - 2.5e-10), 1.0).tolist() == [0, 1, 2]
 
 
 def test_logits_that_are_no_numbers_are_an_error() -> None:

@@ -14,6 +14,7 @@ _IGNORED = (
     "Passing a tuple of `past_key_values`",  # transformers' own call
     "`torch.jit.script` is deprecated",  # imported by dependencies
     "`is_gradient_checkpointing` is deprecated",  # TRL reads the old name
+    "`gradient_checkpointing",  # TRL's options have the old name
 )
 
 

@@ -1,0 +1,155 @@
+"""One `GeoAlign.curate` call on a batch of full size, whole and stage by stage."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, Literal
+
+import torch
+
+from geoalign.benchmarks.overhead.architectures import architecture_named
+from geoalign.benchmarks.overhead.options import Options
+from geoalign.benchmarks.overhead.timing import Cost, measure, synchronise
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.config import GeoAlignConfig, ProjectorConfig
+from geoalign.curators import geoalign as curator_module
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.method import models as models_module
+from geoalign.types import Rollouts
+
+Setting = Literal["paper", "default"]
+
+# Stage -> where its function is looked up. Training is part of scoring, and taken off it.
+_STAGES: dict[str, tuple[Any, str]] = {
+    "pairs": (GeoAlign, "_prepare"),
+    "training": (models_module, "distil"),
+    "scoring": (GeoAlign, "_score"),
+    "density": (curator_module, "flag_sparse_tail"),
+    "decision": (curator_module, "rectify"),
+}
+
+
+@dataclass(frozen=True)
+class CurationCost:
+    """The cost of curating one batch, and what there was to do.
+
+    Attributes:
+        setting: "paper" (all groups in every step, no cap) or "default" (the library's).
+        early_stop: whether training may stop at the target accuracy.
+        device: where it ran.
+        cost: of whole calls.
+        stages: median seconds of each stage, the device waited for after each, and "rest".
+        pairs, steps, replaced: of the measured calls, in the mean.
+    """
+
+    setting: Setting
+    early_stop: bool
+    device: str
+    cost: Cost
+    stages: dict[str, float]
+    pairs: float
+    steps: float
+    replaced: float
+
+
+def curation_cost(options: Options, *, device: str, setting: Setting, early_stop: bool) -> CurationCost:
+    """Curates batch after batch with one curator, as a training does: the projector starts from where it stood.
+
+    The states are synthetic and as wide as the architecture's, with one direction of quality in all batches; no reward
+    is corrupted, so that the target accuracy can be reached.
+    """
+    count = options.warmups + options.repeats
+    batches = [_batch(options, number, device) for number in range(count)]
+    where = torch.device(device)
+    config = _config(setting, early_stop)
+    curator, draw = GeoAlign(config), torch.Generator().manual_seed(options.seed)
+    metrics: list[dict[str, float]] = []
+
+    def curate(number: int) -> None:
+        metrics.append(curator.curate(batches[number], generator=draw).metrics)
+
+    cost = measure(curate, repeats=options.repeats, warmups=options.warmups, device=where)
+    metrics = metrics[options.warmups :]
+    curator, draw = GeoAlign(config), torch.Generator().manual_seed(options.seed)
+    seconds: list[dict[str, float]] = []
+    for batch in batches:
+        with stages_timed(where) as found:
+            curator.curate(batch, generator=draw)
+        seconds.append(found)
+    stages = {name: statistics.median(one[name] for one in seconds[options.warmups :]) for name in seconds[0]}
+
+    def mean(name: str) -> float:
+        return statistics.fmean(one[name] for one in metrics)
+
+    return CurationCost(
+        setting, early_stop, device, cost, stages, mean("pairs"), mean("projector_steps"), mean("replaced")
+    )
+
+
+@contextmanager
+def stages_timed(device: torch.device) -> Iterator[dict[str, float]]:
+    """Within the block the curator's own functions also tell how long they took, "rest" included, at its end.
+
+    The device is waited for around each of them, so the whole takes longer than otherwise.
+    """
+    found = dict.fromkeys(_STAGES, 0.0)
+    with ExitStack() as stack:
+        for name, (owner, attribute) in _STAGES.items():
+            stack.enter_context(_timed(owner, attribute, name, found, device))
+        synchronise(device)
+        started = time.perf_counter()
+        yield found
+        synchronise(device)
+        whole = time.perf_counter() - started
+    found["scoring"] -= found["training"]
+    found["rest"] = whole - sum(found.values())
+
+
+@contextmanager
+def _timed(owner: Any, attribute: str, name: str, found: dict[str, float], device: torch.device) -> Iterator[None]:
+    function = getattr(owner, attribute)
+
+    @wraps(function)
+    def timed(*arguments: Any, **keywords: Any) -> Any:
+        synchronise(device)
+        started = time.perf_counter()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            synchronise(device)
+            found[name] += time.perf_counter() - started
+
+    setattr(owner, attribute, timed)
+    try:
+        yield
+    finally:
+        setattr(owner, attribute, function)
+
+
+def _batch(options: Options, number: int, device: str) -> Rollouts:
+    width = architecture_named(options.architecture).hidden_size
+    made = synthetic_rollouts(
+        options.groups,
+        options.size,
+        width,
+        seed=options.seed + number,
+        states="compressible",
+        rewards=options.rewards,
+        corruption=0.0,
+    ).rollouts
+    assert made.hidden is not None
+    return Rollouts(rewards=made.rewards.to(device), groups=made.groups.to(device), hidden=made.hidden.to(device))
+
+
+def _config(setting: Setting, early_stop: bool) -> GeoAlignConfig:
+    config = GeoAlignConfig.preset("paper", task="math") if setting == "paper" else GeoAlignConfig()
+    if early_stop:
+        return config
+    projector = config.projector
+    assert isinstance(projector, ProjectorConfig)
+    return replace(config, projector=replace(projector, target_accuracy=None))

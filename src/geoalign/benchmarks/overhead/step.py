@@ -1,0 +1,164 @@
+"""The passes of a GRPO step through the policy, by the trainer's own functions, each on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from trl import GRPOConfig
+
+from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.adapters.trl.states import TrlPass, own_hidden
+from geoalign.benchmarks.overhead.architectures import architecture_named, random_policy
+from geoalign.benchmarks.overhead.options import Options
+from geoalign.benchmarks.overhead.timing import Cost, measure
+from geoalign.hidden.positions import HiddenPosition
+from geoalign.training.tiny_model import make_tokenizer
+
+POSITION: HiddenPosition = "predicting"
+
+
+class PolicyStep:
+    """A trainer around a policy with random weights, and a batch of random tokens to pass through it.
+
+    Weights are fp32, passes on a GPU run in bf16 under autocast, as `configs/full` has it.
+    """
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.options = options
+        self.device = torch.device(options.device)
+        architecture = architecture_named(options.architecture)
+        policy = random_policy(architecture, tokens=options.tokens, device=self.device, seed=options.seed)
+        self.trainer = _trainer(policy, options, folder)
+        if options.checkpointing:
+            policy.gradient_checkpointing_enable({"use_reentrant": False})
+        draw = torch.Generator().manual_seed(options.seed)
+        # The last ids are the padding and the end; a rollout has neither.
+        shape = (options.passed, options.tokens)
+        self.ids = torch.randint(architecture.vocab_size - 2, shape, generator=draw)
+        self.advantages = torch.randn(options.passed, generator=draw)
+        self.prompts = self.ids[:, : options.prompt].tolist()
+        self.responses = self.ids[:, options.prompt :].tolist()
+
+    def hidden_pass(self) -> Tensor:
+        """The states of the batch by a pass of their own (`hidden_source: own_pass`)."""
+        return own_hidden(self.trainer, self.prompts, self.responses, POSITION)
+
+    def logprob_pass(self, *, tapped: bool) -> Tensor | None:
+        """TRL's pass for the old log-probabilities, plain or with GeoAlign's hook (`hidden_source: logprob_pass`)."""
+        ids = self.ids.to(self.device)
+
+        def run() -> Any:
+            with torch.no_grad(), self.trainer.accelerator.autocast():
+                return self.trainer._get_per_token_logps_and_entropies(
+                    self.trainer.model,
+                    ids,
+                    torch.ones_like(ids),
+                    self.options.response,
+                    batch_size=self.options.micro_batch,
+                )
+
+        if not tapped:
+            run()
+            return None
+        listening = TrlPass(POSITION)
+        listening.listen(run, self.trainer.model, ids, self.options.response, self.responses)
+        return listening.hidden
+
+    def update(self) -> None:
+        """TRL's loss forward and backward, micro-batch by micro-batch; the gradients stay for `optimize`."""
+        trainer, options = self.trainer, self.options
+        tokens = torch.tensor(options.passed * options.response, device=self.device)
+        trainer.model.train()
+        for start in range(0, options.passed, options.micro_batch):
+            rows = slice(start, start + options.micro_batch)
+            ids = self.ids[rows].to(self.device)
+            batch = {
+                "prompt_ids": ids[:, : options.prompt],
+                "prompt_mask": torch.ones_like(ids[:, : options.prompt]),
+                "completion_ids": ids[:, options.prompt :],
+                "completion_mask": torch.ones_like(ids[:, options.prompt :]),
+                "advantages": self.advantages[rows].to(self.device),
+                "num_items_in_batch": tokens,
+            }
+            with trainer.accelerator.autocast():
+                loss = trainer.compute_loss(trainer.model, batch)
+            trainer.accelerator.backward(loss)
+
+    def optimize(self) -> None:
+        """Clips the gradients and steps the optimizer; they stay, so that it can be done again."""
+        self.trainer.accelerator.clip_grad_norm_(self.trainer.model.parameters(), 1.0)
+        self.trainer.optimizer.step()
+
+
+def policy_costs(step: PolicyStep) -> dict[str, Cost]:
+    """Own hidden pass, log-probability pass, what the tap adds to it, update and optimizer, for the whole batch."""
+    options = step.options
+    kept: dict[str, Any] = {"repeats": options.repeats, "warmups": options.warmups, "device": step.device}
+    scale = options.rollouts / options.passed
+    hidden = measure(_ignoring_number(step.hidden_pass), **kept)
+    # Turn about, so that a machine that gets slower or faster meets both alike.
+    passes: dict[bool, list[Cost]] = {False: [], True: []}
+    for number in range(options.repeats):
+        for tapped in (False, True):
+            once = {**kept, "repeats": 1, "warmups": options.warmups if number == 0 else 0}
+            passes[tapped].append(measure(_ignoring_number(partial(step.logprob_pass, tapped=tapped)), **once))
+    plain, with_tap = _joined(passes[False]), _joined(passes[True])
+    added = tuple(after - before for before, after in zip(plain.seconds, with_tap.seconds, strict=True))
+    tap = Cost(added, with_tap.megabytes - plain.megabytes)
+    update = measure(_ignoring_number(step.update), **kept)
+    optimizer = measure(_ignoring_number(step.optimize), **kept)
+    costs = {"hidden pass": hidden, "log-probability pass": plain, "tap": tap, "update": update}
+    return {**{name: cost.scaled(scale) for name, cost in costs.items()}, "optimizer": optimizer}
+
+
+def _ignoring_number(call: Callable[[], object]) -> Callable[[int], object]:
+    return lambda _: call()
+
+
+def _joined(costs: list[Cost]) -> Cost:
+    return Cost(tuple(cost.median for cost in costs), max(cost.megabytes for cost in costs))
+
+
+def _trainer(policy: Any, options: Options, folder: Path) -> Any:
+    cuda = torch.device(options.device).type == "cuda"
+    micro_batches = options.rollouts // options.micro_batch
+    arguments = GRPOConfig(
+        output_dir=str(folder),
+        use_cpu=not cuda,
+        bf16=cuda,
+        per_device_train_batch_size=options.micro_batch,
+        steps_per_generation=micro_batches,
+        gradient_accumulation_steps=micro_batches,
+        num_generations=options.size,
+        max_completion_length=options.response,
+        gradient_checkpointing=False,  # switched on by hand: outside of training the trainer does not
+        beta=0.0,
+        loss_type="dapo",
+        learning_rate=1e-6,
+        weight_decay=0.1,
+        max_steps=1,
+        seed=options.seed,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    trainer: Any = GeoAlignGRPOTrainer(
+        policy,
+        _no_reward,
+        args=arguments,
+        train_dataset=Dataset.from_list([{"prompt": "-"}] * options.groups),
+        processing_class=make_tokenizer(None, max_length=options.tokens),
+    )
+    trainer.current_gradient_accumulation_steps = micro_batches
+    trainer.create_optimizer()
+    return trainer
+
+
+def _no_reward(completions: list[Any], **columns: Any) -> list[float]:
+    return [0.0] * len(completions)

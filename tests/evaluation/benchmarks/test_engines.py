@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from geoalign.config.evaluate import EvaluateConfig
 from geoalign.errors import ConfigError, InputError, MissingExtraError
@@ -64,6 +65,16 @@ def test_a_model_or_a_device_that_is_not_there_is_named(opened: Any, tmp_path: P
         describe(EvaluatedModel("none", str(tmp_path)))
     with pytest.raises(ConfigError, match="device: expected one of this machine, got 'meta:x'"):
         opened(device="meta:x")
+
+
+def test_too_many_at_a_time_names_the_setting(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    with opened() as engine:
+        monkeypatch.setattr("geoalign.evaluation.benchmarks.engines.new_tokens", full)
+        with pytest.raises(ConfigError, match="batch_size: expected as many responses as fit into memory, got 3 of"):
+            engine.generate(PROMPTS, [1, 2, 3], 12)
 
 
 def test_the_type_of_the_weights_follows_the_device() -> None:

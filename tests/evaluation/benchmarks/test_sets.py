@@ -100,10 +100,10 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out() -> 
     tokenizer = make_tokenizer(None, max_length=2048)
     refusal = "{% if messages[0]['content'] == 'bad' %}{{ raise_exception('no ' + style) }}{% endif %}"
     tokenizer.chat_template = refusal + "{{ messages[0]['content'] }}"
-    found = prompted(_of("a", "\ud800", "bad", "b"), tokenizer, {"style": "thanks"}, longest=None)
+    found = prompted(_of("a", "\ud800", "bad", "b"), tokenizer, {"style": "\x1b[2Jthanks"}, longest=None)
     assert [prompt.problem.id for prompt in found.prompts] == ["0", "3"]
     assert dict(found.left_out) == {
-        "with characters that are no text": 1, "refused by the chat template (no thanks)": 1,
+        "with characters that are no text": 1, "refused by the chat template (no ?[2Jthanks)": 1,
     }  # fmt: skip
 
 

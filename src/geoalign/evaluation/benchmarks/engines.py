@@ -104,12 +104,22 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], max_new_tokens: int) -> list[Generated]:
-        """One response to each prompt of tokens."""
+        """One response to each prompt of tokens.
+
+        Raises:
+            ConfigError: so many at a time do not fit into the device's memory.
+        """
         options: dict[str, Any] = dict(GREEDY)
         if self._temperature > 0:
             draws = OwnDraws(uniforms(seeds, max_new_tokens), self._temperature)
             options["logits_processor"] = LogitsProcessorList([draws])
-        tokens = new_tokens(self._model, prompts, pad=self._pad, max_new_tokens=max_new_tokens, options=options)
+        try:
+            tokens = new_tokens(self._model, prompts, pad=self._pad, max_new_tokens=max_new_tokens, options=options)
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"batch_size: expected as many responses as fit into memory, got {len(prompts)} of up to "
+                f"{max_new_tokens} tokens: start with a smaller one in another --output ({error})"
+            ) from error
         found = []
         for row in tokens:
             length, ended = response_length(row, self._ends)
@@ -122,5 +132,5 @@ class TransformersEngine:
 
     def __exit__(self, *_: object) -> None:
         self._model = None
-        if torch.accelerator.is_available():
-            torch.accelerator.empty_cache()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

@@ -175,7 +175,9 @@ def _tokens(problem: Problem, tokenizer: Any, options: Mapping[str, Any]) -> tup
     try:
         text = rendered(problem.prompt, tokenizer, options)
     except TemplateError as error:
-        return None, f"refused by the chat template ({str(error)[:100]})"
+        # A model's template says what it likes; the reason goes to the terminal.
+        said = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:100])
+        return None, f"refused by the chat template ({said})"
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         # Half of a pair of surrogates: valid in JSON, no text for a tokenizer.
         return None, "with characters that are no text"

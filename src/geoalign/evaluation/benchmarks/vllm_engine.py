@@ -75,5 +75,5 @@ class VLLMEngine:
         # vLLM gives its memory back when nothing refers to it any more.
         self._llm = None
         gc.collect()
-        if torch.accelerator.is_available():
-            torch.accelerator.empty_cache()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

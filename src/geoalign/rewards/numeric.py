@@ -34,9 +34,8 @@ def surely_different(expected: Sequence[Any], given: Sequence[Any]) -> bool:
 def _is_plain(expression: Any) -> bool:
     if not isinstance(expression, Expr) or isinstance(expression, Symbol):
         return False
-    nodes = list(preorder_traversal(expression))
-    # 1/100: perhaps a percent sign.
-    return all(isinstance(node, _PLAIN) for node in nodes) and Rational(1, 100) not in nodes
+    # A percent sign is an UnevaluatedExpr, and so not plain.
+    return all(isinstance(node, _PLAIN) for node in preorder_traversal(expression))
 
 
 def _differ(one: Any, other: Any) -> bool:

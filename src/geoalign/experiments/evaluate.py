@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,11 @@ from geoalign.config.rewards import RewardConfig
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.evaluation.benchmarks.engines import settled
 from geoalign.evaluation.benchmarks.folder import SCHEMA_VERSION, EvaluationFolder, identity_of
-from geoalign.evaluation.benchmarks.models import Described, describe
+from geoalign.evaluation.benchmarks.models import Described, EvaluatedModel, describe
 from geoalign.evaluation.benchmarks.results import EvaluationScores, print_scores, result_json, scores_of
-from geoalign.evaluation.benchmarks.rows import Part, Row
+from geoalign.evaluation.benchmarks.rows import Row
 from geoalign.evaluation.benchmarks.running import run_model
-from geoalign.evaluation.benchmarks.scores import score
+from geoalign.evaluation.benchmarks.scores import SetScores, score
 from geoalign.evaluation.benchmarks.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.experiments.evaluated_models import find_models
@@ -33,8 +33,6 @@ from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked
 from geoalign.training.quiet import quieten
-
-Rows = Mapping[str, Part]
 
 
 def evaluate(
@@ -79,18 +77,10 @@ def evaluate(
     identity = identity_of(described, sets, config)
     with locked(folder.root):
         folder.begin(identity, resume=resume)
-        rows = _rows(described, prompts, config, folder, console)
-        scores = scores_of(
-            [
-                (one.model, [score(of_set, found[of_set.set.name]) for of_set in of_model])
-                for one, of_model, found in zip(described, prompts, rows, strict=True)
-            ]
-        )
+        scores = scores_of(_scored(described, prompts, config, folder, console, save_responses))
         about = {"schema_version": SCHEMA_VERSION, "settings": identity, "versions": package_versions()}
         write_json(folder.result, {**about, **result_json(scores)})
         drawn = _figures(scores, folder)
-        if save_responses is not None:
-            write_responses(save_responses, [_saved(row) for part in rows[0].values() for row in part.rows])
     print_scores(console, scores)
     for line in [*_closing(sets, config), drawn, f"Written to {folder.root}"]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -108,7 +98,8 @@ def _check_responses(path: Path | None, models: int) -> None:
 def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
     for one in sets:
         what = "problems" if one.kind == "benchmark" else "prompts"
-        lines = [f"{one.name}: {len(one.problems)} {what}, {one.samples} responses to each", *one.notes]
+        often = "one response" if one.samples == 1 else f"{one.samples} responses"
+        lines = [f"{one.name}: {len(one.problems)} {what}, {often} to each", *one.notes]
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -127,20 +118,25 @@ def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateC
     ]
 
 
-def _rows(
+def _scored(
     models: Sequence[Described],
     prompts: Sequence[Sequence[PromptedSet]],
     config: EvaluateConfig,
     folder: EvaluationFolder,
     console: Console,
-) -> list[Rows]:
+    save_responses: Path | None,
+) -> list[tuple[EvaluatedModel, list[SetScores]]]:
+    """The scores of each model, whose rows are kept in memory no longer than that takes."""
     with _sources(config) as sources, stage_progress(console) as progress:
-        found: list[Rows] = []
+        found = []
         for model, sets in zip(models, prompts, strict=True):
             total = sum(len(one.slots()) for one in sets)
             task = progress.add_task("evaluation", total=total, values=model.model.name)
             advance = partial(_advance, progress, task, model.model.name)
-            found.append(run_model(model, sets, sources, config, folder, progress=advance))
+            parts = run_model(model, sets, sources, config, folder, progress=advance)
+            found.append((model.model, [score(one, parts[one.set.name]) for one in sets]))
+            if save_responses is not None:
+                write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
         return found
 
 

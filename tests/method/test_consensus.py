@@ -75,7 +75,7 @@ def test_weights_are_relative_margins():
 
 
 def test_projected_scores_equal_the_naive_ones(monkeypatch):
-    monkeypatch.setattr("geoalign.method.consensus.BLOCK", 11)
+    monkeypatch.setattr("geoalign.method.distillation.BLOCK", 11)
     rollouts = synthetic_rollouts(6, 5, 20, seed=3).rollouts
     rows = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
     states, length = centred_states(rollouts.hidden, rows)

@@ -7,7 +7,15 @@ import torch
 
 from geoalign.benchmarks.naive import naive_distil, naive_forward, naive_loss, naive_pairs
 from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.method.distillation import CHECK_EVERY, _backward, _GroupDraws, _groups_in_step, distil, orientation
+from geoalign.method.distillation import (
+    CHECK_EVERY,
+    _backward,
+    _GroupDraws,
+    _groups_in_step,
+    block_of,
+    distil,
+    orientation,
+)
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.method.projector import Projector, displacement, new_probe
@@ -55,6 +63,10 @@ def test_gradients_equal_the_naive_ones(layers, monkeypatch):
     torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-6, rtol=1e-4)
     for fast, naive in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(fast.grad, naive.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_more_pairs_at_a_time_on_an_accelerator():
+    assert [block_of(torch.device(name)) for name in ("cpu", "cuda")] == [2048, 4096]
 
 
 def test_loss_by_hand():

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from geoalign.method.distillation import BLOCK
+from geoalign.method.distillation import block_of
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, displacement
 
@@ -83,6 +83,6 @@ def pair_count(pairs: Pairs, rows: int) -> Float[Tensor, " b"]:
 
 def _directions(projector: Projector, on_rollouts: Tensor, pairs: Pairs) -> Iterator[tuple[slice, Tensor]]:
     """v = norm(M(u)), [block, d'], one block of pairs after another."""
-    for block in pairs.blocks(BLOCK):
+    for block in pairs.blocks(block_of(on_rollouts.device)):
         output = projector.output(projector.features(displacement(on_rollouts, pairs.take(block))))
         yield block, functional.normalize(output, dim=1)

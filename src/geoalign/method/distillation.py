@@ -13,8 +13,10 @@ from torch.nn import functional
 from geoalign.method.pairs import Pairs, group_ranges
 from geoalign.method.projector import Projector, displacement, new_probe
 
-# Pairs that go through the layers behind the first at a time: bounds memory whatever the batch.
+# Pairs that go through the layers behind the first at a time: bounds memory whatever the batch. More on an accelerator,
+# where starting an operation on so few takes about as long as the operation.
 BLOCK = 2048
+ACCELERATOR_BLOCK = 4096
 # "auto": groups are drawn for a step until they hold about this many pairs, but never fewer than the minimum; where
 # these hold more than twice as many (large groups), that many are drawn from them.
 AUTO_PAIRS = 1024
@@ -95,6 +97,11 @@ def distil(
     return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
 
 
+def block_of(device: torch.device) -> int:
+    """Pairs taken at a time on this device."""
+    return BLOCK if device.type == "cpu" else ACCELERATOR_BLOCK
+
+
 @torch.no_grad()
 def orientation(
     projector: Projector, probe: Float[Tensor, " o"], states: Float[Tensor, "b d"], pairs: Pairs
@@ -109,7 +116,7 @@ def _right(projector: Projector, probe: Tensor, seen: Tensor, local: Pairs) -> T
     """`orientation` of pairs that are numbered by the states that they need, `seen`."""
     on_rollouts = projector.on_rollouts(seen)
     right = torch.empty(len(local), device=seen.device)
-    for block in local.blocks(BLOCK):
+    for block in local.blocks(block_of(seen.device)):
         first = displacement(on_rollouts, local.take(block))
         forward = projector.logit(projector.features(first), probe) > 0
         backward = projector.logit(projector.features(-first), probe) < 0
@@ -122,7 +129,7 @@ def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs)
     on_rollouts = projector.on_rollouts(states)
     leaf = on_rollouts.detach().requires_grad_()
     total = torch.zeros((), device=states.device)
-    for block in pairs.blocks(BLOCK):
+    for block in pairs.blocks(block_of(states.device)):
         first = displacement(leaf, pairs.take(block))
         logits = projector.logit(projector.features(torch.cat([first, -first])), probe)
         forward, backward = logits.chunk(2)

@@ -131,3 +131,14 @@ def test_generation_asks_vllm_for_every_rollout(monkeypatch):
     assert warm["max_tokens"] == 1
     assert [len(one["prompt_token_ids"]) for one in prompts] == [5, 5, 5]
     assert (params["n"], params["max_tokens"], params["ignore_eos"]) == (4, 7, True)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_memory_is_measured():
+    options = Options(
+        architecture="tiny", groups=8, size=4, repeats=2, prompt=8, response=8, device="cuda", generation=False
+    )
+    found = command.overhead(options, Console(file=io.StringIO()))
+    assert found.passes["update"].megabytes > 0
+    assert [one.device for one in found.curation] == ["cuda"] * 4 + ["cpu"] * 4
+    assert all((one.cost.megabytes > 0) == (one.device == "cuda") for one in found.curation)

@@ -4,31 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import gaussian_kde
 
 from geoalign.method import density
-from geoalign.method.density import bandwidth, cap_highest, kernel_density, sparse_tail
+from geoalign.method.density import cap_highest, sparse_tail
 
 
 def naive_density(scores, at):
     # Gaussian kernel, Scott: bandwidth = n^(-1/5) * standard deviation (one degree of freedom less).
     width = len(scores) ** -0.2 * np.std(scores, ddof=1)
     return np.array([np.exp(-(((x - scores) / width) ** 2) / 2).mean() / (width * math.sqrt(2 * math.pi)) for x in at])
-
-
-@pytest.mark.parametrize("count", [2, 63, 64, 65, 500])
-def test_density_is_that_of_scipy(count):
-    draw = np.random.default_rng(count)
-    scores = draw.gamma(2, 3, count)
-    points = np.concatenate([scores, draw.uniform(-5, 60, 70)])
-    known = gaussian_kde(scores)
-    assert kernel_density(scores, points, bandwidth(scores)) == pytest.approx(known(points), rel=1e-9, abs=1e-300)
-
-
-def test_equal_scores_have_the_same_density_bit_for_bit():
-    scores = np.tile(np.random.default_rng(0).gamma(2, 3, 41), 5)
-    values = kernel_density(scores, scores, bandwidth(scores)).reshape(5, 41)
-    assert (values == values[0]).all()
 
 
 def test_pointwise_against_the_formula():

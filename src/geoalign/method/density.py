@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.stats import gaussian_kde
 
 # Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
@@ -17,8 +17,6 @@ STEPS_PER_BANDWIDTH = 8
 MAX_GRID_POINTS = 16384
 # The grid of the released code's first crossing, and of the figures.
 CROSSING_POINTS = 200
-# Points of the density taken at a time: a block of kernels fits into a processor's cache.
-_BLOCK = 64
 # Scores whose spread is below this share of their size differ by rounding only.
 ZERO_SPREAD = 1e-6
 
@@ -61,12 +59,12 @@ def sparse_tail(
     scores = np.asarray(scores, dtype=np.float64)
     if len(scores) < 2 or scores.std() <= ZERO_SPREAD * np.abs(scores).max():
         return None
-    width = bandwidth(scores)
-    at_scores = _at_scores(scores, width)
+    estimate = gaussian_kde(scores)
+    at_scores = _at(estimate, scores)
     peak = float(at_scores.max())
     mode = float(scores[at_scores == peak].max())
     grid = np.linspace(scores.min(), scores.max(), CROSSING_POINTS)
-    on_grid = kernel_density(scores, grid, width)
+    on_grid = estimate(grid)
     if tail == "pointwise":
         flagged = (scores > mode) & (at_scores < alpha * peak)
         threshold = float(scores[flagged].min()) if flagged.any() else float("nan")
@@ -77,34 +75,13 @@ def sparse_tail(
     return Tail(flagged=flagged, mode=mode, peak=peak, threshold=threshold, grid=grid, density=on_grid)
 
 
-def bandwidth(scores: Float[np.ndarray, " n"]) -> float:
-    """Scott's rule in one dimension: n^(-1/5) times the standard deviation (one degree of freedom less)."""
-    return float(len(scores) ** -0.2 * scores.std(ddof=1))
-
-
-def kernel_density(
-    scores: Float[np.ndarray, " n"], points: Float[np.ndarray, " m"], width: float
-) -> Float[np.ndarray, " m"]:
-    """The Gaussian kernel density estimate of the scores at each point, [M].
-
-    `scipy.stats.gaussian_kde` up to rounding, in a third of its time: the exponentials are taken by whole blocks.
-    """
-    scaled = scores / width
-    density = np.empty(len(points))
-    for start in range(0, len(points), _BLOCK):
-        distance = points[start : start + _BLOCK, None] / width - scaled
-        np.square(distance, out=distance)
-        distance *= -0.5
-        density[start : start + _BLOCK] = np.exp(distance, out=distance).sum(1)
-    return density / (len(scores) * width * math.sqrt(2 * math.pi))
-
-
-def _at_scores(scores: np.ndarray, width: float) -> np.ndarray:
+def _at(estimate: gaussian_kde, scores: np.ndarray) -> np.ndarray:
     if len(scores) <= EXACT_SCORES:
-        return kernel_density(scores, scores, width)
-    wanted = int(np.ceil(STEPS_PER_BANDWIDTH * np.ptp(scores) / width))
+        return estimate(scores)
+    bandwidth = float(np.sqrt(estimate.covariance[0, 0]))
+    wanted = int(np.ceil(STEPS_PER_BANDWIDTH * np.ptp(scores) / bandwidth))
     grid = np.linspace(scores.min(), scores.max(), min(max(GRID_POINTS, wanted), MAX_GRID_POINTS))
-    return np.interp(scores, grid, kernel_density(scores, grid, width))
+    return np.interp(scores, grid, estimate(grid))
 
 
 def cap_highest(

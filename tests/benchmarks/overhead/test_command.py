@@ -2,12 +2,15 @@
 
 import io
 import json
+import re
 import runpy
+import shlex
 import sys
 import types
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from geoalign.benchmarks.overhead import command, generation
@@ -39,6 +42,19 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
     found = [(one["device"], one["setting"], one["early_stop"]) for one in record["curation"]]
     assert found == [("cpu", setting, stop) for setting in ("paper", "default") for stop in (True, False)]
     assert 0 < record["shares"]["curation"] < 1
+
+
+def test_the_page_names_options_that_exist():
+    page = (SCRIPT.parents[1] / "docs" / "performance.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^python benchmarks/overhead.py (.*)$", page, re.MULTILINE)
+    texts = [text for text in re.findall(r"`(--[^`]*)`", page) if "N" not in text.split()]
+    assert len(commands) == 2
+    assert len(texts) >= 6
+    for text in [*commands, *texts]:
+        words = shlex.split(text)
+        command.options_of([*words, "8"] if words in (["--prompt"], ["--response"], ["--split"]) else words)
+    with pytest.raises(SystemExit):
+        command.options_of(["--no-such-option"])
 
 
 def test_curation_alone():
@@ -97,9 +113,12 @@ def test_goals_are_judged():
     assert "upper bounds" not in bad
 
 
-def test_a_device_that_is_not_there():
-    with pytest.raises(ConfigError, match="device: expected one that torch can use here, got 'nowhere'"):
-        command.overhead(Options(device="nowhere"), Console(file=io.StringIO()))
+def test_a_device_that_is_not_there(monkeypatch):
+    with pytest.raises(ConfigError, match="device: expected cpu or cuda"):
+        Options(device="cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device: expected one that torch can use here, got 'cuda'"):
+        command.overhead(Options(device="cuda"), Console(file=io.StringIO()))
 
 
 def test_why_generation_is_left_out(monkeypatch):
@@ -116,7 +135,8 @@ def test_generation_asks_vllm_for_every_rollout(monkeypatch):
 
     class LLM:
         def __init__(self, **keywords):
-            assert (Path(keywords["model"]) / "config.json").is_file()
+            config = json.loads((Path(keywords["model"]) / "config.json").read_text())
+            assert config["architectures"] == ["Qwen3ForCausalLM"]
             engines.append(keywords)
 
         def generate(self, prompts, params, *, use_tqdm):
@@ -134,6 +154,7 @@ def test_generation_asks_vllm_for_every_rollout(monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_memory_is_measured():
     options = Options(
         architecture="tiny", groups=8, size=4, repeats=2, prompt=8, response=8, device="cuda", generation=False

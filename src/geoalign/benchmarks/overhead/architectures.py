@@ -28,6 +28,7 @@ class Architecture:
         values: dict[str, Any] = asdict(self)
         return Qwen3Config(
             **values,
+            architectures=["Qwen3ForCausalLM"],  # by which vLLM knows the model
             tie_word_embeddings=True,
             max_position_embeddings=tokens,
             # The last ids, so that every architecture has them; none of them is drawn for a rollout.

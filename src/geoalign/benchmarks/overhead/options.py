@@ -20,7 +20,7 @@ class Options:
         rows: rollouts that are passed through the model, the rest of the batch counted as so many more of the same;
             None: all.
         repeats, warmups: calls that are measured, and calls before them.
-        device: "cpu", "cuda", "cuda:1", ...
+        device: "cpu" or "cuda"; of several GPUs the first that CUDA_VISIBLE_DEVICES leaves.
         rewards: of the curated batches; continuous ones give the most pairs.
         checkpointing: activations are computed again in the backward pass, as in `configs/full`.
         policy: measure the passes through the model; without them curation alone, and no shares.
@@ -50,6 +50,8 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise ConfigError(f"device: expected cpu or cuda (which GPU: CUDA_VISIBLE_DEVICES), got {self.device!r}")
         least = {"groups": 1, "size": 2, "prompt": 2, "response": 1, "micro_batch": 1, "repeats": 1, "split": 1}
         for name, value in least.items():
             if getattr(self, name) < value:

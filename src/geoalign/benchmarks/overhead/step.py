@@ -17,6 +17,7 @@ from geoalign.adapters.trl.states import TrlPass, own_hidden
 from geoalign.benchmarks.overhead.architectures import architecture_named, random_policy
 from geoalign.benchmarks.overhead.options import Options
 from geoalign.benchmarks.overhead.timing import Cost, measure
+from geoalign.hidden.extract import eval_mode
 from geoalign.hidden.positions import HiddenPosition
 from geoalign.training.tiny_model import make_tokenizer
 
@@ -54,7 +55,8 @@ class PolicyStep:
         ids = self.ids.to(self.device)
 
         def run() -> Any:
-            with torch.no_grad(), self.trainer.accelerator.autocast():
+            # In eval mode nothing is kept for a backward pass, as in TRL's own flow; Qwen3 has no dropout.
+            with torch.no_grad(), eval_mode(self.trainer.model), self.trainer.accelerator.autocast():
                 return self.trainer._get_per_token_logps_and_entropies(
                     self.trainer.model,
                     ids,

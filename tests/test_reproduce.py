@@ -1,0 +1,218 @@
+"""docs/reproduce.md: every command and every setting exists, its scripts run, its sums are right."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from click.testing import CliRunner
+from trl import GRPOConfig, SFTConfig
+
+from geoalign.benchmarks.overhead.command import options_of
+from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.cli import app
+from geoalign.config.benchmarks import parse_benchmark
+from geoalign.config.evaluate import load_evaluate_config
+from geoalign.config.judge import load_judge_config
+from geoalign.config.loading import load_run_config
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.errors import ConfigError
+from geoalign.tasks.places import hub_place
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+TRL_OPTIONS = {item.name for item in dataclasses.fields(GRPOConfig)}
+SFT_OPTIONS = {item.name for item in dataclasses.fields(SFTConfig)}
+
+
+def shell_lines() -> list[str]:
+    """The lines of all shell blocks, continued lines joined."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    blocks = [block for language, block in fenced if not language]
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def expanded() -> list[list[str]]:
+    """Every command as words, once for each turn of the loops around it."""
+    loops: list[tuple[str, list[str]]] = []
+    found: list[list[str]] = []
+    for line in shell_lines():
+        loop = re.fullmatch(r"for (\w+) in (.*); do", line)
+        if loop:
+            loops.append((loop[1], loop[2].split()))
+        elif line == "done":
+            loops.pop()
+        else:
+            for values in itertools.product(*(values for _, values in loops)):
+                text = line
+                for (name, _), value in zip(loops, values, strict=True):
+                    text = re.sub(rf"\$\{{{name}\}}|\${name}\b", value, text)
+                assert "$" not in text, text
+                found.append(shlex.split(text))
+    assert not loops
+    return found
+
+
+ALL = expanded()
+
+
+def geoalign_arguments(words: list[str]) -> list[str] | None:
+    """What comes after `geoalign`, started plainly or by accelerate; None for other programs."""
+    if words[0] == "geoalign":
+        return words[1:]
+    if words[:2] == ["accelerate", "launch"]:
+        assert words[2] == "--config_file"
+        assert (ROOT / words[3]).is_file()
+        assert words[4:6] == ["-m", "geoalign.cli"]
+        return words[6:]
+    return None
+
+
+OF_GEOALIGN = list(dict.fromkeys(tuple(found) for words in ALL if (found := geoalign_arguments(words)) is not None))
+
+
+def parsed(arguments: tuple[str, ...]) -> dict[str, object]:
+    """The options as the command line reads them."""
+    command = COMMANDS[arguments[0]]
+    with command.make_context(arguments[0], list(arguments[1:])) as context:
+        return dict(context.params)
+
+
+def test_the_page_has_commands_of_every_kind():
+    names = {arguments[0] for arguments in OF_GEOALIGN}
+    assert names == {"train", "evaluate", "judge", "serve-reward"}
+    # The rows of "What it comes to": 104 runs, and the dry runs and smoke runs of four settings.
+    assert sum(arguments[0] == "train" for arguments in OF_GEOALIGN) == 104 + 8
+    assert {words[0] for words in ALL} == {"geoalign", "accelerate", "python", "pip", "make"}
+
+
+@pytest.mark.parametrize("arguments", OF_GEOALIGN, ids=" ".join)
+def test_every_command_exists(arguments, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    given = parsed(arguments)
+    if arguments[0] == "train":
+        config = load_run_config(given["config"], given["overrides"] or []).config
+        assert config.grpo.keys() <= TRL_OPTIONS
+        assert (config.sft or {}).keys() <= SFT_OPTIONS
+    elif arguments[0] == "evaluate":
+        load_evaluate_config({"pass_at_k": given["pass_at_k"]}, given["overrides"] or [])
+        places = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
+        places += [text.partition("=")[2] for text in given["dialogues"] or []]
+        assert places
+        assert None not in map(hub_place, places)
+    elif arguments[0] == "judge":
+        assert load_judge_config(given["base_url"], given["model"], given["overrides"] or []) is not None
+
+
+def test_no_two_runs_share_a_folder():
+    folders = []
+    for arguments in OF_GEOALIGN:
+        if arguments[0] != "train" or "--dry-run" in arguments:
+            continue
+        given = parsed(arguments)
+        folders.append(str(given["output"] or load_run_config(ROOT / str(given["config"])).config.output.folder))
+    assert len(folders) == len(set(folders))
+    # What is evaluated or read by a script is what some command trains.
+    named = {word for words in ALL for word in words if re.match(r"runs/(math|hh)_", word)}
+    for name in named:
+        folder = name.removesuffix("/checkpoints/warm_start").removesuffix("*").rstrip("/")
+        assert any(one == folder or one.startswith(f"{folder}/") for one in folders), name
+
+
+@pytest.mark.parametrize("override", sorted(set(re.findall(r"`--set ([^`\s]+)`", PAGE))))
+def test_every_setting_in_the_text_exists(override):
+    if override == "task.train=FILE":
+        override = "task.train=file.jsonl"
+    for setting in ("math_1.7b", "hh_1.7b"):
+        config = load_run_config(ROOT / "configs" / "full" / setting / "geoalign.yaml", [override]).config
+        assert config.grpo.keys() <= TRL_OPTIONS
+
+
+def test_an_unknown_setting_would_be_found():
+    with pytest.raises(ConfigError, match=r"curator\.alpha"):
+        load_run_config(ROOT / "configs/full/math_1.7b/geoalign.yaml", ["curator.alhpa=0.1"])
+    assert CliRunner().invoke(COMMANDS["train"], ["--no-such-option"]).exit_code == 2
+
+
+def test_the_other_commands_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    scripts = {name for words in ALL if words[0] == "python" for name in words[1:2]}
+    assert scripts == {"benchmarks/overhead.py", "final.py", "updates.py"}
+    for words in ALL:
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
+        elif words[:2] == ["python", "benchmarks/overhead.py"]:
+            assert options_of(words[2:])[1] is not None
+
+
+def test_files_and_links_exist():
+    for name in re.findall(r"\]\(([\w.]+\.md)", PAGE):
+        assert (ROOT / "docs" / name).is_file(), name
+    for name in re.findall(r"`(configs/[^`]*)`", PAGE):
+        assert (ROOT / name).exists(), name
+
+
+def test_metrics_and_figures_have_these_names():
+    rollouts = synthetic_rollouts(8, 4, 16, seed=0).rollouts
+    known = set(GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0)).metrics) | {"hidden_seconds"}
+    assert set(re.findall(r"geoalign/(\w+)`", PAGE)) <= known
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/geoalign/reports").rglob("*.py"))
+    for name in re.findall(r"`((?:gdi|cosines|directions|projector)-[a-z-]+?)(?:\.\.\.)?`", PAGE):
+        assert f'"{name}' in source or name.rpartition("-")[0] in source, name
+
+
+def script(name: str) -> str:
+    return re.search(rf"`{name}`.*?```python\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+def run_script(name: str, folder: Path) -> str:
+    command = [sys.executable, "-c", script(name), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_final_score_is_the_mean_of_the_last_five(tmp_path):
+    def line(stage: str, step: int, name: str, accuracy: float) -> str:
+        return json.dumps({"stage": stage, "step": step, "set": name, "accuracy": accuracy, "reward": accuracy})
+
+    lines = [line("before_rl", 0, "a", 0.1), line("before_rl", 0, "b", 0.2)]
+    for number in range(1, 8):
+        lines += [line("rl", 10 * number, "a", number / 10), line("rl", 10 * number, "b", 0.5)]
+    lines.append(line("after_rl", 75, "a", 0.9))
+    (tmp_path / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
+    said = run_script("final.py", tmp_path)
+    assert "before RL mean 0.1500 {'a': 0.1, 'b': 0.2}" in said
+    # Steps 30 to 70: 0.3, 0.4, 0.5, 0.6, 0.7.
+    assert "last five mean 0.5000 {'a': 0.5, 'b': 0.5}" in said
+
+
+def test_the_values_of_the_updates(tmp_path):
+    lines = [
+        {"stage": "rl", "step": 1, "geoalign/seconds": 4.0, "ppo_kl": 0.0},
+        {"stage": "rl", "step": 2, "ppo_kl": 0.5},
+        {"stage": "sft", "step": 1, "ppo_kl": 9.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    said = " ".join(run_script("updates.py", tmp_path).split())
+    assert "geoalign/seconds 4.00 4.00" in said
+    assert "ppo_kl 0.25 0.25" in said
+
+
+def test_the_sums_are_right():
+    rows = re.findall(r"^\| (.*?) \| (\d+) \| (\d+)-(\d+) \| ([\d,]+)-([\d,]+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 18
+    totals = [0, 0, 0]
+    for name, runs, low, high, *hours in rows:
+        found = [int(value.replace(",", "")) for value in hours]
+        assert found == [8 * int(runs) * int(low), 8 * int(runs) * int(high)], name
+        totals = [total + value for total, value in zip(totals, [int(runs), *found], strict=True)]
+    assert f"| all | {totals[0]} | | {totals[1]:,}-{totals[2]:,} |" in PAGE

@@ -16,7 +16,7 @@ from geoalign.method.projector import Projector, displacement, new_probe
 # Pairs that go through the layers behind the first at a time: bounds memory whatever the batch. More on an accelerator,
 # where starting an operation on so few takes about as long as the operation.
 BLOCK = 2048
-ACCELERATOR_BLOCK = 4096
+ACCELERATOR_BLOCK = 8192
 # "auto": groups are drawn for a step until they hold about this many pairs, but never fewer than the minimum; where
 # these hold more than twice as many (large groups), that many are drawn from them.
 AUTO_PAIRS = 1024

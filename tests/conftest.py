@@ -1,6 +1,8 @@
 """Fixtures for every test."""
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -23,3 +25,13 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data sets at {folder}; set GEOALIGN_SHARED_DATA to their folder")
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> Iterator[None]:
+    """Tests interrupt processes; what a shell runs in the background ignores SIGINT, and hands that down."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -19,7 +19,6 @@ def test_settings_and_early_stop():
     assert len(full.cost.seconds) == 2
     stopped = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=True)
     assert stopped.steps < 50
-    assert stopped.stages["training"] < full.stages["training"]
 
 
 def test_stages_add_up_and_leave_no_trace():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from geoalign.config.flat import flat
 from geoalign.config.loading import parse_run_config, plain_run_config
 from geoalign.errors import ConfigError
 
@@ -37,7 +38,7 @@ def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
-    left, right = _flat(now), _flat(then)
+    left, right = flat(now), flat(then)
     for key in sorted({*left, *right}):
         if key.startswith(_FREE):
             continue
@@ -45,16 +46,6 @@ def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[s
         if new != old or type(new) is not type(old):
             return key, _shown(new), _shown(old)
     return None
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.config.evaluate import EvaluateConfig
+from geoalign.config.flat import flat
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.evaluation.benchmarks.engines import settled
 from geoalign.evaluation.benchmarks.models import Described
@@ -57,7 +58,7 @@ class EvaluationFolder:
             raise RunFolderError(
                 f"{self.root}: expected an empty folder, got an evaluation: add --resume to go on with it"
             )
-        before, now = _flat(read_json(self.settings)), _flat(identity)
+        before, now = flat(read_json(self.settings)), flat(identity)
         for key in dict.fromkeys([*now, *before]):
             then, wanted = before.get(key, _ABSENT), now.get(key, _ABSENT)
             if then != wanted:
@@ -97,16 +98,6 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
             for one in sets
         },
     }
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _shown(value: Any) -> str:

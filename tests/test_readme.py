@@ -1,12 +1,15 @@
 """What the README shows is what happens."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import typer
 import yaml
 
+from geoalign.cli import app
 from geoalign.config.compare_loading import load_compare_config
 from geoalign.experiments.compare.plan import make_plan
 
@@ -50,3 +53,11 @@ def test_shipped_comparisons_are_valid():
         comparison = load_compare_config(path).config
         assert given.keys() <= vars(comparison).keys()
         assert make_plan(comparison)
+
+
+def test_every_command_is_one_that_the_command_line_takes():
+    commands = [shlex.split(line, comments=True) for line in re.findall(r"^(geoalign .*)$", README, re.MULTILINE)]
+    assert {words[1] for words in commands} == {command.name for command in app.registered_commands}
+    known = typer.main.get_command(app).commands
+    for _, name, *arguments in commands:
+        known[name].make_context(name, arguments)  # reads the arguments; a wrong or missing one is an error

@@ -1,0 +1,1 @@
+"""The page of an inspected dump: what `geoalign curate` found, group by group, in one file that opens from disk."""

@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
 ENGINES := .venvs
+# Tests run in this many processes of one thread each: two cores are what the times in the docs are for.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
 
 .PHONY: quickstart test smoke lint types test-slow test-engines wheel clean
@@ -16,13 +19,13 @@ test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow and not gpu and not engines and not smoke"
+	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
-	$(BIN)/python -m pytest tests/experiments/full -m smoke
+	$(PYTEST) --dist worksteal tests/experiments/full -m smoke
 
 test-slow: $(VENV)/.dev ## The long tests
-	$(BIN)/python -m pytest -m "slow and not gpu and not engines and not smoke"
+	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

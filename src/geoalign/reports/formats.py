@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from geoalign.reports.documents import TEMPLATES, policy, stylesheet
 from geoalign.reports.text import inert
 from geoalign.statistics import Interval, spread
 
 
 def environment() -> Environment:
-    """Jinja with everything escaped, unknown names refused, and the filters of this module."""
+    """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy."""
     found = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -24,6 +24,7 @@ def environment() -> Environment:
     found.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
     found.filters.update(short=short, ends=ends, signed=signed, probability=probability, megabytes=megabytes)
     found.filters.update(inert=inert, spread=spread)
+    found.globals.update(stylesheet=stylesheet, policy=policy)
     return found
 
 

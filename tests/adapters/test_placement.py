@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from geoalign.adapters.trl.placement import place
+from geoalign.adapters.placement import place
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 

@@ -73,7 +73,7 @@ def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator
         slot = int(crossing[0])
         raise UnsupportedError(
             f"curation of {by} with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
-            f"{int(source[slot])} of group {int(groups[source[slot]])}; TRL's advantages are those of one prompt"
+            f"{int(source[slot])} of group {int(groups[source[slot]])}; an engine's advantages are those of one prompt"
         )
 
     def spread(values: Tensor, empty: float) -> Tensor:

@@ -24,6 +24,7 @@ LAYERS = [
     {"evaluation"},
     {"reports"},
     {"experiments", "benchmarks"},
+    {"watching"},
     {"cli"},
 ]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
@@ -37,6 +38,7 @@ LIGHT = [
     "geoalign.reports",
     "geoalign.statistics",
     "geoalign.cli",
+    "geoalign.watching.command",
 ]
 
 

@@ -359,6 +359,27 @@ def report_command(
             typer.echo(build_report(run))
 
 
+@app.command("watch")
+def watch_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or a comparison's.")],
+    once: Annotated[bool, typer.Option("--once", help="Show what there is now, and end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Stay when the run is finished.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between looks.")] = 1.0,
+) -> None:
+    """Watch a running training or comparison from another terminal; it only reads, and ends with the run.
+
+    Where the output is no terminal, it prints a line a step. Example:
+
+      geoalign watch runs/quickstart
+    """
+    from contextlib import suppress
+
+    from geoalign.watching.command import watch
+
+    with suppress(KeyboardInterrupt):  # the way to leave
+        watch(folder, Console(), once=once, follow=follow, interval=interval)
+
+
 @app.command("bench")
 def bench_command(
     shapes: Annotated[

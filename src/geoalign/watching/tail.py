@@ -1,0 +1,77 @@
+"""A growing file of JSON lines, read piece by piece: only what is new, whole lines only."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+_PIECE = 1 << 20
+# A line of metrics has a few kilobytes; what never ends is not kept in memory.
+_LONGEST_LINE = 1 << 20
+
+
+class GrowingLines:
+    """The JSON objects of a file that another process appends to.
+
+    A last line without its line feed waits for the rest. A file that became shorter, or another file in its place
+    (a resumed run cuts its metrics back), is read from its beginning.
+
+    Attributes:
+        unreadable: whole lines that were no JSON object, or longer than 1 MiB, and are left out.
+        restarted: reading began anew: what came before no longer counts. It stays True until it is set back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.unreadable = 0
+        self.restarted = False
+        self._file: int | None = None
+        self._offset = 0
+        self._rest = b""
+        self._too_long = False
+
+    def read(self) -> list[dict[str, Any]]:
+        """The objects that were completed since the last call; none where there is no file."""
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            self._forget()
+            return []
+        found: list[dict[str, Any]] = []
+        with file:
+            seen = os.fstat(file.fileno())
+            if seen.st_ino != self._file or seen.st_size < self._offset:
+                self._forget()
+                self._file = seen.st_ino
+            file.seek(self._offset)
+            while piece := file.read(_PIECE):
+                self._offset += len(piece)
+                found += self._completed(piece)
+        return found
+
+    def _forget(self) -> None:
+        self.restarted |= self._file is not None
+        self._file, self._offset, self._rest, self._too_long, self.unreadable = None, 0, b"", False, 0
+
+    def _completed(self, piece: bytes) -> list[dict[str, Any]]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if lines and self._too_long:
+            del lines[0]  # the end of the line that was too long
+            self._too_long = False
+        if len(self._rest) > _LONGEST_LINE:
+            self.unreadable += not self._too_long
+            self._rest, self._too_long = b"", True
+        parsed = [self._parsed(line) for line in lines if line.strip()]
+        return [value for value in parsed if value is not None]
+
+    def _parsed(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return value
+        self.unreadable += 1
+        return None

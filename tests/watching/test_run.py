@@ -57,6 +57,13 @@ def test_the_numbers_of_a_run(run):
     assert "accuracy 50.0% (step 2; first 25.0%)" in row(text, "eval test")
 
 
+def test_consensus_that_comes_and_goes(run):
+    run.start()
+    for step in range(1, 31):
+        run.curated(step, **{"geoalign/new_group_accuracy_low": 0.4 if step % 4 else 0.6})
+    assert "clear of chance in 5 of the last 20" in shown(run.root)  # 12, 16, 20, 24, 28
+
+
 def test_what_a_curator_does_instead_of_replacing(run):
     run.start()
     run.curated(1, **{"geoalign/replaced": 0.0, "geoalign/zero_weighted": 3.0})
@@ -172,7 +179,7 @@ def test_hostile_content_is_shown_as_text(run):
     run.start({"curator": {"type": evil}, "grpo": {"max_steps": "many"}})
     run.curated(1, reward=1e300, **{"geoalign/anomalous": 1e300, "step_time": 1e300, "loss": 10**400})
     run.step(2, evil, loss=True, reward="0.5", step_time=None)
-    run.append("metrics.jsonl", '{"stage": "rl", "step": "three"}\n{"stage": "rl", "step": 1e400}\nnull\n[]\n')
+    run.append("metrics.jsonl", '{"stage": "rl", "step": "three"}\n{"stage": "rl", "step": 1e400}\n{"stage": "rl", "step": 1e300}\nnull\n[]\n')
     run.append("metrics.jsonl", '{"stage": "rl", "step": 3, "reward": NaN, "loss": Infinity}\n')
     run.append("evaluation.jsonl", '{"stage": "rl", "step": 3, "set": {"a": 1}}\n')
     for number in range(9):
@@ -182,7 +189,7 @@ def test_hostile_content_is_shown_as_text(run):
     assert "\u202e" not in text
     assert "curator <U+001B>[2J<U+202E>[bold]x[/bold]" in text
     assert "3 more evaluation sets" in text
-    assert "5 unreadable lines are left out" in text
+    assert "6 unreadable lines are left out" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

@@ -179,7 +179,10 @@ def test_hostile_content_is_shown_as_text(run):
     run.start({"curator": {"type": evil}, "grpo": {"max_steps": "many"}})
     run.curated(1, reward=1e300, **{"geoalign/anomalous": 1e300, "step_time": 1e300, "loss": 10**400})
     run.step(2, evil, loss=True, reward="0.5", step_time=None)
-    run.append("metrics.jsonl", '{"stage": "rl", "step": "three"}\n{"stage": "rl", "step": 1e400}\n{"stage": "rl", "step": 1e300}\nnull\n[]\n')
+    run.append(
+        "metrics.jsonl",
+        '{"stage": "rl", "step": "three"}\n{"stage": "rl", "step": 1e400}\n{"stage": "rl", "step": 1e300}\nnull\n[]\n',
+    )
     run.append("metrics.jsonl", '{"stage": "rl", "step": 3, "reward": NaN, "loss": Infinity}\n')
     run.append("evaluation.jsonl", '{"stage": "rl", "step": 3, "set": {"a": 1}}\n')
     for number in range(9):

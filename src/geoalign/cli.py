@@ -74,7 +74,8 @@ def train_command(
         from geoalign.experiments.dry_run import dry_run as plan
 
         assert loaded is not None
-        plan(loaded.config, Console(), places=loaded.places, config_file=config, overrides=overrides or [])
+        given = overrides or []
+        plan(loaded.config, Console(), places=loaded.places, config_file=config, overrides=given, output=output)
         return
     folder = output
     if folder is None and loaded is not None:
@@ -211,6 +212,81 @@ def serve_reward_command(
         max_batch=max_batch,
         max_bytes=max_bytes,
     )
+
+
+@app.command("curate")
+def curate_command(
+    rollouts: Annotated[
+        list[str], typer.Argument(metavar="ROLLOUTS...", help="Dumps of rollouts, or folders of them; in step order.")
+    ],
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="New folder for what was found.")],
+    curator: Annotated[
+        str | None, typer.Option("--curator", metavar="NAME", help="What scores the rollouts; default: geoalign.")
+    ] = None,
+    hidden: Annotated[
+        list[Path] | None,
+        typer.Option("--hidden", metavar="FILE|DIR", help="States by row: .safetensors, .npy, or a folder of them."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="ID_OR_PATH", help="Model that computes the hidden states.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", metavar="DIR", help="Keep computed states there; default: in the output.")
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="geoalign, trl, trinity, verl, responses or plain.")
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="ROLE=NAME", help="Where the dumps keep a field; may be repeated."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="a.b=c", help="A setting, such as curator.alpha=0.1; may be repeated."),
+    ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Write no texts: no prompts, responses, answers.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out and list them.")] = False,
+    mixed_groups: Annotated[
+        bool, typer.Option("--mixed-groups", help="Accept prompts with different numbers of rollouts.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier curation in DIR.")] = False,
+) -> None:
+    """Curate dumps of rollouts: score every one, say which rewards to mistrust and what would stand in their place.
+
+    Reads JSONL, JSONL.gz and parquet of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
+
+      geoalign curate rollouts.jsonl --output runs/curated --model Qwen/Qwen3-1.7B
+
+      geoalign curate dumps/ --output runs/curated --hidden states/ --set curator.scoring=cross_fit
+
+      geoalign curate scores.jsonl --output runs/curated --curator pair_count --field reward=rm_score
+    """
+    from geoalign.config.offline import load_curate_config
+
+    config = load_curate_config(curator, overrides or [])
+    from geoalign.offline.command import Request, curate
+    from geoalign.training.quiet import quieten
+
+    quieten()
+    request = Request(
+        rollouts=rollouts,
+        hidden=hidden or (),
+        model=model,
+        cache=cache,
+        format=file_format,
+        fields=fields or (),
+        redact=redact,
+        skip_bad=skip_bad,
+        mixed_groups=mixed_groups,
+        overwrite=overwrite,
+        command=sys.argv[1:],
+    )
+    try:
+        curate(config, request, output, console=Console())
+    except KeyboardInterrupt:
+        import shlex
+
+        raise _stopped(shlex.join(["geoalign", *sys.argv[1:]])) from None
 
 
 @app.command("evaluate")

@@ -59,6 +59,7 @@ def dry_run(
     places: Places | None = None,
     config_file: Path | None = None,
     overrides: Sequence[str] = (),
+    output: Path | None = None,
 ) -> None:
     """Checks settings, files, prompts, lengths and rewards, and prints the plan; trains and writes nothing.
 
@@ -82,15 +83,18 @@ def dry_run(
         if line is not None:
             console.print(Text(f"Not checked: {line}", style="yellow"), soft_wrap=True)
     console.print("Launch with:", style="bold")
-    console.print(Text(launch_command(config, config_file, overrides)), soft_wrap=True)
+    console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
 
 
-def launch_command(config: RunConfig, config_file: Path | None, overrides: Sequence[str]) -> str:
+def launch_command(
+    config: RunConfig, config_file: Path | None, overrides: Sequence[str], output: Path | None = None
+) -> str:
     """The command that starts the run as `launch` says: accelerate's settings file, so many processes, or plainly."""
     arguments = ["train", *([str(config_file)] if config_file else [])]
     for override in overrides:
         arguments += ["--set", override]
-    arguments += ["--output", config.output.folder or f"runs/{config_file.stem if config_file else 'default'}"]
+    folder = output or config.output.folder or f"runs/{config_file.stem if config_file else 'default'}"
+    arguments += ["--output", str(folder)]
     if config.launch.accelerate is not None:
         start = ["accelerate", "launch", "--config_file", config.launch.accelerate, "-m", "geoalign.cli"]
     elif (config.launch.processes or 1) > 1:

@@ -15,6 +15,7 @@ from geoalign.curators import make_curator
 from geoalign.curators.base import Curator
 from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.experiments.subsets import check_subset
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Problem, Task
 from geoalign.training.models import first_tokenizer, template_options
@@ -85,6 +86,7 @@ def make_run(
     learned = reward_model if task.preference_pairs() and not config.reward.model.ready else None
     shape = generation_shape(grpo)
     _check_sets(config, task, places)
+    check_subset(config.curator, shape.samples, whole=True, places=places)
     problems, left_out = short_enough(
         task.train_problems(),
         config.max_prompt_length,

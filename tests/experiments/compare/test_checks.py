@@ -2,24 +2,8 @@
 
 import pytest
 
-from geoalign.config import ChainConfig, GeoAlignConfig, GFPOConfig, PODSConfig
 from geoalign.errors import ConfigError
-from geoalign.experiments.compare.checks import check_subset, checked_shapes, shape_of
-
-
-@pytest.mark.parametrize("kept", [8, 9])
-def test_a_subset_that_keeps_everything_is_refused(kept: int) -> None:
-    with pytest.raises(ConfigError, match=rf"curator.m: expected less than grpo.num_generations = 8 .*got {kept}"):
-        check_subset(PODSConfig(m=kept), 8)
-    with pytest.raises(ConfigError, match=r"curator.members.1.k: expected less than"):
-        check_subset(ChainConfig(members=(GeoAlignConfig(), GFPOConfig(k=kept))), 8)
-
-
-def test_smaller_subsets_and_other_curators_pass() -> None:
-    check_subset(PODSConfig(m=7), 8)
-    check_subset(PODSConfig(), 8)
-    check_subset(GeoAlignConfig(), 8)
-    check_subset(ChainConfig(members=(PODSConfig(m=4),)), 8)
+from geoalign.experiments.compare.checks import checked_shapes, shape_of
 
 
 def test_it_is_checked_with_the_runs_own_group_size() -> None:

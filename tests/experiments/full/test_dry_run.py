@@ -122,6 +122,7 @@ def test_the_launch_command() -> None:
         "accelerate launch --config_file 'a b.yaml' -m geoalign.cli train c.yaml --output runs/x"
     )
     assert launch_command(parse_run_config({}), None, []) == "geoalign train --output runs/default"
+    assert launch_command(parse_run_config({}), None, [], Path("my run")) == "geoalign train --output 'my run'"
 
 
 def test_lengths() -> None:

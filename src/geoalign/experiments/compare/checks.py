@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
-from geoalign.config import ChainConfig, GFPOConfig, PODSConfig
 from geoalign.config.loading import parse_run_config
 from geoalign.errors import ConfigError
 from geoalign.experiments.reward_source import check_reward
 from geoalign.experiments.run import make_run
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.experiments.subsets import check_subset
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Task
 
@@ -64,30 +64,5 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
         made[name] = make_task(config.task, seed=config.seed)
     run = make_run(config, RunFolder(Path("unused")), None, Console(quiet=True), task=made[name])
     check_reward(run)
-    check_subset(config.curator, run.generation.samples)
+    check_subset(config.curator, run.generation.samples, whole=False)
     return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}
-
-
-def check_subset(curator: Any, samples: int, key: str = "curator") -> None:
-    """Raises ConfigError where a curator that keeps a subset of each group would keep all of it: that is plain GRPO.
-
-    Args:
-        curator: its settings; those of a chain are looked through.
-        samples: rollouts of each group.
-        key: where the settings stand.
-    """
-    if isinstance(curator, ChainConfig):
-        for number, member in enumerate(curator.members):
-            check_subset(member, samples, f"{key}.members.{number}")
-    if isinstance(curator, PODSConfig):
-        _check_kept(f"{key}.m", curator.m, samples)
-    if isinstance(curator, GFPOConfig):
-        _check_kept(f"{key}.k", curator.k, samples)
-
-
-def _check_kept(key: str, kept: int | None, samples: int) -> None:
-    if kept is not None and kept >= samples:
-        raise ConfigError(
-            f"{key}: expected less than grpo.num_generations = {samples} in a comparison "
-            f"(all rollouts of a group kept is plain GRPO), got {kept}"
-        )

@@ -33,12 +33,12 @@ class Section:
 def figure_sections(run: Run, details: dict[int, Details], detection: Detection) -> dict[str, Section]:
     """All sections with pictures, by name."""
     sections = (
-        _section("curves", "Reward and accuracy", [reward_panel(run), accuracy_panel(run), *proxy_panels(run)]),
-        _section("projector", "Does the projector generalise?", [projector_panel(run)]),
-        _section("ranks", "GDI by rank", _ranks(run, detection)),
-        _section("density", "GDI density and threshold", _densities(run, details)),
-        _section("cosines", "Directions before and after the projector", _directions(run, details)),
-        _section("policy", "How far the policy moved", [kl_panel(run), clip_panel(run)]),
+        section("curves", "Reward and accuracy", [reward_panel(run), accuracy_panel(run), *proxy_panels(run)]),
+        section("projector", "Does the projector generalise?", [projector_panel(run)]),
+        section("ranks", "GDI by rank", _ranks(run, detection)),
+        section("density", "GDI density and threshold", _densities(run, details)),
+        section("cosines", "Directions before and after the projector", _directions(run, details)),
+        section("policy", "How far the policy moved", [kl_panel(run), clip_panel(run)]),
     )
     return {section.name: section for section in sections}
 
@@ -91,7 +91,8 @@ def _why_no_details(run: Run) -> str:
     return "No details were saved in this run (yet): pairs, directions and density are kept for chosen steps only."
 
 
-def _section(name: str, title: str, pictures: list[Panel | str]) -> Section:
+def section(name: str, title: str, pictures: list[Panel | str]) -> Section:
+    """Sorts what was drawn from the reasons why something was not."""
     return Section(
         name=name,
         title=title,

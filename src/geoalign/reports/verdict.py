@@ -36,10 +36,10 @@ def consensus(run: Run) -> Verdict:
         return Verdict("unknown", "No accuracy on new groups was measured.", _why_unmeasured(run), 0)
     chance = _chance(run)
     overall = _interval(run, series.values)
-    level = _level(overall, chance)
+    level = level_of(overall, chance)
     last = series.values[-(len(series) // 4) :]
     late = _interval(run, last) if len(series) >= LATE_FROM else overall
-    if level == "yes" and _level(late, chance) != "yes":
+    if level == "yes" and level_of(late, chance) != "yes":
         level = "faded"
     text = [
         f"On groups the projector had not been trained on, it told the better response of a pair from the worse one in "
@@ -48,10 +48,10 @@ def consensus(run: Run) -> Verdict:
     if len(series) >= LATE_FROM:
         text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({_span(late)}).")
     text.extend(_doubtful_steps(run, chance))
-    return Verdict(level, _HEADLINES[level], " ".join(text), len(series))
+    return Verdict(level, HEADLINES[level], " ".join(text), len(series))
 
 
-_HEADLINES = {
+HEADLINES = {
     "yes": "Yes: there was a consensus to trust.",
     "no": "No: chance lies inside the interval, so the data show no consensus to trust.",
     "against": "No: accuracy on new groups was below chance. What the projector learnt misled it on new prompts.",
@@ -60,7 +60,8 @@ _HEADLINES = {
 }
 
 
-def _level(interval: Interval, chance: float) -> str:
+def level_of(interval: Interval, chance: float) -> str:
+    """A verdict's level by where chance lies: "yes" below the interval, "against" above it, "no" in it."""
     if math.isnan(interval.low) or math.isnan(interval.high):
         return "unknown"
     if interval.low > chance:

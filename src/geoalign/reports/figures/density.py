@@ -20,7 +20,8 @@ def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> 
 
     def draw(axes: Axes, theme: Theme) -> None:
         axes.plot(density.grid, density.density, color=theme.blue, linewidth=2.2, label="density of GDI")
-        axes.axhline(floor, color=theme.soft, linewidth=1.4, linestyle=":", label=f"{density.alpha:g} × peak")
+        if not math.isnan(floor):
+            axes.axhline(floor, color=theme.soft, linewidth=1.4, linestyle=":", label=f"{density.alpha:g} × peak")
         if not nowhere:
             axes.axvline(density.threshold, color=theme.orange, linewidth=2, linestyle="--", label="threshold")
             tail = density.grid >= density.threshold

@@ -23,7 +23,7 @@ LAYERS = [
     {"training"},
     {"evaluation"},
     {"reports"},
-    {"experiments", "benchmarks"},
+    {"experiments", "benchmarks", "offline"},
     {"watching"},
     {"cli"},
 ]

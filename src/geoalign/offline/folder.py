@@ -1,0 +1,76 @@
+"""The folder that a curation writes: all of it beside its place first, then moved there, the summary last."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from geoalign.errors import ConfigError
+from geoalign.offline.flagged import FLAGGED_FILE
+from geoalign.reports.inspection.tables import DENSITIES_FILE, PAIRS_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.training.files import sync_folder, sync_tree
+
+CURATED, STATES = "curated", "states"
+# In the order in which they appear; with the summary the folder is complete.
+_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, CURATED, SUMMARY_FILE)
+_FIGURES = "figures"
+_KNOWN = {*_CONTENT, REPORT_FILE, _FIGURES, STATES, ".lock", ".partial"}
+
+
+class CuratedFolder:
+    """Paths of one output folder.
+
+    Attributes:
+        root: the folder.
+        staging: where files are written before they are whole.
+        states: the cache of computed hidden states; it outlives a stop, and a later call.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self.staging = self.root / ".partial"
+        self.states = self.root / STATES
+
+    def check(self, inputs: Sequence[Path], *, overwrite: bool) -> None:
+        """Raises ConfigError where something else lies there, a finished curation does, or an input would be lost."""
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigError(f"--output {self.root}: expected a folder, got a file")
+        for path in inputs:
+            if path.resolve().is_relative_to(self.root.resolve()):
+                raise ConfigError(f"--output {self.root}: expected a folder without the inputs, got {path} inside it")
+        found = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
+        others = [name for name in found if name not in _KNOWN]
+        if others:
+            raise ConfigError(
+                f"--output {self.root}: expected a new folder or an earlier curation, got {others[0]} in it"
+            )
+        if SUMMARY_FILE in found and not overwrite:
+            raise ConfigError(
+                f"--output {self.root}: expected a new folder, got a finished curation: --overwrite replaces it"
+            )
+
+    def start(self) -> None:
+        """Makes an empty folder for what is written."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.mkdir(parents=True)
+
+    def publish(self) -> None:
+        """Brings what was written to the disk and moves it to its place; what an earlier call left there goes."""
+        sync_tree(self.staging)
+        # The summary goes first and comes last: with it a folder is complete, at any moment.
+        for name in (SUMMARY_FILE, REPORT_FILE, _FIGURES, *_CONTENT):
+            place = self.root / name
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)
+        for name in _CONTENT:
+            if (self.staging / name).exists():
+                (self.staging / name).replace(self.root / name)
+        shutil.rmtree(self.staging)
+        sync_folder(self.root)
+
+    def discard(self) -> None:
+        """Removes what was written so far."""
+        shutil.rmtree(self.staging, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""Hidden states from the user's own files, aligned by row and memory-mapped: only what is used is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from geoalign.errors import ConfigError, InputError
+
+SUFFIXES = (".safetensors", ".npy")
+
+
+def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path]:
+    """The file of states of each dump: as many files as dumps, in their order, or one folder with a file for each.
+
+    In a folder the states of `12.jsonl.gz` are in `12.safetensors` or `12.npy`.
+
+    Raises:
+        ConfigError: another number of files, none or two in the folder for a dump, or an unknown kind of file.
+    """
+    if len(given) == 1 and given[0].is_dir():
+        return [_in_folder(given[0], dump) for dump in dumps]
+    if len(given) != len(dumps):
+        raise ConfigError(
+            f"--hidden: expected a file for each of the {len(dumps)} dumps, in their order, or a folder with a file "
+            f"named as each of them, got {len(given)} file(s)"
+        )
+    for path in given:
+        if not path.is_file():
+            raise ConfigError(f"--hidden {path}: expected a file, got none there")
+        if path.suffix not in SUFFIXES:
+            raise ConfigError(f"--hidden {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+    return list(given)
+
+
+def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None) -> Float[Tensor, "n d"]:
+    """The states of all rollouts of a dump, as a view of the file: nothing is read yet.
+
+    Args:
+        rows: rollouts in the dump, those left out included.
+        tensor: the name of the states in a safetensors file; None: `hidden`, or the only one there.
+
+    Raises:
+        InputError: the file is no such file, or the states are no table of numbers with one row a rollout and at least
+            two columns.
+    """
+    states = _npy(path) if path.suffix == ".npy" else _safetensors(path, tensor)
+    if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:
+        raise InputError(
+            f"{path}: hidden states: expected {rows} rows, one for each rollout of {dump}, and at least 2 columns, "
+            f"got shape {tuple(states.shape)}"
+        )
+    if not states.is_floating_point():
+        raise InputError(f"{path}: hidden states: expected floating-point numbers, got {states.dtype}")
+    return states
+
+
+def stem(path: Path) -> str:
+    """The name of a dump without what says its kind."""
+    name = path.name.removesuffix(".gz")
+    return name[: -len(Path(name).suffix)] if Path(name).suffix else name
+
+
+def _in_folder(folder: Path, dump: Path) -> Path:
+    found = [folder / f"{stem(dump)}{suffix}" for suffix in SUFFIXES]
+    there = [path for path in found if path.is_file()]
+    if len(there) != 1:
+        got = "both" if there else "neither"
+        raise ConfigError(f"--hidden {folder}: expected {found[0].name} or {found[1].name} for {dump}, got {got}")
+    return there[0]
+
+
+def _npy(path: Path) -> Tensor:
+    try:
+        # Copy-on-write: torch wants memory that it could write to; the file stays as it is.
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: hidden states: expected a .npy file of numbers, got {error}") from error
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise InputError(f"{path}: hidden states: expected floating-point numbers, got {array.dtype}") from error
+
+
+def _safetensors(path: Path, tensor: str | None) -> Tensor:
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            chosen = tensor or ("hidden" if "hidden" in names else names[0] if len(names) == 1 else None)
+            if chosen is None or chosen not in names:
+                wanted = f"a tensor {chosen!r}" if chosen else "a tensor `hidden`, or one tensor alone"
+                raise InputError(
+                    f"{path}: hidden states: expected {wanted}, got {', '.join(names) or 'none'}; "
+                    "--set hidden_tensor=NAME picks one"
+                )
+            states: Tensor = file.get_tensor(chosen)
+            return states
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: hidden states: expected a safetensors file, got {error}") from error

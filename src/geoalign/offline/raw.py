@@ -1,0 +1,119 @@
+"""The rows of a dump as they stand in the file: JSONL (also in gzip) and parquet, each row with its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+from geoalign.errors import ConfigError, InputError
+
+# How the name of a dump may end; lines of JSON in a `.json` file are what Trinity writes.
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+PARQUET_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """One row of a file.
+
+    Attributes:
+        number: 0-based among the rows of the file; empty lines are none.
+        line: where it stands, counted from 1: the line, or the row of a parquet file.
+        value: its fields; None where it is no row.
+        problem: why it is none: what was expected and what came.
+        data: its bytes without the line end; empty in parquet.
+        rest_lost: nothing behind it can be read.
+    """
+
+    number: int
+    line: int
+    value: dict[str, Any] | None
+    problem: str | None = None
+    data: bytes = b""
+    rest_lost: bool = False
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file is read as parquet."""
+    return path.name.endswith(".parquet")
+
+
+def check_name(path: Path) -> None:
+    """Raises ConfigError unless there is a file whose name says what it holds."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: expected a file of rollouts, got none there")
+    if not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"{path}: expected a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+
+
+def raw_rows(path: Path) -> Iterator[RawRow]:
+    """Every row of a dump, in order; one that cannot be read comes with its problem.
+
+    Raises:
+        ConfigError: no such file, or another kind of name.
+    """
+    check_name(path)
+    return _parquet_rows(path) if is_parquet(path) else _json_rows(path)
+
+
+def place(path: Path, line: int) -> str:
+    """ "dump.jsonl, line 3"; "dump.parquet, row 3"."""
+    return f"{path}, {'row' if is_parquet(path) else 'line'} {line}"
+
+
+def _json_rows(path: Path) -> Iterator[RawRow]:
+    number, line = 0, 0
+    try:
+        # In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
+        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as lines:
+            for line, data in enumerate(lines, start=1):
+                if data.strip():
+                    yield _json_row(number, line, data.rstrip(b"\r\n"))
+                    number += 1
+    except (OSError, EOFError, zlib.error) as error:
+        yield RawRow(number, line + 1, None, f"expected lines of JSON, got {error}", rest_lost=True)
+
+
+def _json_row(number: int, line: int, data: bytes) -> RawRow:
+    try:
+        # A byte-order mark at the start of a file is no part of its first row.
+        value = json.loads(data.decode("utf-8-sig" if line == 1 else "utf-8"))
+    except (ValueError, RecursionError) as error:
+        return RawRow(number, line, None, f"expected a JSON object in UTF-8, got {type(error).__name__}: {error}", data)
+    if not isinstance(value, dict):
+        return RawRow(number, line, None, f"expected a JSON object, got {type(value).__name__}", data)
+    return RawRow(number, line, value, data=data)
+
+
+def _parquet_rows(path: Path) -> Iterator[RawRow]:
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=PARQUET_BATCH):
+                for value in batch.to_pylist():
+                    yield RawRow(number, number + 1, value)
+                    number += 1
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        # UnicodeDecodeError is a ValueError: a text column with bytes that are no UTF-8.
+        problem = f"expected a parquet file, got {type(error).__name__}: {error}"
+        yield RawRow(number, number + 1, None, problem, rest_lost=True)
+
+
+def parquet_schema(path: Path) -> pyarrow.Schema:
+    """The columns of a parquet file.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{path}: expected a parquet file, got {type(error).__name__}: {error}") from error

@@ -1,0 +1,156 @@
+"""Trinity's experiences as rollouts, and a placement carried out on them. Imports no Trinity."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from geoalign.adapters.placement import Placement
+from geoalign.errors import InputError, UnsupportedError
+from geoalign.types import Rollouts
+
+# What is added to the info of experiences.
+SCORE, DONOR, REPLACED = "geoalign_score", "geoalign_donor", "geoalign_replaced"
+
+
+def check_experiences(experiences: Sequence[Any]) -> None:
+    """Raises UnsupportedError where an experience is no whole rollout: of a preference pair, or one step of several."""
+    steps: dict[tuple[Any, ...], int] = {}
+    for experience in experiences:
+        eid = experience.eid
+        if getattr(experience, "experience_type", "single_turn") == "dpo":
+            raise UnsupportedError(f"experience {eid.uid}: preference pairs are not curated; use grpo's experiences")
+        step = steps.setdefault((eid.batch, eid.task, eid.run), eid.step)
+        if step != eid.step:
+            raise UnsupportedError(
+                f"experience {eid.uid}: runs of several experiences (steps {step} and {eid.step}) are not curated; use "
+                f"a workflow that makes one experience of a run, several turns in it"
+            )
+
+
+def group_ids(experiences: Sequence[Any]) -> Int[Tensor, " b"]:
+    """[B] the task that each experience answers, numbered by the sorted task ids of the batch."""
+    names = [(str(experience.eid.batch), str(experience.eid.task)) for experience in experiences]
+    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+    return torch.tensor([numbers[name] for name in names], dtype=torch.int64)
+
+
+def read_rollouts(
+    experiences: Sequence[Any],
+    *,
+    requires: Sequence[str] = (),
+    hidden: Float[Tensor, "b d"] | None = None,
+    advantages: Float[Tensor, " b"] | None = None,
+    rollout_fields: Mapping[str, str] | None = None,
+) -> Rollouts:
+    """The experiences as a curator reads them; row i is experience i.
+
+    A reward of None or NaN is a row that could not be scored. A row whose tokens are all masked (a truncated one under
+    `mask_response_truncated`) is no donor.
+
+    Args:
+        requires: the optional fields to fill, as a curator names them.
+        rollout_fields: "answers", "reference_rewards" or "true_rewards" -> entry of `Experience.info`.
+
+    Raises:
+        InputError: a reward is infinite, log-probabilities are wanted and absent, or an entry of `info` is missing or
+            of another type; the message has the experience.
+    """
+    fields: dict[str, Any] = {"hidden": hidden, "advantages": advantages}
+    fields["ids"] = [experience.eid.uid for experience in experiences]
+    fields["lengths"] = torch.tensor([int(generated(experience).sum()) for experience in experiences])
+    fields["donor_ok"] = torch.tensor([bool(generated(experience).any()) for experience in experiences])
+    if "logprobs" in requires:
+        fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
+    for name, key in (rollout_fields or {}).items():
+        values = [_entry(experience, key, name) for experience in experiences]
+        fields[name] = values if name == "answers" else _numbers(values, experiences, key)
+    rewards = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
+    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=group_ids(experiences), **fields)
+
+
+def generated(experience: Any) -> Bool[Tensor, " t"]:
+    """[t] which tokens after the prompt the model generated and is trained on."""
+    mask = experience.action_mask
+    if mask is None:
+        return torch.ones(max(0, len(experience.tokens) - experience.prompt_length), dtype=torch.bool)
+    return mask.bool()
+
+
+def _mean_logprob(experience: Any) -> float:
+    mask = generated(experience)
+    if experience.logprobs is None or len(experience.logprobs) != len(mask):
+        found = "none" if experience.logprobs is None else str(len(experience.logprobs))
+        raise InputError(
+            f"experience {experience.eid.uid}: expected {len(mask)} log-probabilities, got {found}; the rollout "
+            f"model must return them"
+        )
+    return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
+
+
+def _entry(experience: Any, key: str, name: str) -> Any:
+    if key not in experience.info:
+        raise InputError(
+            f"rollout_fields.{name}: expected {key!r} in Experience.info, got "
+            f"{', '.join(sorted(map(str, experience.info))) or 'nothing'} in {experience.eid.uid}"
+        )
+    return experience.info[key]
+
+
+def _numbers(values: Sequence[Any], experiences: Sequence[Any], key: str) -> Tensor:
+    try:
+        return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Experience.info[{key!r}]: expected numbers, of one length where they are lists, got {error} in the batch "
+            f"of {experiences[0].eid.uid}"
+        ) from error
+
+
+def carried_out(
+    experiences: Sequence[Any], placement: Placement, scores: Float[Tensor, " b"]
+) -> tuple[list[Any], list[int]]:
+    """The experiences that go on, and the slot of each: a replaced one is a deep copy of its donor under a fresh id of
+    the slot's own task and run; dropped and unscorable ones are left out.
+
+    Every experience with a score has it in `info`; a copy has the ids of its donor and of what it replaced.
+
+    Raises:
+        UnsupportedError: a shaped reward beside token-level rewards, which Trinity would go on reading.
+    """
+    found, slots = [], []
+    for slot, (source, reward) in enumerate(zip(placement.source.tolist(), placement.rewards.tolist(), strict=True)):
+        if not bool(placement.kept[slot]) or math.isnan(reward):
+            continue
+        experience = _standing(experiences, slot, source)
+        before = math.nan if experience.reward is None else float(experience.reward)
+        # Rewards are float32 inside: one that a curator left alone keeps all its digits.
+        if reward != torch.tensor(before, dtype=torch.float32).item():
+            if experience.token_level_reward is not None:
+                raise UnsupportedError(
+                    f"experience {experience.eid.uid}: a curator that shapes rewards, and token_level_reward is there"
+                )
+            experience.reward = reward
+        score = float(scores[source])
+        if not math.isnan(score):
+            experience.info[SCORE] = score
+        found.append(experience)
+        slots.append(slot)
+    return found, slots
+
+
+def _standing(experiences: Sequence[Any], slot: int, source: int) -> Any:
+    if source == slot:
+        return experiences[slot]
+    victim = experiences[slot].eid
+    donor = copy.deepcopy(experiences[source])
+    # The class's own default makes the suffix, so that it is as unique as Trinity's others.
+    donor.eid = type(victim)(batch=victim.batch, task=victim.task, run=victim.run, step=victim.step)
+    donor.info[DONOR], donor.info[REPLACED] = experiences[source].eid.uid, victim.uid
+    return donor

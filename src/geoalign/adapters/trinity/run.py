@@ -1,0 +1,151 @@
+"""What the operator and the advantage function share: a curator, its hidden states, its random state, its file."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
+from geoalign.adapters.trinity.settings import INFO_FIELDS, read_settings
+from geoalign.adapters.trinity.states import StateModel, take_given_states
+from geoalign.adapters.trinity.weights import PublishedWeights
+from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.registry import make_curator
+from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.types import Curation, Rollouts
+
+_OWN_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A batch as the curator read it, what it decided, and which content stands in which slot."""
+
+    rollouts: Rollouts
+    curation: Curation
+    placement: Placement
+    metrics: Mapping[str, float]
+
+
+class CurationRun:
+    """Curates one batch after another.
+
+    Args:
+        arguments: those of the operator, `curator` included.
+        weights: where published weights come from.
+
+    Raises:
+        ConfigError: an argument is unknown or out of range, or a field that the curator needs is not given.
+        UnsupportedError: no engine can carry the curator out.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
+        self.settings, config = read_settings(arguments)
+        self.curator = make_curator(config)
+        self.name = type(self.curator).__name__
+        self.batches = 0
+        self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self._weights = weights or PublishedWeights()
+        self._model: StateModel | None = None
+        # Trinity may finish two batches at once; a curator takes them one by one.
+        self._turn = asyncio.Lock()
+        if self.curator.library_only:
+            raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
+        for need in self.curator.requires:
+            if need not in _OWN_FIELDS and need not in self.settings.rollout_fields:
+                known = (
+                    f"rollout_fields.{need}: <entry of Experience.info>" if need in INFO_FIELDS else "another curator"
+                )
+                raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
+
+    async def prepare(self) -> None:
+        """Loads the model, where one computes the states, and the state of an earlier run."""
+        if "hidden" in self.curator.requires and self.settings.model_path is not None:
+            self._model = await asyncio.to_thread(StateModel, self.settings)
+        path = self.settings.state_file
+        if path is not None and Path(path).is_file():
+            state = load_state(path)
+            self.curator.load_state_dict(state["curator"])
+            self.generator.set_state(state["generator"])
+            self.batches = int(state["batches"])
+
+    async def decide(self, experiences: Sequence[Any], advantages: Float[Tensor, " b"] | None = None) -> Decision:
+        """Curates one batch; the event loop of Trinity's actor goes on meanwhile.
+
+        Raises:
+            UnsupportedError, InputError: the experiences cannot be curated; the message has the first that cannot.
+        """
+        async with self._turn:
+            check_experiences(experiences)
+            hidden, seconds, states = await self._hidden(experiences)
+            rollouts = read_rollouts(
+                experiences,
+                requires=self.curator.requires,
+                hidden=hidden,
+                advantages=advantages,
+                rollout_fields=self.settings.rollout_fields,
+            )
+            started = time.perf_counter()
+            curation = await asyncio.to_thread(self.curator.curate, rollouts, generator=self.generator)
+            placement = place(curation, rollouts.groups, by=self.name)
+            self.batches += 1
+            await asyncio.to_thread(self._save)
+        metrics = {
+            **states,
+            "seconds": time.perf_counter() - started,
+            "hidden_seconds": seconds,
+            "raw_reward": rollouts.rewards.nanmean().item(),
+            "curated_reward": placement.rewards.nanmean().item(),
+            "replaced_rows": float(placement.replaced.sum()),
+            "dropped_rows": float((~placement.kept).sum()),
+            "unscored_rows": float(rollouts.rewards.isnan().sum()),
+        }
+        return Decision(rollouts, curation, placement, {**curation.metrics, **metrics})
+
+    async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
+        """The states, the seconds that they took, and how old their weights are."""
+        given = take_given_states(experiences, self.settings.hidden_key)
+        if "hidden" not in self.curator.requires or given is not None:
+            return given, 0.0, {}
+        if self._model is None:
+            raise InputError(
+                f"{self.name} needs hidden states: expected {self.settings.hidden_key!r} in Experience.info or "
+                f"model_path, got neither"
+            )
+        started = time.perf_counter()
+        if self.settings.reload == "published":
+            newer = await self._weights.newer_than(self._model.version)
+            if newer is not None:
+                await asyncio.to_thread(self._model.load, *newer)
+        states = await asyncio.to_thread(self._model.states, experiences)
+        found = {"state_version": float(self._model.version)}
+        versions = [
+            experience.info["model_version"] for experience in experiences if "model_version" in experience.info
+        ]
+        if versions:
+            # Above 0: states of a newer policy than that which generated; below: of an older one.
+            found["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)
+        return states, time.perf_counter() - started, found
+
+    def _save(self) -> None:
+        path = self.settings.state_file
+        if path is None:
+            return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        state = {"curator": self.curator.state_dict(), "generator": self.generator.get_state(), "batches": self.batches}
+        save_state(path, state)
+
+
+def named(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as Trinity's monitor gets them: `geoalign/<name>`; what is undefined in this batch is left out."""
+    return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}

@@ -1,0 +1,144 @@
+"""Experiences to rollouts and back."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from geoalign import Curation
+from geoalign.adapters.placement import place
+from geoalign.adapters.trinity.experiences import carried_out, check_experiences, group_ids, read_rollouts
+from geoalign.errors import InputError, UnsupportedError
+
+
+def curation(source, rewards, *, weights=None, rows=None):
+    rows = len(source) if rows is None else rows
+    return Curation(
+        source=torch.tensor(source),
+        rewards=torch.tensor(rewards),
+        weights=torch.ones(len(source)) if weights is None else torch.tensor(weights),
+        scores=torch.arange(rows, dtype=torch.float32),
+        anomalous=torch.zeros(rows, dtype=torch.bool),
+    )
+
+
+def carry(experiences, found):
+    placement = place(found, group_ids(experiences))
+    return carried_out(experiences, placement, found.scores)
+
+
+def test_rollouts_by_hand(experience):
+    masked = torch.tensor([True, True, False, False])
+    rows = [
+        experience(7, 0, 1.0, logprobs=torch.tensor([-1.0, -2.0, -3.0, -4.0])),
+        experience(3, 0, None, logprobs=torch.tensor([-1.0, -2.0, -9.0, -9.0]), action_mask=masked),
+        experience(7, 1, 0.25, logprobs=torch.zeros(4), action_mask=torch.zeros(4, dtype=torch.bool)),
+    ]
+    found = read_rollouts(rows, requires=("logprobs",))
+    assert found.rewards[0] == 1
+    assert found.rewards[1].isnan()
+    assert found.groups.tolist() == [1, 0, 1]  # sorted task ids: 3, 7
+    assert found.lengths.tolist() == [4, 2, 0]
+    assert found.donor_ok.tolist() == [True, True, False]
+    assert found.logprobs[:2].tolist() == [-2.5, -1.5]
+    assert found.logprobs[2].isnan()
+    assert list(found.ids) == [row.eid.uid for row in rows]
+    assert found.hidden is None
+
+
+def test_groups_do_not_depend_on_the_order_and_batches_stay_apart(experience):
+    rows = [experience(task, run, batch=batch) for batch in (0, 1) for task in (1, 0) for run in (0, 1)]
+    groups = group_ids(rows)
+    assert groups.tolist() == [1, 1, 0, 0, 3, 3, 2, 2]
+    order = torch.tensor([5, 0, 7, 2, 1, 6, 3, 4])
+    assert torch.equal(group_ids([rows[row] for row in order.tolist()]), groups[order])
+
+
+def test_entries_of_info(experience):
+    rows = [experience(0, run, info={"answer": str(run), "clean": run / 2, "others": [0.0, 1.0]}) for run in range(2)]
+    rows[1].info["answer"] = None
+    fields = {"answers": "answer", "true_rewards": "clean", "reference_rewards": "others"}
+    found = read_rollouts(rows, rollout_fields=fields)
+    assert list(found.answers) == ["0", None]
+    assert found.true_rewards.tolist() == [0, 0.5]
+    assert found.reference_rewards.tolist() == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"info": {}}, r"rollout_fields\.true_rewards: expected 'clean' in Experience\.info, got nothing in 0/0/1"),
+        ({"info": {"clean": "high"}}, r"Experience\.info\['clean'\]: expected numbers"),
+        ({"info": {"clean": [1.0]}}, "true_rewards: expected|expected numbers"),
+        ({"reward": math.inf, "info": {"clean": 1.0}}, "rewards: expected finite numbers"),
+    ],
+)
+def test_bad_experiences(experience, change, message):
+    rows = [experience(0, 0, info={"clean": 0.5}), experience(0, 1, **change)]
+    with pytest.raises(InputError, match=message):
+        read_rollouts(rows, rollout_fields={"true_rewards": "clean"})
+
+
+def test_log_probabilities_that_are_not_there(experience):
+    with pytest.raises(InputError, match="expected 4 log-probabilities, got none; the rollout model must return them"):
+        read_rollouts([experience()], requires=("logprobs",))
+    with pytest.raises(InputError, match="expected 4 log-probabilities, got 3"):
+        read_rollouts([experience(logprobs=torch.zeros(3))], requires=("logprobs",))
+
+
+def test_a_copy_of_the_donor_stands_in_the_slot(experience):
+    rows = [experience(0, run, run / 3, info={"tag": run}) for run in range(3)]
+    before = copy.deepcopy(rows)
+    found, slots = carry(rows, curation([2, 1, 2], [2 / 3, 1 / 3, 2 / 3]))
+    assert slots == [0, 1, 2]
+    assert found[1] is rows[1]
+    assert found[2] is rows[2]
+    new = found[0]
+    assert new is not rows[2]
+    assert torch.equal(new.tokens, rows[2].tokens)
+    assert new.tokens.data_ptr() != rows[2].tokens.data_ptr()
+    assert new.reward == rows[2].reward == 2 / 3  # all digits, not those of float32
+    assert (new.eid.task, new.eid.run) == (0, 0)
+    assert new.eid.suffix not in {row.eid.suffix for row in before}
+    assert new.info["geoalign_donor"] == before[2].eid.uid
+    assert new.info["geoalign_replaced"] == before[0].eid.uid
+    assert new.info["tag"] == 2
+    assert "geoalign_donor" not in rows[2].info
+    assert [row.info["geoalign_score"] for row in found] == [2, 1, 2]
+    new.info["tag"] = "changed"
+    assert rows[2].info["tag"] == 2
+
+
+def test_two_copies_of_one_donor_have_different_ids(experience):
+    rows = [experience(0, run, 1.0) for run in range(4)]
+    found, _ = carry(rows, curation([3, 3, 3, 3], [1.0] * 4))
+    assert len({row.eid.uid for row in found}) == 4
+    assert [row.eid.run for row in found] == [0, 1, 2, 3]
+
+
+def test_dropped_and_unscored_rows_are_left_out(experience):
+    rows = [experience(0, 0, 1.0), experience(0, 1, 0.5), experience(0, 2, None)]
+    found, slots = carry(rows, curation([0, 2], [1.0, math.nan], weights=[1.0, 0.0], rows=3))
+    assert slots == [0]
+    assert found == [rows[0]]
+
+
+def test_shaped_rewards(experience):
+    rows = [experience(0, 0, 1.0), experience(0, 1, 0.1)]
+    found, _ = carry(rows, curation([0, 1], [0.5, 0.1]))
+    assert found[0].reward == 0.5
+    assert found[1].reward == 0.1  # untouched: not 0.10000000149
+    rows = [experience(0, 0, 1.0, token_level_reward=torch.zeros(4))]
+    with pytest.raises(UnsupportedError, match="shapes rewards, and token_level_reward is there"):
+        carry(rows, curation([0], [0.5]))
+
+
+def test_runs_of_several_experiences_and_preference_pairs_are_refused(experience):
+    check_experiences([experience(0, 0), experience(0, 1), experience(1, 0)])
+    # A workflow that leaves `run` alone: all 0, one experience each.
+    check_experiences([experience(0, 0), experience(0, 0)])
+    with pytest.raises(UnsupportedError, match=r"runs of several experiences \(steps 0 and 1\) are not curated"):
+        check_experiences([experience(0, 0), experience(0, 0, step=1)])
+    with pytest.raises(UnsupportedError, match="preference pairs are not curated"):
+        check_experiences([experience(0, 0, experience_type="dpo")])

@@ -1,0 +1,104 @@
+"""Hidden states: brought by the experiences, or computed by a model that takes new weights."""
+
+import pytest
+import torch
+from trinity_parts import tiny
+
+from geoalign.adapters.trinity.settings import TrinitySettings
+from geoalign.adapters.trinity.states import StateModel, take_given_states, token_rows
+from geoalign.errors import InputError, UnsupportedError
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny().save_pretrained(folder)
+    return str(folder)
+
+
+def test_given_states_are_taken_out_of_the_info(experience):
+    rows = [experience(0, run, info={"h": [float(run), 1.0], "tag": run}) for run in range(2)]
+    assert take_given_states(rows, "h").tolist() == [[0, 1], [1, 1]]
+    assert [row.info for row in rows] == [{"tag": 0}, {"tag": 1}]
+    assert take_given_states(rows, "h") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, r"in every experience or in none, got none in 1 of 2, the first 0/0/1/0/"),
+        ([1.0], r"expected shape \[2\], got \[1\]"),
+        ([[1.0, 2.0]], r"expected shape \[2\], got \[1, 2\]"),
+        ("text", "expected numbers"),
+    ],
+)
+def test_bad_given_states(experience, state, message):
+    rows = [experience(0, 0, info={"h": [0.0, 1.0]}), experience(0, 1, info={} if state is None else {"h": state})]
+    with pytest.raises(InputError, match=message):
+        take_given_states(rows, "h")
+
+
+def test_the_response_ends_with_the_last_generated_token(experience):
+    row = experience(prompt=2, response=4)  # tokens 0..5
+    assert token_rows(row, "mean") == ([0, 1], [2, 3, 4, 5])
+    row.action_mask = torch.tensor([True, False, True, False])  # a tool's answer between, and one at the end
+    assert token_rows(row, "predicting") == ([0, 1], [2, 3, 4])
+    with pytest.raises(UnsupportedError, match="hidden_position 'mean'"):
+        token_rows(row, "mean")
+    row.action_mask = torch.zeros(4, dtype=torch.bool)  # masked because it is truncated
+    assert token_rows(row, "mean") == ([0, 1], [2, 3, 4, 5])
+    row.prompt_length, row.action_mask = 6, torch.zeros(3, dtype=torch.bool)  # a truncated prompt
+    assert token_rows(row, "predicting") == ([0, 1, 2, 3, 4], [5])
+
+
+@pytest.mark.parametrize("position", ["predicting", "final", "mean"])
+def test_states_are_those_of_the_model(experience, saved, position):
+    model = StateModel(TrinitySettings(model_path=saved, hidden_position=position, batch_size=2))
+    rows = [experience(0, 0), experience(1, 0, prompt=5, response=2), experience(2, 0, response=1)]
+    found = model.states(rows)
+    assert found.dtype == torch.float32
+    for row, state in zip(rows, found, strict=True):
+        with torch.no_grad():
+            all_states = tiny().model(input_ids=row.tokens[None]).last_hidden_state[0]
+        wanted = {
+            "predicting": all_states[-2],
+            "final": all_states[-1],
+            "mean": all_states[row.prompt_length :].mean(0),
+        }
+        torch.testing.assert_close(state, wanted[position], rtol=1e-5, atol=1e-5)
+
+
+def test_new_weights(experience, saved):
+    model = StateModel(TrinitySettings(model_path=saved))
+    rows = [experience(0, 0), experience(0, 1)]
+    before = model.states(rows)
+    other = tiny(seed=1)
+    model.load(other.state_dict(), 7)
+    assert model.version == 7
+    assert not torch.allclose(model.states(rows), before)
+    with torch.no_grad():
+        wanted = other.model(input_ids=rows[0].tokens[None]).last_hidden_state[0, -2]
+    torch.testing.assert_close(model.states(rows)[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_another_model_change_nothing(experience, saved):
+    model = StateModel(TrinitySettings(model_path=saved))
+    before = model.states([experience()])
+    with pytest.raises(InputError, match=r"weights of version 3: expected those of .*, got .* of shape \[400, 32\]"):
+        model.load(tiny(hidden_size=32).state_dict(), 3)
+    weights = tiny(seed=1).state_dict()
+    del weights["model.norm.weight"]
+    with pytest.raises(InputError, match=r"got no model\.norm\.weight"):
+        model.load(weights, 3)
+    assert model.version == 0
+    assert torch.equal(model.states([experience()]), before)
+
+
+def test_tied_weights_may_be_absent(saved, tmp_path):
+    tiny(tie_word_embeddings=True).save_pretrained(tmp_path)
+    model = StateModel(TrinitySettings(model_path=str(tmp_path)))
+    weights = tiny(seed=1, tie_word_embeddings=True).state_dict()
+    weights.pop("lm_head.weight")
+    model.load(weights, 1)
+    assert torch.equal(model.model.lm_head.weight, model.model.model.embed_tokens.weight)
+    assert torch.equal(model.model.lm_head.weight, weights["model.embed_tokens.weight"])

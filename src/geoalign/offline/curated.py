@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from geoalign.errors import InputError
 from geoalign.offline.formats import Layout
-from geoalign.offline.raw import PARQUET_BATCH, is_parquet, raw_rows
+from geoalign.offline.raw import PARQUET_BATCH, RawRow, is_parquet, raw_rows
 from geoalign.offline.reading import Dump
 from geoalign.offline.steps import CuratedStep
 
@@ -97,24 +97,39 @@ def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> 
 def _write_lines(file: IO[bytes], dump: Dump, slots: Sequence[Slot], first: int) -> int:
     written = 0
     write = _listed_rows if dump.layout.format.lists else _single_rows
-    for value, count in write(dump, slots, first):
-        line = json.dumps(value, ensure_ascii=False) + "\n"
-        # Only surrogates fail to encode, and Python's backslash form of one is its JSON escape.
-        file.write(line.encode("utf-8", errors="backslashreplace"))
+    for line, count in write(dump, slots, first):
+        file.write(line + b"\n")
         written += count
     return written
 
 
-def _single_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[dict[str, Any], int]]:
+def _line(value: Mapping[str, Any]) -> bytes:
+    # Only surrogates fail to encode, and Python's backslash form of one is its JSON escape.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", errors="backslashreplace")
+
+
+def _extended(raw: RawRow, marks: Mapping[str, Any]) -> bytes:
+    """The row's own bytes with more fields at its end: numbers, blanks and escapes stay as they were written."""
+    assert raw.value is not None
+    data = raw.data.strip()
+    if set(marks) & set(raw.value) or not data.endswith(b"}"):
+        return _line({**raw.value, **marks})
+    return data[:-1].rstrip() + (b", " if raw.value else b"") + _line(marks)[1:]
+
+
+def _single_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[bytes, int]]:
     by_row = {row.row: place for place, row in enumerate(dump.rows)}
     donors = {slot.source for place, slot in enumerate(slots) if slot.source not in (-1, place)}
     wanted = {dump.rows[donor].row for donor in donors}
-    contents = {by_row[number]: value for number, value in _values(dump) if number in wanted}
-    for number, value in _values(dump):
-        place = by_row.get(number)
-        if place is None or slots[place].source < 0:
-            continue
+    contents = {by_row[raw.number]: value for raw, value in _values(dump) if raw.number in wanted}
+    for raw, value in _values(dump):
+        place = by_row[raw.number]
         slot = slots[place]
+        if slot.source < 0:
+            continue
+        if slot.source == place and not slot.changed:
+            yield _extended(raw, _marks(slot, first)), 1
+            continue
         made = dict(value)
         if slot.source != place:
             donor = contents[slot.source]
@@ -122,29 +137,34 @@ def _single_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tupl
             made = {**donor, **{name: value[name] for name in kept}}
         if slot.changed:
             _set_reward(made, dump.layout, slot.reward)
-        yield {**made, **_marks(slot, first)}, 1
+        yield _line({**made, **_marks(slot, first)}), 1
 
 
-def _listed_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[dict[str, Any], int]]:
+def _listed_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[bytes, int]]:
     members: dict[int, list[int]] = {}
     for place, row in enumerate(dump.rows):
         members.setdefault(row.row, []).append(place)
     lists = [name for name in dump.list_fields if name not in (SOURCE, WEIGHT, ADVANTAGE)]
-    for number, value in _values(dump):
-        kept = [place for place in members.get(number, ()) if slots[place].source >= 0]
+    for raw, value in _values(dump):
+        places = members[raw.number]
+        kept = [place for place in places if slots[place].source >= 0]
         if not kept:
+            continue
+        marks = [_marks(slots[place], first) for place in kept]
+        listed = {name: [mark[name] for mark in marks] for name in marks[0]}
+        if all(slots[place].source == place and not slots[place].changed for place in places):
+            yield _extended(raw, listed), len(kept)
             continue
         chosen = [dump.rows[slots[place].source].sample for place in kept]
         made = dict(value)
         for name in lists:
             made[name] = [value[name][sample] for sample in chosen]
         _set_listed_rewards(made, dump.layout, [slots[place] for place in kept], chosen)
-        marks = [_marks(slots[place], first) for place in kept]
-        yield {**made, **{name: [mark[name] for mark in marks] for name in marks[0]}}, len(kept)
+        yield _line({**made, **listed}), len(kept)
 
 
-def _values(dump: Dump) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of the file that hold rollouts, with their numbers."""
+def _values(dump: Dump) -> Iterator[tuple[RawRow, dict[str, Any]]]:
+    """The rows of the file that hold rollouts, and their fields."""
     numbers = {row.row for row in dump.rows}
     seen = 0
     for raw in raw_rows(dump.path):
@@ -152,7 +172,7 @@ def _values(dump: Dump) -> Iterator[tuple[int, dict[str, Any]]]:
             if raw.value is None:
                 raise changed(dump.path)
             seen += 1
-            yield raw.number, raw.value
+            yield raw, raw.value
     if seen != len(numbers):
         raise changed(dump.path)
 

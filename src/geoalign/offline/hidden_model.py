@@ -24,7 +24,8 @@ from geoalign.hidden.extract import extract_states
 from geoalign.offline.formats import Layout
 from geoalign.offline.hidden_files import stem
 from geoalign.offline.raw import place
-from geoalign.offline.reading import Dump, Row
+from geoalign.offline.reading import Dump
+from geoalign.offline.rows import Row
 from geoalign.tasks.rendering import rendered, token_ids
 from geoalign.training.files import write_json
 

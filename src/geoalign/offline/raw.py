@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -75,6 +76,8 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
         # In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
         with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as lines:
             for line, data in enumerate(lines, start=1):
+                if line == 1:
+                    data = data.removeprefix(codecs.BOM_UTF8)
                 if data.strip():
                     yield _json_row(number, line, data.rstrip(b"\r\n"))
                     number += 1
@@ -84,8 +87,7 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
 
 def _json_row(number: int, line: int, data: bytes) -> RawRow:
     try:
-        # A byte-order mark at the start of a file is no part of its first row.
-        value = json.loads(data.decode("utf-8-sig" if line == 1 else "utf-8"))
+        value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         return RawRow(number, line, None, f"expected a JSON object in UTF-8, got {type(error).__name__}: {error}", data)
     if not isinstance(value, dict):

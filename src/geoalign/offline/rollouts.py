@@ -14,7 +14,7 @@ from geoalign.curators import CURATORS
 from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.method.advantages import group_advantages
-from geoalign.offline.reading import Row
+from geoalign.offline.rows import Row
 from geoalign.rewards.boxed import last_boxed
 from geoalign.types import Rollouts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from geoalign.adapters.placement import Placement, place
 from geoalign.config import GeoAlignConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.offline.reading import Row
+from geoalign.offline.rows import Row
 from geoalign.statistics.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts
 
@@ -154,6 +153,39 @@ def metrics_of(curation: Curation) -> dict[str, float]:
     return {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
 
 
-def is_unscored(row: Row) -> bool:
-    """Whether a rollout has no reward."""
-    return math.isnan(row.reward)
+COUNTED = (
+    "rows",
+    "groups",
+    "pairs",
+    "scored",
+    "flagged",
+    "replaced",
+    "left_out",
+    "zero_weighted",
+    "changed_rewards",
+    "unscored",
+    "groups_without_pairs",
+)
+
+
+def counts_of(step: CuratedStep) -> dict[str, int]:
+    """What became of the rollouts of a step, under the names in COUNTED."""
+    placement, curation = step.placement, step.curation
+    pairs = dict(zip(step.groups, step.group_pairs.tolist(), strict=True))
+    rewards = torch.tensor([row.reward for row in step.rows], dtype=torch.float64)
+    own = rewards[placement.source]
+    new = placement.rewards.double()
+    shaped = placement.kept & (new != own) & ~(new.isnan() & own.isnan())
+    return {
+        "rows": len(step.rows),
+        "groups": len(pairs),
+        "pairs": sum(pairs.values()),
+        "scored": int((~curation.scores.isnan()).sum()),
+        "flagged": int(curation.anomalous.sum()),
+        "replaced": int((placement.kept & placement.replaced).sum()),
+        "left_out": int((~placement.kept).sum()),
+        "zero_weighted": int((placement.kept & (placement.weights == 0) & ~rewards.isnan()).sum()),
+        "changed_rewards": int(shaped.sum()),
+        "unscored": int(rewards.isnan().sum()),
+        "groups_without_pairs": sum(count == 0 for count in pairs.values()),
+    }

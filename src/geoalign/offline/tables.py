@@ -13,7 +13,8 @@ import pyarrow
 import pyarrow.parquet
 
 from geoalign.evaluation.benchmarks.rows import whole_text
-from geoalign.offline.reading import Dump, Row
+from geoalign.offline.reading import Dump
+from geoalign.offline.rows import Row
 from geoalign.offline.steps import CuratedStep
 from geoalign.reports.inspection.tables import (
     DENSITIES,

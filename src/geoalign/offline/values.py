@@ -120,8 +120,9 @@ def _message(field: str, value: Any) -> dict[str, str]:
     content = value.get("content")
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        content = "".join(part for part in parts if isinstance(part, str)) if all(parts) else None
-    if content is None and value.get("content") is None:
+        texts = [part for part in parts if isinstance(part, str)]
+        content = "".join(texts) if len(texts) == len(parts) else parts
+    if content is None:
         content = ""  # a message that only calls a tool
     if not isinstance(content, str):
         raise BadValueError(f"{field}.content", "a text", described(value.get("content")))

@@ -1,0 +1,100 @@
+"""Dumps of 12 groups of 4 rollouts in every format."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+GROUPS, SIZE = 12, 4
+# Rollouts whose reward lies far from its group's: (group, row).
+OUTLIERS = ((3, 2), (8, 1))
+
+
+def rewards() -> list[list[float]]:
+    """[group][row]: 0 to 0.3, but 9 for the outliers."""
+    return [[9.0 if (group, row) in OUTLIERS else row / 10 for row in range(SIZE)] for group in range(GROUPS)]
+
+
+def each() -> list[tuple[int, int, float]]:
+    return [(group, row, rewards()[group][row]) for group in range(GROUPS) for row in range(SIZE)]
+
+
+def verl(step: int = 5) -> list[dict[str, Any]]:
+    return [
+        {"input": f"question {g}", "output": f"answer {g}.{r}", "gts": str(g), "score": reward, "step": step,
+         "acc": reward > 0.15, "uid": f"7f3a_{g}_{r}_0"}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def verl_v1(step: int = 5) -> list[dict[str, Any]]:
+    return [{**row, "uid": f"u-{g}_{r}_0"} for row, (g, r, _) in zip(verl(step), each(), strict=True)]
+
+
+def trinity(batch: int = 3) -> list[dict[str, Any]]:
+    return [
+        {"eid": {"batch": batch, "task": g, "run": r, "step": 0, "suffix": f"{g:03x}{r:03x}"}, "type": "single_turn",
+         "prompt_length": 5, "response_length": 7 + r, "info": {"model_version": 2}, "metrics": {},
+         "prompt_text": f"question {g}", "response_text": f"answer {g}.{r}", "reward": reward}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def responses() -> list[dict[str, Any]]:
+    return [
+        {"idx": g, "query": f"question {g}", "answer": str(g), "history": [],
+         "response": [f"answer {g}.{r}" for r in range(SIZE)], "pred": [str(r) for r in range(SIZE)],
+         "score": [r > 1 for r in range(SIZE)], "pred_score": [[value] for value in rewards()[g]]}
+        for g in range(GROUPS)
+    ]  # fmt: skip
+
+
+def plain() -> list[dict[str, Any]]:
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"answer {g}.{r}", "reward": reward, "extra": [g, r]}
+        for g, r, reward in each()
+    ]
+
+
+def trl(step: int = 2) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "step": [step] * (GROUPS * SIZE),
+            "prompt": [f"question {g}" for g, _, _ in each()],
+            "completion": [f"answer {g}.{r}" for g, r, _ in each()],
+            "accuracy_reward": [reward for _, _, reward in each()],
+            "advantage": [0.0] * (GROUPS * SIZE),
+        }
+    )
+
+
+def geoalign_run(step: int = 4) -> pd.DataFrame:
+    rows = [
+        {"step": step, "row": place, "group": g, "sample": r, "prompt": f"question {g}", "response": f"answer {g}.{r}",
+         "reward": reward, "true_reward": r / 10, "corrupted": reward > 1, "score": None, "anomalous": False,
+         "source": place, "weight": 1.0, "tokens": 5 + r}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+    return pd.DataFrame(rows).astype({"score": float})
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode("ascii")
+    path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
+    return path
+
+
+def write_dump(folder: Path, name: str) -> Path:
+    """A dump of 12 groups of 4 in the format of that name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {"trl": trl, "geoalign": geoalign_run}
+    if name in tables:
+        path = folder / f"{name}.parquet"
+        tables[name]().to_parquet(path)
+        return path
+    lines = {"verl": verl, "trinity": trinity, "responses": responses, "plain": plain}[name]()
+    return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)

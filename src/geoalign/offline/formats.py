@@ -65,7 +65,7 @@ class Format:
         found = {role: value for role in NEEDED if (value := first_value(row, self.fields.get(role, ()))) is not None}
         if not {"response", "reward"} <= set(found) or not {"prompt", "group"} & set(found):
             return False
-        return not self.lists or all(isinstance(found[role], list) for role in ("response", "reward"))
+        return self.lists == all(isinstance(found[role], list) for role in ("response", "reward"))
 
 
 GEOALIGN = Format(

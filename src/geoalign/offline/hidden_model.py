@@ -139,7 +139,6 @@ def compute_states(
     key = _key(source, prompts, responses, config)
     path = cache / f"{stem(dump.path)}-{key[:16]}.npy"
     rows = len(dump.rows)
-    lengths = tuple(len(ids) for ids in responses)
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         _compute(source, prompts, responses, config, path, key, progress)

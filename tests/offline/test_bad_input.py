@@ -1,0 +1,289 @@
+"""Bad and hostile input: refused with file, line and field, or skipped and listed; nothing is half written."""
+
+import csv
+import gzip
+import json
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from dumps import GROUPS, OUTLIERS, SIZE, plain, responses, trinity, trl, verl, write_dump, write_lines
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.offline.flagged import LONGEST, safe
+
+
+def changed(rows, place, **values):
+    """The rows with one of them changed; a value of ... removes the field."""
+    made = {**rows[place], **values}
+    return [*rows[:place], {name: value for name, value in made.items() if value is not ...}, *rows[place + 1 :]]
+
+
+BAD_ROWS = {
+    "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
+    "reward as list": (changed(plain(), 5, reward=[0.5]), r"line 6: reward: expected a number, got a list"),
+    "infinite reward": (changed(plain(), 5, reward=float("inf")), r"line 6: reward: expected a finite number"),
+    "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number, got a whole"),
+    "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
+    "no response": (changed(plain(), 5, response=...), r"line 6: response: expected the response .* no such field"),
+    "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
+    "response as number": (changed(plain(), 5, response=7), r"line 6: response: expected a text or .* got 7"),
+    "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
+    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
+    "no id": (changed(plain(), 5, id=None), r"line 6: id: expected the id of the rollout, got none"),
+    "step as text": (changed(verl(), 5, step="x"), r"line 6: step: expected a whole number, got a text"),
+    "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
+    "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
+    "experience of a later step": (
+        changed(trinity(), 5, eid={**trinity()[5]["eid"], "step": 1}),
+        r"line 6: eid.step: expected 0: one experience for each run of a task, got 1",
+    ),
+    "fewer rewards than responses": (
+        changed(responses(), 4, pred_score=[[1.0]] * 3),
+        r"line 5: pred_score: expected 4 entries as responses, got 3",
+    ),
+    "nested rewards": (
+        changed(responses(), 4, pred_score=[[1.0, 2.0]] * 4),
+        r"line 5: pred_score.0: expected a number, got a list",
+    ),
+    "rewards as texts": (changed(responses(), 4, pred_score=["1"] * 4), r"line 5: pred_score.0: .* got a text"),
+    "a response that is none": (changed(responses(), 4, response=["a", None, "b", "c"]), r"line 5: response.1: exp"),
+    "no list": (changed(responses(), 4, response="a"), r"line 5: response: expected a list.* got a text"),
+    "empty list": (changed(responses(), 4, response=[], pred_score=[]), r"line 5: response: expected a list of resp"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_a_bad_row_is_refused_with_its_place_and_can_be_skipped(kind, tmp_path, run):
+    rows, message = BAD_ROWS[kind]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    fields = ("correct=acc",) if kind == "accuracy of a half" else ()
+    with pytest.raises(InputError, match=rf"dump.jsonl, .*{message}"):
+        run(path, fields=fields)
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert not (tmp_path / "out" / ".partial").exists()
+    summary = run(path, fields=fields, skip_bad=True)
+    place = next(number for number, row in enumerate(rows, start=1) if f"line {number}:" in message or "half" in kind)
+    assert summary["counts"]["skipped"] == summary["inputs"][0]["skipped"] == 1
+    assert summary["skipped"][0]["file"] == str(path)
+    assert summary["skipped"][0]["line"] == (10 if "half" in kind else place)
+    assert summary["skipped"][0]["reason"].startswith("expected")
+    lost = SIZE if "responses" in str(rows[0].keys()) or "pred_score" in rows[0] else 1
+    assert summary["counts"]["rows"] == GROUPS * SIZE - lost
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert len(scores) == GROUPS * SIZE - lost
+
+
+def test_half_a_line(tmp_path, run):
+    path = write_lines(tmp_path / "dump.jsonl", plain())
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"dump.jsonl, line 48: expected a JSON object in UTF-8, got JSONDecodeError"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert summary["counts"]["rows"] == 47
+    assert summary["skipped"][0]["line"] == 48
+    assert summary["skipped"][0]["field"] is None
+
+
+def test_a_truncated_gzip(tmp_path, run):
+    path = tmp_path / "dump.jsonl.gz"
+    # Uncompressible texts, so that half of the file holds about half of the rows.
+    rows = [{**row, "noise": gzip.compress(str(row).encode()).hex()} for row in plain()]
+    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"dump.jsonl.gz, line \d+: expected lines of JSON, got .*end-of-stream"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert 0 < summary["counts"]["rows"] < 48
+    assert summary["skipped"][0]["line"] == summary["counts"]["rows"] + 1
+    path.write_bytes(b"\x1f\x8bnot really")
+    with pytest.raises(InputError, match=r"dump.jsonl.gz, line 1: expected lines of JSON"):
+        run(path, output=tmp_path / "other")
+
+
+def test_no_utf8_and_no_object(tmp_path, run):
+    lines = [json.dumps(row).encode() for row in plain()]
+    lines[2] = lines[2].replace(b"answer", b"answ\xffr")
+    lines[3] = b"[1, 2]"
+    lines[4] = b'{"a":' * 100_000
+    path = tmp_path / "dump.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(InputError, match=r"line 3: expected a JSON object in UTF-8, got UnicodeDecodeError"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert [one["line"] for one in summary["skipped"]] == [3, 4, 5]
+    assert "got list" in summary["skipped"][1]["reason"]
+
+
+def test_a_parquet_file_cut_off(tmp_path, run):
+    path = write_dump(tmp_path / "in", "trl")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"trl.parquet, row 1: expected a parquet file, got ArrowInvalid"):
+        run(path)
+
+
+def test_bad_rows_of_parquet(tmp_path, run):
+    table = trl()
+    table.loc[7, "completion"] = None
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(
+        InputError, match=r"t.parquet, row 8: completion: expected the response of the rollout, got null"
+    ):
+        run(tmp_path / "t.parquet")
+    summary = run(tmp_path / "t.parquet", skip_bad=True)
+    assert summary["counts"]["rows"] == 47
+    made = pd.read_parquet(tmp_path / "out" / "curated" / "t.parquet")
+    assert len(made) == 47
+    assert made["completion"].notna().all()
+
+
+def test_groups_of_different_sizes(tmp_path, run):
+    rows = [row for row in plain() if row["id"] != "5-0"]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    message = (
+        r"dump.jsonl, line 21: group: expected 4 rollouts of its prompt as most prompts have, got 3; .*--mixed-groups"
+    )
+    with pytest.raises(InputError, match=message):
+        run(path)
+    summary = run(path, mixed_groups=True)
+    assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
+    listed = changed(responses(), 2, response=["a"] * 3, pred_score=[1.0] * 3, score=[True] * 3, pred=["1"] * 3)
+    with pytest.raises(InputError, match=r"line 3: group: expected 4 rollouts"):
+        run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
+
+
+def test_nothing_to_curate(tmp_path, run):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("\n\n")
+    with pytest.raises(InputError, match=r"empty.jsonl: expected at least one rollout, got an empty file"):
+        run(empty)
+    with pytest.raises(ConfigError, match=r"missing.jsonl: expected a file of rollouts, got none there"):
+        run(tmp_path / "missing.jsonl")
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(ConfigError, match=r"a.csv: expected a name that ends in .jsonl"):
+        run(tmp_path / "a.csv")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match=r"folder: expected files that end in .jsonl"):
+        run(tmp_path / "folder")
+    path = write_dump(tmp_path / "in", "verl")
+    with pytest.raises(ConfigError, match="expected each file once"):
+        run(path, path)
+
+
+def test_fields_on_the_command_line(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    for text, message in {
+        "rewrad=score": "reward, the nearest",
+        "reward": "expected ROLE=NAME",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            run(path, fields=(text,))
+    with pytest.raises(ConfigError, match="--field reward: expected once"):
+        run(path, fields=("reward=score", "reward=acc"))
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "half a pair \ud800 of surrogates",
+    "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph",
+    "right \u202e to left",
+    "=HYPERLINK(1)",
+)
+
+
+def test_hostile_texts_come_through(tmp_path, run):
+    rows = plain()
+    for number, text in enumerate(HOSTILE):
+        rows = changed(rows, number, response=text)
+    flagged = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
+    rows = changed(rows, flagged, response="=1+1\ud800")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    before = path.read_bytes()
+    run(path)
+    assert path.read_bytes() == before
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "dump.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}
+    assert {"label", "note"} <= set(lines[0])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " \t=1", "\t1", "\r=1", "＝1", "\n=1"])
+def test_no_cell_is_a_formula(text):
+    assert safe(text).startswith("'")
+
+
+def test_cells_are_plain_and_bounded():
+    assert safe("a=1") == "a=1"
+    assert safe("a\x00b\x9fc\r\nd") == "a\ufffdb\ufffdc\nd"
+    long = safe("x" * (LONGEST + 1))
+    assert len(long) < 32_767
+    assert long.endswith("(32,001 characters)")
+
+
+def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
+    rows = changed(plain(), 13, reward=None)
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
+    assert summary["counts"]["unscored"] == 1
+    row = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()[13]
+    assert [row[name] for name in ("reward", "new_reward", "score", "source", "weight")] == [None, None, None, 13, 0.0]
+    assert row["group_mean"] == pytest.approx((0 + 9 + 0.3) / 3)
+
+
+def test_redacted(tmp_path, run):
+    rows = changed(changed(plain(), 1, response="a secret word"), 5, reward="secret reward")
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows), redact=True, skip_bad=True)
+    assert summary["redacted"] is True
+    assert summary["skipped"][0]["reason"] == "expected a number"
+    table = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert not {"prompt", "response"} & set(table.column_names)
+    assert not (tmp_path / "out" / "curated").exists()
+    for path in (tmp_path / "out").rglob("*"):
+        if path.is_file():
+            assert b"secret" not in path.read_bytes()
+            assert b"question" not in path.read_bytes()
+    header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
+    assert not {"answer", "prompt", "response", "replacement"} & set(header.split(","))
+
+
+def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match=r"expected a new folder or an earlier curation, got thesis.tex in it"):
+        run(path, output=tmp_path / "other")
+    with pytest.raises(ConfigError, match="expected a folder without the inputs"):
+        run(path, output=tmp_path / "in")
+    run(path)
+    with pytest.raises(ConfigError, match="got a finished curation: --overwrite replaces it"):
+        run(path)
+    with pytest.raises(ConfigError, match="expected a folder without the inputs"):
+        run(tmp_path / "out" / "curated" / "verl.jsonl", overwrite=True)
+    summary = run(path, overwrite=True, redact=True)
+    assert summary["redacted"]
+    assert not (tmp_path / "out" / "curated").exists()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="expected a folder, got a file"):
+        run(path, output=tmp_path / "file")
+
+
+def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
+    path = write_lines(tmp_path / "dump.jsonl", plain())
+    from geoalign.offline import curation
+
+    real = curation.read_dump
+
+    def while_it_grows(*arguments, **options):
+        found = real(*arguments, **options)
+        with path.open("a") as file:
+            file.write("\n")
+        return found
+
+    monkeypatch.setattr(curation, "read_dump", while_it_grows)
+    with pytest.raises(InputError, match=r"dump.jsonl: expected the file that was read a moment ago"):
+        run(path)
+    assert not (tmp_path / "out" / "scores.parquet").exists()

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
 from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
 from geoalign.adapters.trl.losses import dropping_scale
-from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl.states import HiddenSource, TrlPass, own_hidden, own_logprobs, trl_pass_problem
 from geoalign.adapters.trl.step import CuratedStep, CurationObserver
 from geoalign.curators.base import Curator

@@ -137,7 +137,8 @@ class Detail {
     return this.fill();
   }
 
-  async fill() {
+  /** Puts the chosen texts and pairs in; `all`: however long they are. */
+  async fill(all = false) {
     const turn = ++this.turn;
     const wanted = () => turn === this.turn;
     if (this.settings.redacted) {
@@ -145,7 +146,7 @@ class Detail {
     } else {
       const texts = await Promise.all([this.row, this.beside].map((row) => (row === null ? null : this.text(row))));
       if (!wanted()) return;
-      this.compare(texts[0], texts[1], wanted);
+      this.compare(texts[0], texts[1], all, wanted);
     }
     const pairs = await this.pairsOf(this.group);
     if (wanted()) this.list(pairs);
@@ -159,10 +160,10 @@ class Detail {
     return { prompt: piece.prompts[piece.prompt[at]], response: piece.responses[at] };
   }
 
-  compare(left, right, wanted) {
+  compare(left, right, all, wanted) {
     const { options } = this;
     const prompt = prepared(left.prompt, options);
-    const texts = [left, right].map((text) => text && prepared(text.response, { ...options, all: this.all }));
+    const texts = [left, right].map((text) => text && prepared(text.response, { ...options, all }));
     const marks = right && options.marks ? marked(texts[0], texts[1]) : null;
     const sides = [this.side(this.row, false)];
     if (right) sides.push(this.side(this.beside, true));
@@ -179,11 +180,7 @@ class Detail {
 
   more(rest) {
     const button = el("button", { type: "button", class: "quiet-button", text: `Show the other ${whole(rest)} characters` });
-    button.addEventListener("click", () => {
-      this.all = true;
-      this.fill();
-      this.all = false;
-    });
+    button.addEventListener("click", () => this.fill(true));
     return button;
   }
 

@@ -30,6 +30,7 @@ const ATTRIBUTES = new Map([
 for (const name of ["lspace", "rspace", "minsize", "maxsize", "linethickness", "rowspacing", "columnspacing"]) {
   ATTRIBUTES.set(name, LENGTH);
 }
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
 const WIDEST = 12; // em: space that pushes text out of sight is not kept
 
 /** The text in parts: { text } or { tex, display, text }; `text` is what stands in the source. */
@@ -88,12 +89,14 @@ function nesting(tex) {
 
 /** A node of Temml's tree as an element of the page; what is not on the list gives way to its children. */
 function element(node, depth) {
-  if (typeof node.text === "string" && !node.children) return document.createTextNode(visible(node.text));
+  // The source was made visible before; what is invisible here is Temml's own, such as the application of a function.
+  if (typeof node.text === "string" && !node.children) return document.createTextNode(node.text.replace(TURNS, ""));
   if (depth > 200) return document.createTextNode("…");
   const children = (node.children ?? []).map((child) => element(child, depth + 1));
   if (!ELEMENTS.has(node.type)) {
     const row = document.createElementNS(MATH, "mrow");
     row.append(...children);
+    look(node, row);
     return row;
   }
   const made = document.createElementNS(MATH, node.type);
@@ -106,5 +109,25 @@ function element(node, depth) {
     made.setAttribute("width", `${Math.min(Math.max(parseFloat(node.attributes.width), 0), WIDEST)}em`);
   }
   made.append(...children);
+  look(node, made);
   return made;
+}
+
+/** Lines, frames, strokes and alignment as classes of our own: of Temml's styles only the gaps of cells are taken. */
+function look(node, made) {
+  const style = node.style ?? {};
+  const notation = node.type === "menclose" ? String(node.attributes?.notation ?? "") : "";
+  const classes = [
+    notation === "top" && "over", notation === "bottom" && "under", /strike/.test(notation) && "strike",
+    (style.border || notation === "box") && "box", node.type === "mphantom" && "phantom",
+    style.borderTop && "line-top", style.borderBottom && "line-bottom",
+    style.borderLeft && "line-left", style.borderRight && "line-right",
+    node.classes?.includes("tml-left") && "to-left", node.classes?.includes("tml-right") && "to-right",
+  ].filter(Boolean);
+  if (classes.length) made.setAttribute("class", classes.join(" "));
+  if (node.type !== "mtd") return;
+  for (const side of ["paddingLeft", "paddingRight"]) {
+    const gap = String(style[side] ?? "");
+    if (LENGTH.test(gap) && parseFloat(gap) >= 0 && parseFloat(gap) <= WIDEST) made.style[side] = gap;
+  }
 }

@@ -1,0 +1,129 @@
+"""Texts that try to run, load, link, hide or deceive stay texts, in a real browser."""
+
+import unicodedata
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+RUN = "window.hacked=1"
+TEXTS = [
+    f"</script><script>{RUN}</script><img src=x onerror={RUN}><svg onload={RUN}><!-- <script>",
+    f"<a href='javascript:{RUN}'>x</a> <iframe srcdoc='<script>parent.{RUN}</script>'></iframe> {{{{7*7}}}} ${{1}}",
+    f"$\\href{{javascript:{RUN}}}{{click}}$ $\\htmlClass{{tool}}{{x}}$ $\\htmlId{{count}}{{x}}$ "
+    f"$\\url{{javascript:{RUN}}}$",
+    "$\\includegraphics{http://127.0.0.1:9/x.png}$ $\\htmlStyle{background:url(http://127.0.0.1:9/y)}{z}$ "
+    "$\\htmlData{foo=a}{x}$",
+    "$$\\def\\a#1{\\a{#1#1}}\\a{xx}$$ $$\\newcommand{\\b}{\\b\\b}\\b$$ \\[ \\edef\\x{\\x\\x}\\x \\] $\\let\\a\\b$",
+    "$\\text{<img src=x onerror=window.hacked=1>}$ $\\text{</math><script>window.hacked=1</script>}$",
+    "$\\color{white}{hidden}$ $\\phantom{secret}$ $\\rule{9999em}{9999em}$ $\\hspace{-999em}over$ $\\kern{9999em}x$",
+    "$" + "{" * 500 + "x" + "}" * 500 + "$ $" + "\\frac{1}{" * 80 + "2" + "}" * 80 + "$",
+    "abc\u202egpj.exe\u2066\u200b\ufeff\x00\x07\x1b[31m\x7f\x9b tab\there\r\nnext\rlone e" + "\u0301" * 200,
+    "\\(" * 3000 + "\\[" * 3000 + "$a" * 3000 + "\\begin{align}" * 300,
+    "]]> &lt;b&gt; &#x3c;script&#x3e; \u2028 \u2029 \\u003cscript>",
+    "word " * 20_000,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, write_inspection, build_light):
+    folder = tmp_path_factory.mktemp("hostile") / "<img src=x onerror=window.hacked=1>"
+
+    def spoil(rows):
+        for row, text in zip(rows, TEXTS, strict=True):
+            row.update(prompt=TEXTS[0], response=text, id=f"<b>{text[:60]}", answer=text[:200], file=TEXTS[0][:80])
+            row.update(characters=len(text))
+
+    write_inspection(
+        folder, groups=2, size=6, change=spoil, curator={"type": TEXTS[0], "alpha": 0.05},
+        inputs=[{"file": TEXTS[1], "format": TEXTS[0]}], skipped=[{"file": TEXTS[0], "reason": TEXTS[8]}],
+        consensus={"reason": TEXTS[0]}, note="\ud800",
+    )  # fmt: skip
+    table = pyarrow.parquet.read_table(folder / "scores.parquet")
+    responses = [text.encode() for text in table["response"].to_pylist()]
+    responses[11] += b" \xed\xa0\xbd lone"
+    broken = pyarrow.array(responses, pyarrow.binary()).view(pyarrow.string())
+    at = table.schema.get_field_index("response")
+    pyarrow.parquet.write_table(table.set_column(at, "response", broken), folder / "scores.parquet")
+    return build_light(folder)
+
+
+ALIEN = """() => [...document.querySelectorAll('*')].flatMap((node) => {
+  const found = [...node.attributes].filter(({ name, value }) => /^on/i.test(name) || /javascript:/i.test(value))
+    .filter(({ name }) => !['alt', 'aria-label', 'title'].includes(name)).map(({ name }) => node.localName + name);
+  const math = node.namespaceURI.endsWith('MathML');
+  const looks = /^(over|under|box|strike|phantom|(line|to)-\\w+)( (over|under|box|strike|phantom|(line|to)-\\w+))*$/;
+  if (math && ['id', 'href', 'xlink:href'].some((name) => node.hasAttribute(name))) found.push('linked math');
+  if (math && !looks.test(node.getAttribute('class') ?? 'box')) found.push('styled math');
+  if (math && node.localName !== 'mtd' && node.hasAttribute('style')) found.push('styled math');
+  if (math && /^(semantics|annotation|maction|mglyph|menclose)/.test(node.localName)) found.push(node.localName);
+  if (['iframe', 'object', 'embed', 'base', 'video'].includes(node.localName)) found.push(node.localName);
+  if (node.localName === 'a' && !node.getAttribute('href')?.startsWith('#')) found.push('link');
+  if (node.localName === 'img' && !node.src.startsWith('data:image/svg+xml')) found.push('img');
+  return found;
+})"""
+
+
+def test_nothing_runs_loads_or_links(until, watched, page):
+    found = watched(page).page
+    programs = found.locator("script").count()
+    for group in range(2):
+        found.locator("#list").focus()
+        found.keyboard.press("ArrowDown" if group else "Home")
+        for at in range(6):
+            radio = found.locator("input[name=rollout]").nth(at)
+            radio.check()
+            row = int(radio.get_attribute("value"))
+            until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Rollout {row % 6}")
+            other = found.locator("#beside option").nth(1).get_attribute("value")
+            found.locator("#beside").select_option(other)
+            found.locator(".side").nth(1).wait_for()
+            assert found.evaluate(ALIEN) == []
+    assert found.evaluate("window.hacked") is None
+    assert found.locator("script").count() == programs
+    found.get_by_label("Search").fill("<script>")
+    until(found, "() => document.querySelector('.row .hit')")
+    assert found.evaluate(ALIEN) == []
+    assert found.evaluate("document.title").startswith("GeoAlign inspection: ")
+
+
+def shown(until, found, row):
+    """The text of one rollout as the page shows it."""
+    found.locator(f"input[name=rollout][value='{row}']").check()
+    until(found, "name => document.querySelector('.side h4').innerText.startsWith(name)", f"Rollout {row % 6}")
+    return found.locator(".text.left").evaluate("node => node.textContent")
+
+
+def test_what_is_invisible_is_shown_and_what_is_long_is_cut(until, watched, page):
+    found = watched(page, "#rollout-0").page
+    assert shown(until, found, 0).startswith("</script><script>window.hacked=1</script><img")
+    refused = shown(until, found, 4)
+    assert "\\def\\a#1{\\a{#1#1}}" in refused
+    found.evaluate("location.hash = '#rollout-8'")
+    until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
+    text = shown(until, found, 8)
+    for expected in ("abc⟨U+202E⟩gpj", "⟨U+0000⟩⟨U+0007⟩⟨U+001B⟩[31m⟨U+007F⟩⟨U+009B⟩", "here\nnext⟨U+000D⟩lone e"):
+        assert expected in text
+    assert text.count("\u0301") == 3
+    long = shown(until, found, 11)
+    assert len(long) == 50_000
+    found.get_by_role("button", name="Show the other 50,007 characters").click()
+    until(found, "() => document.querySelector('.text.left').textContent.length > 60000")
+    assert found.locator(".text.left").evaluate("node => node.textContent").endswith("⟨U+D83D⟩ lone")
+
+
+def test_no_formula_hides_or_overflows(watched, page):
+    found = watched(page, "#rollout-6").page
+    found.locator(".text.left math").first.wait_for()
+    text = found.locator(".text.left")
+    # Letters of formulas are mathematical italics.
+    assert "secret" in unicodedata.normalize("NFKC", text.evaluate("node => node.textContent"))
+    assert text.evaluate("node => node.querySelectorAll('mphantom').length") == 0
+    box = text.evaluate(
+        "node => [...node.querySelectorAll('math *')].map((part) => part.getBoundingClientRect().width)"
+    )
+    assert max(box) < 1000
+    colours = text.evaluate(
+        "node => [...new Set([...node.querySelectorAll('math *')].map((n) => getComputedStyle(n).color))]"
+    )
+    assert len(colours) == 1

@@ -74,6 +74,8 @@ class PublishedWeights:
         if self._synchronizer is None:
             import ray
 
+            if not ray.is_initialized():
+                return None
             try:
                 self._synchronizer = ray.get_actor("synchronizer")
             except ValueError:  # none of that name: a pipeline without an explorer

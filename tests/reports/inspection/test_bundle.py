@@ -111,3 +111,17 @@ def test_an_empty_folder_and_a_redacted_one(tmp_path, write_inspection):
     assert redacted.texts == []
     assert set(opened(redacted.columns)["openings"]) == {""}
     assert redacted.pairs
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [(("/data/a.jsonl", "/data/b.jsonl"), ["a.jsonl", "b.jsonl"]), (("/one/a", "/two/a"), ["/one/a", "/two/a"])],
+)
+def test_files_go_by_their_names_where_these_tell_them_apart(tmp_path, write_inspection, files, names):
+    def apart(rows):
+        for row in rows:
+            row["file"] = files[row["group"]]
+
+    columns = opened(bundle(read_inspection(write_inspection(tmp_path, groups=2, change=apart))).columns)
+    assert columns["files"] == names
+    assert columns["group_file"] == [0, 1]

@@ -238,3 +238,25 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
     bare = watched(build_light(write_inspection(tmp_path / "bare", groups=3, pairs=False, change=plain))).page
     assert count(bare) == "3 groups, 18 rollouts"
     assert "no reward" in bare.locator("#detail").inner_text()
+
+
+def test_marks_leave_no_empty_lines_around_a_formula(until, watched, tmp_path, write_inspection, build_light):
+    def lines(rows):
+        rows[1]["response"] = "We see that:\n\n\\[ x = 1 \\]\n\nso the end"
+        rows[5]["response"] = "They say:\n\n\\[ y = 2 \\]\n\nhence an end"
+
+    found = watched(build_light(write_inspection(tmp_path, groups=1, change=lines))).page
+    found.locator(".text.left math").wait_for()
+    marks = found.locator(".text.left mark").evaluate_all("marks => marks.map((mark) => mark.textContent)")
+    assert all(mark.strip() == mark for mark in marks), marks
+    assert len(marks) == 3
+
+
+@pytest.mark.slow
+def test_twenty_thousand_rollouts_open(until, watched, tmp_path, write_inspection, build_light):
+    path = build_light(write_inspection(tmp_path, groups=2500, size=8, length=5000))
+    found = watched(path).page
+    assert count(found) == "2,500 groups, 20,000 rollouts"
+    assert found.locator(".row").count() < 60
+    found.get_by_label("Search").fill("problem 2498: find")
+    wait_for_count(until, found, "1 of 2,500 groups, 8 of 20,000 rollouts")

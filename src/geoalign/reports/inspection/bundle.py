@@ -117,8 +117,14 @@ def _columns(scored: Scored, kept: Bools, place: Ints) -> dict[str, Any]:
         "group_step": scored.step[first].tolist(),
         "group_file": names,
         "group_pairs": scored.group_pairs[first].tolist(),
-        "files": files,
+        "files": _shortened(files),
     }
+
+
+def _shortened(files: list[str]) -> list[str]:
+    """Names without their folders where that still tells them apart."""
+    names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
+    return names if len(set(names)) == len(names) else files
 
 
 def _take(column: Any, kept: Bools) -> list[Any]:

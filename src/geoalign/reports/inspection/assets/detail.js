@@ -86,7 +86,7 @@ class Detail {
 
   answer(text) {
     const clean = visible(text ?? "–");
-    const made = /\\[a-zA-Z]/.test(clean) ? formula(clean, false) : null;
+    const made = /[\\{^_]/.test(clean) ? formula(clean, false) : null;
     return el("bdi", { class: "answer", title: clean }, made ?? clean);
   }
 
@@ -134,7 +134,9 @@ class Detail {
       radio.closest("tr").classList.toggle("chosen", radio.checked);
     }
     this.chosen?.(row);
-    return this.fill();
+    return this.fill().catch((error) => {
+      this.compared.replaceChildren(el("p", { class: "quiet", text: `These texts could not be opened: ${error.message}` }));
+    });
   }
 
   /** Puts the chosen texts and pairs in; `all`: however long they are. */

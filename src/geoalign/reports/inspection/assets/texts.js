@@ -78,10 +78,17 @@ function written(box, { parts }, changed = []) {
 
 /** A formula that stands by itself begins and ends a line already: the line feeds around it would double the gap. */
 function closeUp(node) {
-  const outer = node.parentNode.localName === "mark" && node.parentNode.childNodes.length === 1 ? node.parentNode : node;
-  const [before, after] = [outer.previousSibling, outer.nextSibling];
-  if (before?.nodeType === Node.TEXT_NODE) before.data = before.data.replace(/[ \t]*\n\s*$/, "");
-  if (after?.nodeType === Node.TEXT_NODE) after.data = after.data.replace(/^\s*\n/, "");
+  const outer = node.parentNode.localName === "mark" ? node.parentNode : node;
+  trim(outer.previousSibling, "lastChild", /[ \t]*\n\s*$/);
+  trim(outer.nextSibling, "firstChild", /^\s*\n/);
+}
+
+/** Takes the gap off a text, or off the text at that end of a mark, which goes if nothing is left of it. */
+function trim(neighbour, end, gap) {
+  const text = neighbour?.localName === "mark" ? neighbour[end] : neighbour;
+  if (text?.nodeType !== Node.TEXT_NODE) return;
+  text.data = text.data.replace(gap, "");
+  if (neighbour !== text && !neighbour.textContent) neighbour.remove();
 }
 
 /** Draws formulas while `wanted()`; what cannot be drawn stays as it is written. */

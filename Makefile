@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
 
-.PHONY: quickstart test smoke lint types test-slow test-engines wheel clean
+.PHONY: quickstart test smoke lint types test-slow test-engines test-verl wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -38,9 +38,14 @@ $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev]'
 	touch $@ $(VENV)/.quickstart
 
-test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
+test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready test-verl ## The adapters in their engines
 	GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
 	GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
+
+# verl's own test plug-ins stay out, and what verl and the packages below it warn about is theirs.
+test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueue and FSDP on CPUs
+	$(ENGINES)/verl/bin/python -m pytest -W default -p no:asyncio -p no:rerunfailures tests/adapters/verl \
+		-m "not slow and not gpu"
 
 # The newest TRL is the pinned one. The oldest takes every other pin as it is, and packages that it imports undeclared.
 $(ENGINES)/trl-newest/.ready: $(PINS)
@@ -53,6 +58,15 @@ $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
 		--editable '.[trl]' pytest beartype requests
+	touch $@
+
+# verl wants an older transformers, and other versions of five more packages.
+$(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
+	$(PYTHON) -m venv $(@D)
+	sed 's/==.*/==/; s/^/^/' constraints/verl.txt | grep -v -i -f - constraints.txt \
+		| cat - constraints/verl.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
+		--editable '.[verl]' pytest beartype
 	touch $@
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.

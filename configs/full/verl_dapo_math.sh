@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-4B, one node of 8 GPUs with 80 GB; the values
+# of configs/full/math_4b/geoalign.yaml in verl's words. TRAIN and VAL are parquet files in verl's format, one row per
+# problem. Further settings of verl and +geoalign follow as arguments.
+set -euo pipefail
+export VERL_ENGINE_VENDOR=geoalign
+settings=(
+  trainer.v1.trainer_mode=geoalign_sync
+  +geoalign.curator.type=geoalign          # the paper's: no cap, no minimum of scores, all groups in every step
+  +geoalign.curator.alpha=0.05
+  +geoalign.curator.max_fraction=null
+  +geoalign.curator.min_scores=2
+  +geoalign.curator.projector.target_accuracy=0.95
+  +geoalign.curator.projector.groups_per_step=null
+  +geoalign.hidden_position=predicting
+  +geoalign.seed=0
+
+  data.train_files="${TRAIN:?a parquet file in verl\'s format}"
+  data.val_files="${VAL:?a parquet file in verl\'s format}"
+  data.train_batch_size=48                 # prompts; x 16 = 768 rollouts, one update on them
+  data.max_prompt_length=8192              # the paper's 16384 is read as the total
+  data.max_response_length=8192
+  data.shuffle=False                       # "processes the training data sequentially"
+
+  actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-4B}"
+  actor_rollout_ref.actor.strategy=fsdp2
+  actor_rollout_ref.actor.ppo_mini_batch_size=48
+  actor_rollout_ref.actor.use_dynamic_bsz=True
+  actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768
+  actor_rollout_ref.actor.loss_agg_mode=token-mean
+  actor_rollout_ref.actor.clip_ratio=0.2
+  actor_rollout_ref.actor.use_kl_loss=False
+  actor_rollout_ref.actor.grad_clip=1.0
+  actor_rollout_ref.actor.optim.lr=2e-6
+  actor_rollout_ref.actor.optim.weight_decay=0.1
+  actor_rollout_ref.actor.optim.lr_warmup_steps=0
+  actor_rollout_ref.rollout.name=vllm
+  actor_rollout_ref.rollout.tensor_model_parallel_size=1
+  actor_rollout_ref.rollout.n=16
+  actor_rollout_ref.rollout.temperature=1.0
+  actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True
+  actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=32768
+
+  algorithm.adv_estimator=grpo
+  algorithm.norm_adv_by_std_in_grpo=True
+  algorithm.use_kl_in_reward=False
+
+  trainer.total_epochs=1
+  trainer.n_gpus_per_node=8
+  trainer.save_freq=20
+  trainer.test_freq=10
+  trainer.project_name=geoalign
+  trainer.experiment_name=dapo_math_4b
+)
+exec "${PYTHON:-python3}" -m verl.trainer.main_ppo "${settings[@]}" "$@"

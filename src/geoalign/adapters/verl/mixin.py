@@ -1,0 +1,148 @@
+"""A curator inside verl's PPO trainers: four of their methods wrapped, none copied.
+
+`_compute_old_log_prob` asks the engine for hidden states in the pass that it makes anyway, and starts to curate;
+`_compute_advantage` carries the curation out around verl's own advantages. Between them verl makes its reference and
+value passes on the workers, while the driver curates. `_save_checkpoint` and `_load_checkpoint` take the curator along.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from omegaconf import OmegaConf, open_dict
+
+from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.verl.carry import carry_out
+from geoalign.adapters.verl.metrics import curation_metrics
+from geoalign.adapters.verl.names import POSITION_KEY
+from geoalign.adapters.verl.queue import QueueBatch
+from geoalign.adapters.verl.refusals import (
+    check_config,
+    check_curator,
+    check_drops,
+    check_engines,
+    check_hidden,
+    check_keys,
+    check_version,
+)
+from geoalign.adapters.verl.rows import read_rollouts
+from geoalign.adapters.verl.run import CuratorRun, Decision
+from geoalign.adapters.verl.settings import SECTION, parse_settings
+from geoalign.adapters.verl.workers import call_first, engines_of
+from geoalign.types import Rollouts
+
+if TYPE_CHECKING:
+    _Base: Any
+else:
+    _Base = object
+
+
+class CuratedSteps(_Base):
+    """Puts a curator into a subclass of verl's `PPOTrainer`: `class Mine(CuratedSteps, PPOTrainerSync)`.
+
+    Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the rows in
+    TransferQueue before the actor is updated; validation is never curated. Settings come from `+geoalign` in verl's
+    configuration. A subclass names verl's mode in `base_mode`.
+
+    Raises:
+        UnsupportedError: an engine, estimator, mode or batch that is refused; the message says what to change.
+        ConfigError: a setting under `+geoalign` is unknown or out of range.
+    """
+
+    base_mode: ClassVar[str]
+
+    def __init__(self, config: Any) -> None:
+        check_version()
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_config(plain)
+        self._geoalign = parse_settings(plain.get(SECTION))
+        self._run = CuratorRun(self._geoalign, lambda *args: call_first(self.actor_rollout_wg, *args))
+        check_curator(
+            self._run.name,
+            self._run.curator.requires,
+            self._run.curator.library_only,
+            self._geoalign,
+            kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
+        )
+        self._engines: list[str | None] = []
+        self._pending: tuple[list[int], Rollouts, Future[Decision]] | None = None
+        # verl asks for its own modes by name in several places.
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = self.base_mode
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        super()._setup()
+        if "hidden" in self._run.curator.requires:
+            self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
+            check_engines(self._engines)
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        needs = self._run.curator.requires
+        if "hidden" not in needs:
+            result = super()._compute_old_log_prob(batch, metrics)
+        else:
+            batch.extra_info[POSITION_KEY] = self._geoalign.hidden_position
+            try:
+                result = super()._compute_old_log_prob(batch, metrics)
+            finally:
+                # A later pass over this batch, a LoRA reference's, must not answer the same question again.
+                batch.extra_info.pop(POSITION_KEY, None)
+            (result.extra_info or {}).pop(POSITION_KEY, None)
+            check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
+        if self._geoalign.place == "driver" and "advantages" not in needs:
+            self._pending = self._start(result)
+        return result
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        compute = super()._compute_advantage
+        if self._pending is None:
+            if "advantages" in self._run.curator.requires:
+                batch = compute(batch, {})
+            self._pending = self._start(batch)
+        rows, rollouts, future = self._pending
+        self._pending = None
+        started = time.perf_counter()
+        decision = future.result()
+        waited = time.perf_counter() - started
+        placement = self._place(decision, rollouts)
+        result = carry_out(QueueBatch(batch, lambda part: compute(part, metrics)), rows, rollouts, placement)
+        metrics.update(curation_metrics(decision, rollouts, placement, waited=waited))
+        return result
+
+    def _start(self, meta: Any) -> tuple[list[int], Rollouts, Future[Decision]]:
+        batch = QueueBatch(meta)
+        rows = batch.real_rows()
+        check_keys([batch.keys[row] for row in rows])
+        rollouts = read_rollouts(
+            batch,
+            rows,
+            self._run.curator.requires,
+            rollout_fields=self._geoalign.rollout_fields,
+            longest_response=self.config.actor_rollout_ref.rollout.response_length,
+        )
+        return rows, rollouts, self._run.start(rollouts)
+
+    def _place(self, decision: Decision, rollouts: Rollouts) -> Placement:
+        placement = place(decision.curation, rollouts.groups, by=self._run.name)
+        if placement.dropped:
+            check_drops(self.config.actor_rollout_ref.actor.loss_agg_mode, self._run.name)
+        return placement
+
+    def _save_checkpoint(self) -> None:
+        # First: verl's last act is to name this step the one to resume from.
+        self._run.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps > 0:
+            trainer = self.config.trainer
+            named = trainer.resume_mode == "resume_path"
+            folder = (
+                trainer.resume_from_path if named else f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+            )
+            self._run.load(Path(folder))

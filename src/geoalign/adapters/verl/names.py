@@ -1,0 +1,18 @@
+"""The names by which the parts of the adapter find each other inside verl. Imports nothing."""
+
+from __future__ import annotations
+
+# `VERL_ENGINE_VENDOR=geoalign` makes verl's registry pick our engine, and switches the plug-in on.
+VENDOR = "geoalign"
+VENDOR_VARIABLE = "VERL_ENGINE_VENDOR"
+# In a batch's `extra_info`: the forward pass that carries it returns hidden states, any other does not.
+POSITION_KEY = "geoalign_hidden_position"
+# Of the hidden states in TransferQueue, one state per row.
+HIDDEN_KEY = "geoalign_hidden"
+# `trainer.v1.trainer_mode` -> verl's mode of which it is the curated form.
+MODES = {
+    "geoalign_sync": "sync",
+    "geoalign_colocate_async": "colocate_async",
+    "geoalign_separate_async": "separate_async",
+}
+OLDEST, BEFORE = "0.9.1", "0.10"

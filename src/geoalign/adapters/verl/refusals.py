@@ -1,0 +1,148 @@
+"""What the adapter refuses by name, each message with what to change. Imports neither torch nor verl."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from packaging.version import Version
+
+from geoalign.adapters.verl.names import BEFORE, HIDDEN_KEY, OLDEST, VENDOR, VENDOR_VARIABLE
+from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.errors import ConfigError, MissingExtraError, UnsupportedError
+
+# What a curator may need that verl's own batch holds.
+OWN_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
+
+
+def check_version(found: str | None = None) -> None:
+    """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
+    if found is None:
+        try:
+            found = version("verl")
+        except PackageNotFoundError as error:
+            raise MissingExtraError(
+                "verl is not installed: pip install 'geoalign[verl]', in an environment of its own"
+            ) from error
+    if not Version(OLDEST) <= Version(found) < Version(BEFORE):
+        raise UnsupportedError(
+            f"verl {found}: expected at least {OLDEST} and less than {BEFORE}; "
+            f"pip install 'verl[verl-core]>={OLDEST},<{BEFORE}'"
+        )
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Checks verl's resolved configuration, as plain data, against what the adapter carries out.
+
+    Raises:
+        UnsupportedError: an engine, estimator or mode that is refused; the message names the setting.
+    """
+    actor = config["actor_rollout_ref"]["actor"]
+    if actor["strategy"] not in ("fsdp", "fsdp2"):
+        raise UnsupportedError(
+            f"actor_rollout_ref.actor.strategy={actor['strategy']}: hidden states come from the FSDP engines only; set "
+            "model_engine=dp, actor_rollout_ref.actor.strategy=fsdp2"
+        )
+    correction = config["algorithm"].get("rollout_correction") or {}
+    if correction.get("bypass_mode", False):
+        raise UnsupportedError(
+            "algorithm.rollout_correction.bypass_mode=true: verl then makes no forward pass for the old "
+            "log-probabilities, from which the hidden states come; set it to false"
+        )
+    estimator = config["algorithm"]["adv_estimator"]
+    if estimator != "grpo":
+        raise UnsupportedError(
+            f"algorithm.adv_estimator={estimator}: curated batches are carried out under grpo only; set "
+            "algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)"
+        )
+    if (config.get("distillation") or {}).get("enabled", False):
+        raise UnsupportedError("distillation.enabled=true: never run with the adapter; set it to false")
+
+
+def check_curator(
+    name: str, requires: Sequence[str], library_only: str | None, settings: VerlSettings, *, kl_in_reward: bool
+) -> None:
+    """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
+    if library_only:
+        raise UnsupportedError(f"{name} inside verl: {library_only}")
+    missing = [need for need in requires if need not in OWN_FIELDS and need not in settings.rollout_fields]
+    if missing:
+        given = ", ".join(f"+geoalign.rollout_fields.{need}=<name in the reward function's result>" for need in missing)
+        raise ConfigError(f"{name} requires {', '.join(missing)}: expected {given}, got none")
+    if "advantages" in requires and kl_in_reward:
+        raise UnsupportedError(
+            f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
+            "with each computation of them; set it to false (use_kl_loss instead)"
+        )
+
+
+def check_drops(loss_agg_mode: str, curator: str) -> None:
+    """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
+    if loss_agg_mode not in ("token-mean", "token-sum"):
+        raise UnsupportedError(
+            f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={loss_agg_mode}, which divides by a "
+            "fixed number of sequences; set it to token-mean, or let the curator replace or weigh rows"
+        )
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """Checks verl's keys `{uid}_{session}_{index}`: one row per session.
+
+    Raises:
+        UnsupportedError: a session with several rows, or a key of another form.
+    """
+    sessions: Counter[str] = Counter()
+    for key in keys:
+        parts = key.rsplit("_", 2)
+        if len(parts) != 3:
+            raise UnsupportedError(
+                f"row {key!r}: expected a key {{uid}}_{{session}}_{{index}}, as verl 0.9 writes them"
+            )
+        sessions["_".join(parts[:2])] += 1
+    session, rows = max(sessions.items(), key=lambda item: item[1], default=("", 0))
+    if rows > 1:
+        raise UnsupportedError(
+            f"session {session} with {rows} rows: agent loops that return several outputs are not curated; use one "
+            "that returns a single output, such as actor_rollout_ref.rollout.agent.default_agent_loop=single_turn_agent"
+        )
+
+
+def check_hidden(fields: Sequence[str] | None, engines: Sequence[str]) -> None:
+    """Raises UnsupportedError if verl's pass over a batch came back without hidden states."""
+    if fields is not None and HIDDEN_KEY not in fields:
+        raise UnsupportedError(
+            f"no {HIDDEN_KEY!r} among what the old-log-probability pass returned ({', '.join(sorted(fields))}); "
+            f"the workers run {', '.join(sorted(set(engines))) or 'an unknown engine'}: {_HOW_TO_LOAD}"
+        )
+
+
+def check_engines(engines: Sequence[str | None]) -> None:
+    """Checks what the workers' processes answer about their engine: its class, or None where geoalign is not loaded.
+
+    Raises:
+        UnsupportedError: a worker would run verl's own engine; the message says which and what to set.
+    """
+    without = [rank for rank, engine in enumerate(engines) if engine is None or not engine.startswith("geoalign.")]
+    if without:
+        found = engines[without[0]] or "no geoalign at all"
+        raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {found}: {_HOW_TO_LOAD}")
+
+
+def check_reward_fields(name: str, field: str, rows: Sequence[Any]) -> None:
+    """Raises ConfigError if a row's reward function did not return what `rollout_fields` names."""
+    for row, info in enumerate(rows):
+        if not isinstance(info, Mapping) or field not in info:
+            known = ", ".join(sorted(info)) if isinstance(info, Mapping) else "none"
+            raise ConfigError(
+                f"geoalign.rollout_fields.{name}: expected {field!r} in the dict that the reward function returns, got "
+                f"{known or 'none'} in row {row}"
+            )
+
+
+_HOW_TO_LOAD = (
+    f"set {VENDOR_VARIABLE}={VENDOR} for every Ray process (in the shell, and on a cluster with "
+    f"+ray_kwargs.ray_init.runtime_env.env_vars.{VENDOR_VARIABLE}={VENDOR}), install geoalign[verl] on every node, and "
+    "let VERL_USE_EXTERNAL_PLUGINS be unset or name geoalign"
+)

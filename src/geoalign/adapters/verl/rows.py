@@ -1,0 +1,108 @@
+"""What a curator reads of verl's batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from geoalign.adapters.verl.names import HIDDEN_KEY
+from geoalign.adapters.verl.refusals import check_reward_fields
+from geoalign.errors import InputError
+from geoalign.types import Rollouts
+
+
+class Batch(Protocol):
+    """The rows of a batch (`QueueBatch`), wherever they are kept."""
+
+    @property
+    def keys(self) -> list[str]: ...
+
+    def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]: ...
+
+    def write(self, rows: Sequence[int], fields: dict[str, list[Tensor]]) -> None: ...
+
+    def copy(self, donors: Sequence[int], victims: Sequence[int]) -> None: ...
+
+    def advantages(self) -> Any: ...
+
+    def advantages_of(self, rows: Sequence[int]) -> list[str]: ...
+
+    def whole(self) -> Any: ...
+
+
+def read_rollouts(
+    batch: Batch,
+    rows: Sequence[int],
+    needs: Sequence[str],
+    *,
+    rollout_fields: Mapping[str, str],
+    longest_response: int,
+) -> Rollouts:
+    """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
+
+    Args:
+        batch: after verl's old-log-probability pass.
+        rows: rows of it; padding left out.
+        needs: what the curator requires.
+        rollout_fields: `VerlSettings.rollout_fields`.
+        longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
+
+    Raises:
+        ConfigError: the reward function returns no such field.
+        InputError: one of its values is no number, or a row has no token of the policy's own.
+    """
+    wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
+    names = ["uid", "rm_scores", "response_mask", *(field for need, field in wanted.items() if need in needs)]
+    data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
+    masks = data["response_mask"]
+    lengths = torch.tensor([len(mask) for mask in masks])
+    fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
+    if "hidden" in needs:
+        fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
+    for need in ("logprobs", "advantages"):
+        if need in needs:
+            fields[need] = _masked_means(data[wanted[need]], masks)
+    if "donor_ok" in needs:
+        fields["donor_ok"] = lengths < longest_response
+    if rollout_fields:
+        fields.update(_reward_fields(data["extra_fields"], rollout_fields))
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
+    rewards = torch.stack([scores.float().sum() for scores in data["rm_scores"]])
+    return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
+
+
+def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
+    means = []
+    for row, (value, mask) in enumerate(zip(values, masks, strict=True)):
+        own = mask.bool()
+        if not bool(own.any()):
+            raise InputError(f"response_mask: expected a token of the policy's own in every row, got none in row {row}")
+        means.append(value.float()[own].mean())
+    return torch.stack(means)
+
+
+def _reward_fields(extras: list[Any], rollout_fields: Mapping[str, str]) -> dict[str, Any]:
+    infos: list[Any] = [(extra or {}).get("reward_extra_info") for extra in extras]
+    fields: dict[str, Any] = {}
+    for name, field in rollout_fields.items():
+        check_reward_fields(name, field, infos)
+        values = [info[field] for info in infos]
+        if name == "answers":
+            fields[name] = [None if value is None else str(value) for value in values]
+        else:
+            fields[name] = _numbers(name, field, values)
+    return fields
+
+
+def _numbers(name: str, field: str, values: list[Any]) -> Tensor:
+    try:
+        return torch.tensor(values, dtype=torch.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"geoalign.rollout_fields.{name}: expected numbers in {field!r} of the reward function's result, got "
+            f"{values[0]!r} and the like ({error})"
+        ) from error

@@ -1,0 +1,118 @@
+"""The curator of one training: its state and generator, and where it computes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geoalign.adapters.verl.checkpoint import load_curator, save_curator
+from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.registry import make_curator
+from geoalign.errors import InputError
+from geoalign.types import Curation, Rollouts
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A curation, and the seconds that it took."""
+
+    curation: Curation
+    seconds: float
+
+
+class CuratorRun:
+    """Curates the batches of one training in order.
+
+    One thread decides, so that the caller may go on with work that does not touch the curator; nothing of it draws from
+    the global generators of the driver, which shuffle verl's data.
+
+    Args:
+        settings: `+geoalign`.
+        call_worker: runs a function of plain arguments in the process of actor worker 0 and returns its result; used
+            with `place: worker` only.
+    """
+
+    def __init__(self, settings: VerlSettings, call_worker: Callable[..., Any] | None = None) -> None:
+        self.curator = make_curator(settings.curator)
+        self._settings = settings
+        self._call_worker = call_worker
+        self._generator = torch.Generator().manual_seed(settings.seed)
+        self.calls = 0
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
+
+    @property
+    def name(self) -> str:
+        """The curator's, for messages."""
+        return type(self.curator).__name__
+
+    def start(self, rollouts: Rollouts) -> Future[Decision]:
+        """Starts to curate a batch; the next may be started when this one's result was taken."""
+        self.calls += 1
+        return self._thread.submit(self._decide, rollouts)
+
+    def save(self, folder: Path) -> None:
+        """Writes state, generator and number of calls to `folder`."""
+        save_curator(folder, self.curator, self._generator, self.calls)
+
+    def load(self, folder: Path) -> None:
+        """Restores what `save` wrote."""
+        self.calls = load_curator(folder, self.curator, self._generator)
+
+    def _decide(self, rollouts: Rollouts) -> Decision:
+        started = time.perf_counter()
+        if self._settings.place == "worker" and self._call_worker is not None:
+            curation, state, drawn = self._call_worker(
+                curate_there, self._settings.curator, self.curator.state_dict(), self._generator.get_state(), rollouts
+            )
+            self.curator.load_state_dict(state)
+            self._generator.set_state(drawn)
+        else:
+            with torch.random.fork_rng(devices=[]), torch.enable_grad():
+                curation = self.curator.curate(rollouts, generator=self._generator)
+        if len(curation.scores) != len(rollouts):
+            raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
+        return Decision(curation, time.perf_counter() - started)
+
+
+def curate_there(
+    settings: Any, state: dict[str, Any], drawn: Tensor, rollouts: Rollouts, device: str = "cpu"
+) -> tuple[Curation, dict[str, Any], Tensor]:
+    """One curation on another process's device; the state of curator and generator travel there and back.
+
+    Returns:
+        the curation, the curator's state and the generator's, all on the CPU.
+    """
+    curator = make_curator(settings)
+    curator.load_state_dict(state)
+    generator = torch.Generator()
+    generator.set_state(drawn)
+    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]), torch.enable_grad():
+        curation = curator.curate(_moved(rollouts, device), generator=generator)
+    return _moved(curation, "cpu"), _state_to_cpu(curator.state_dict()), generator.get_state()
+
+
+def _moved(record: Any, device: str) -> Any:
+    """A record of tensors with each of them on `device`; details, which nobody asked for, left out."""
+    tensors = {
+        item.name: value.to(device)
+        for item in fields(record)
+        if isinstance(value := getattr(record, item.name), Tensor)
+    }
+    return replace(record, **tensors)
+
+
+def _state_to_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _state_to_cpu(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_state_to_cpu(item) for item in value]
+    return value

@@ -1,0 +1,13 @@
+"""A reward that a tiny model can raise: the share of letters from a to m; a tenth of the responses is flipped."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+
+def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **rest: Any) -> dict:
+    text = [letter for letter in solution_str if letter.isalpha()]
+    true = sum(letter.lower() < "n" for letter in text) / max(len(text), 1)
+    flipped = hashlib.sha256(solution_str.encode()).digest()[0] < 26
+    return {"score": 1.0 - true if flipped else true, "true": true, "answer": solution_str[:1]}

@@ -1,0 +1,54 @@
+"""Hidden states of verl's engines against Hugging Face's, in two processes on gloo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+
+import pytest
+from verl_runs import CPU, environment, run
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-engines)"),
+]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engines")
+    run("make_inputs.py", folder)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    process = subprocess.run(
+        [sys.executable, *launch, CPU / "engine_states.py", folder / "model", folder],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    if process.returncode:
+        pytest.fail(process.stderr[-6000:])
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("case", ["fsdp2 padded", "fsdp2 packed", "fsdp padded", "fsdp packed"])
+def test_hidden_states_equal_hugging_faces(found, case):
+    for rank in found:
+        assert rank[case]["engine"] == "GeoAlignFSDPEngine"
+        for position in ("final", "predicting", "mean"):
+            assert rank[case][position] < 1e-5, (case, position)
+
+
+@pytest.mark.parametrize("case", ["fsdp2 padded", "fsdp packed"])
+def test_a_pass_that_does_not_ask_gets_none(found, case):
+    assert not any(rank[case]["unasked"] for rank in found)
+
+
+def test_lora_gives_the_adapted_models_states(found):
+    """The head on the state at the predicting token gives verl's own log-probability of the last token."""
+    for rank in found:
+        assert rank["fsdp2 lora"]["head"] < 1e-5
+        assert rank["fsdp2 lora"]["adapted"] > 1e-3

@@ -1,0 +1,101 @@
+"""Every refusal says what to change."""
+
+import copy
+
+import pytest
+
+from geoalign.adapters.verl.refusals import (
+    check_config,
+    check_curator,
+    check_drops,
+    check_engines,
+    check_hidden,
+    check_keys,
+    check_version,
+)
+from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.errors import ConfigError, UnsupportedError
+
+CONFIG = {
+    "actor_rollout_ref": {"actor": {"strategy": "fsdp2"}},
+    "algorithm": {"adv_estimator": "grpo", "rollout_correction": None},
+    "distillation": {"enabled": False},
+}
+OURS = "geoalign.adapters.verl.engine.GeoAlignFSDPEngine"
+
+
+def test_a_plain_configuration_passes():
+    check_config(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        (("actor_rollout_ref", "actor"), "strategy", "megatron", r"strategy=megatron: .* set .*strategy=fsdp2"),
+        (("algorithm",), "rollout_correction", {"bypass_mode": True}, r"bypass_mode=true: .* set it to false"),
+        (("algorithm",), "adv_estimator", "gae", r"adv_estimator=gae: .* set algorithm.adv_estimator=grpo"),
+        (("distillation",), "enabled", True, r"distillation.enabled=true: .* set it to false"),
+    ],
+)
+def test_what_is_refused_in_the_configuration(section, key, value, message):
+    config = copy.deepcopy(CONFIG)
+    inner = config
+    for name in section:
+        inner = inner[name]
+    inner[key] = value
+    with pytest.raises(UnsupportedError, match=message):
+        check_config(config)
+
+
+@pytest.mark.parametrize("version", ["0.9.1", "0.9.2", "0.9.1.post1", "0.9.10"])
+def test_versions_in_range(version):
+    check_version(version)
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.8.0", "0.10.0", "1.0"])
+def test_versions_out_of_range(version):
+    with pytest.raises(UnsupportedError, match=rf"verl {version}: expected at least 0.9.1 and less than 0.10; pip"):
+        check_version(version)
+
+
+def test_sessions_with_several_rows():
+    check_keys(["u_0_0", "u_1_0", "with_underscore_0_0"])
+    with pytest.raises(UnsupportedError, match=r"session u_1 with 2 rows: .*single_turn_agent"):
+        check_keys(["u_0_0", "u_1_0", "u_1_1"])
+    with pytest.raises(UnsupportedError, match="row 'u': expected a key"):
+        check_keys(["u"])
+
+
+def test_a_missing_hidden_key_says_what_the_workers_run():
+    check_hidden(["log_probs", "geoalign_hidden"], [OURS])
+    check_hidden(None, [OURS])
+    with pytest.raises(UnsupportedError, match=r"no 'geoalign_hidden' among .*entropy.* VERL_ENGINE_VENDOR=geoalign"):
+        check_hidden(["entropy"], [OURS])
+
+
+def test_a_worker_without_the_plug_in():
+    check_engines([OURS, OURS])
+    with pytest.raises(UnsupportedError, match=r"worker 1 of 2 has no geoalign at all: .*VERL_ENGINE_VENDOR=geoalign"):
+        check_engines([OURS, None])
+    with pytest.raises(UnsupportedError, match=r"worker 0 of 1 has verl.workers.Engine: .*env_vars.VERL_ENGINE_VENDOR"):
+        check_engines(["verl.workers.Engine"])
+
+
+def test_curators_that_cannot_be_carried_out():
+    plain = VerlSettings()
+    check_curator("GeoAlign", ("hidden",), None, plain, kl_in_reward=True)
+    with pytest.raises(UnsupportedError, match="PFPPO inside verl: sources across groups"):
+        check_curator("PFPPO", (), "sources across groups", plain, kl_in_reward=False)
+    with pytest.raises(ConfigError, match=r"SeedGRPO requires answers: expected \+geoalign.rollout_fields.answers="):
+        check_curator("SeedGRPO", ("answers",), None, plain, kl_in_reward=False)
+    check_curator("SeedGRPO", ("answers",), None, VerlSettings(rollout_fields={"answers": "x"}), kl_in_reward=False)
+    with pytest.raises(UnsupportedError, match=r"CPPO needs verl's advantages .*use_kl_in_reward=true"):
+        check_curator("CPPO", ("advantages",), None, plain, kl_in_reward=True)
+
+
+def test_dropped_rows_need_a_loss_over_tokens():
+    check_drops("token-mean", "PODS")
+    with pytest.raises(
+        UnsupportedError, match=r"PODS drops rows under .*loss_agg_mode=seq-mean-token-mean.*token-mean"
+    ):
+        check_drops("seq-mean-token-mean", "PODS")

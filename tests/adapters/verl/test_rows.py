@@ -1,0 +1,70 @@
+"""What a curator reads of verl's rows."""
+
+import pytest
+import torch
+from verl_parts import batch_of
+
+from geoalign.adapters.verl.rows import read_rollouts
+from geoalign.errors import ConfigError, InputError
+
+
+def read(batch, needs=(), fields=None, longest=9, rows=None):
+    rows = range(len(batch.keys)) if rows is None else rows
+    return read_rollouts(batch, rows, needs, rollout_fields=fields or {}, longest_response=longest)
+
+
+def test_rewards_groups_and_lengths_in_the_batchs_order():
+    batch = batch_of({"b": [1.0, 2.0], "a": [3.0]})
+    rollouts = read(batch)
+    assert rollouts.rewards.tolist() == [1.0, 2.0, 3.0]
+    assert rollouts.groups.tolist() == [0, 0, 1]
+    assert rollouts.lengths.tolist() == [1, 2, 3]
+    assert rollouts.ids == ["b_0_0", "b_1_0", "a_0_0"]
+    assert rollouts.hidden is None
+    assert rollouts.logprobs is None
+
+
+def test_the_reward_is_the_sum_over_the_tokens():
+    batch = batch_of({"a": [0.0, 0.0, 0.0]})
+    batch.rows[2]["rm_scores"] = torch.tensor([0.25, 0.5, 1.0])
+    assert read(batch).rewards.tolist() == [0.0, 0.0, 1.75]
+
+
+def test_what_a_curator_asks_for_is_read():
+    batch = batch_of({"a": [1.0, 2.0, 3.0]})
+    batch.rows[2]["response_mask"] = torch.tensor([1, 0, 1])
+    batch.advantages()
+    rollouts = read(batch, ("hidden", "logprobs", "donor_ok", "advantages"), longest=3)
+    assert rollouts.hidden.tolist() == [[0.0] * 4, [1.0] * 4, [2.0] * 4]
+    # Row 2 has log-probabilities -3, -4, -5, the middle one a tool's: mean -4.
+    assert rollouts.logprobs.tolist() == [-1.0, -2.5, -4.0]
+    assert rollouts.donor_ok.tolist() == [True, True, False]
+    assert rollouts.advantages.tolist() == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+
+
+def test_rows_named_are_read_and_no_others():
+    rollouts = read(batch_of({"a": [1.0, 2.0], "pad": [0.0]}), rows=[0, 1])
+    assert rollouts.ids == ["a_0_0", "a_1_0"]
+
+
+def test_fields_of_the_reward_functions_result():
+    rollouts = read(batch_of({"a": [1.0, 2.0]}), fields={"true_rewards": "true", "answers": "answer"})
+    assert rollouts.true_rewards.tolist() == [0.5, 1.0]
+    assert rollouts.answers == ["a0", "a1"]
+
+
+def test_a_field_that_the_reward_function_does_not_return():
+    with pytest.raises(ConfigError, match=r"true_rewards: expected 'gold' in the dict .* got answer, true in row 0"):
+        read(batch_of({"a": [1.0]}), fields={"true_rewards": "gold"})
+
+
+def test_a_field_that_is_no_number():
+    with pytest.raises(InputError, match=r"true_rewards: expected numbers in 'answer' .* got 'a0'"):
+        read(batch_of({"a": [1.0]}), fields={"true_rewards": "answer"})
+
+
+def test_a_row_without_a_token_of_its_own():
+    batch = batch_of({"a": [1.0, 2.0]})
+    batch.rows[1]["response_mask"] = torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(InputError, match="got none in row 1"):
+        read(batch, ("logprobs",))

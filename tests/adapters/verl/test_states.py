@@ -1,0 +1,37 @@
+"""Hidden states of rows in verl's two layouts."""
+
+import pytest
+import torch
+
+from geoalign.adapters.verl.states import packed_states, padded_states
+from geoalign.errors import InputError
+
+# Two rows of 3 and 5 tokens, their responses of 1 and 3; the state of a token is its number.
+LENGTHS, RESPONSES = torch.tensor([3, 5]), torch.tensor([1, 3])
+PACKED = torch.arange(8.0)[:, None].repeat(1, 2)
+PADDED = torch.tensor([[0.0, 1, 2, 90, 91], [3, 4, 5, 6, 7]])[:, :, None].repeat(1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"), [("final", [2.0, 7.0]), ("predicting", [1.0, 6.0]), ("mean", [2.0, 6.0])]
+)
+def test_both_layouts_agree(position, expected):
+    packed = packed_states(PACKED, torch.tensor([0, 3, 8]), RESPONSES, position)
+    padded = padded_states(PADDED, LENGTHS, RESPONSES, position)
+    assert packed[:, 0].tolist() == expected
+    assert torch.equal(packed, padded)
+
+
+def test_half_precision_states_come_back_in_float32():
+    packed = packed_states(PACKED.bfloat16(), torch.tensor([0, 3, 8]), RESPONSES, "mean")
+    assert packed.dtype == torch.float32
+
+
+def test_no_row_reads_the_one_before():
+    with pytest.raises(InputError, match="a sequence of one token"):
+        packed_states(PACKED, torch.tensor([0, 7, 8]), torch.tensor([3, 1]), "predicting")
+
+
+def test_a_response_longer_than_its_row():
+    with pytest.raises(InputError, match="inside columns"):
+        packed_states(PACKED, torch.tensor([0, 3, 8]), torch.tensor([1, 6]), "final")

@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
 
-.PHONY: quickstart test smoke lint types test-slow test-engines test-verl wheel clean
+.PHONY: quickstart test smoke lint types test-slow test-engines test-trinity test-verl wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -38,9 +38,13 @@ $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev]'
 	touch $@ $(VENV)/.quickstart
 
-test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready test-verl ## The adapters in their engines
+test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready test-trinity test-verl ## The adapters in their engines
 	GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
 	GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
+
+# What Trinity-RFT and the packages below it warn about is theirs.
+test-trinity: $(ENGINES)/trinity/.ready ## The adapter in Trinity-RFT's own pipeline
+	$(ENGINES)/trinity/bin/python -m pytest -W default tests/adapters/trinity tests/engines/test_trinity.py
 
 # verl's own test plug-ins stay out, and what verl and the packages below it warn about is theirs.
 test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueue and FSDP on CPUs
@@ -58,6 +62,15 @@ $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
 		--editable '.[trl]' pytest beartype requests
+	touch $@
+
+# Trinity-RFT takes other versions of many pinned packages, and imports greenlet undeclared.
+$(ENGINES)/trinity/.ready: $(PINS) constraints/trinity.txt
+	$(PYTHON) -m venv $(@D)
+	sed 's/==.*/==/; s/^/^/' constraints/trinity.txt | grep -v -i -f - constraints.txt \
+		| cat - constraints/trinity.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
+		--editable '.[trinity]' pytest beartype greenlet
 	touch $@
 
 # verl wants an older transformers, and other versions of five more packages.

@@ -1,0 +1,5 @@
+"""What `trinity.common.models.mm_utils` imports."""
+
+
+class ModelConfig:
+    """A name."""

@@ -1,0 +1,1 @@
+"""What `trinity.common.models.mm_utils` imports."""

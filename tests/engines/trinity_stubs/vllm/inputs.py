@@ -1,0 +1,3 @@
+"""What `trinity.common.models.mm_utils` imports."""
+
+MultiModalDataDict = dict

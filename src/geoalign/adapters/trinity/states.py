@@ -82,12 +82,13 @@ class StateModel:
         assert settings.model_path is not None
         self.settings = settings
         self.version = 0
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
+        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
             settings.model_path,
             dtype=getattr(torch, settings.dtype),
             trust_remote_code=settings.trust_remote_code,
         )
-        self.model.to(settings.device).eval().requires_grad_(False)
+        self.model: Any = model
+        model.to(settings.device).eval().requires_grad_(False)
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Takes the weights of another version of the policy, as Trinity publishes them.

@@ -1,4 +1,4 @@
-"""Run by `make test-engines` in an environment with Trinity-RFT: its own experience pipeline, synchroniser and Ray."""
+"""Run by `make test-trinity` in an environment with Trinity-RFT: its own experience pipeline, synchroniser and Ray."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import torch
 
 if find_spec("trinity") is None:
-    pytest.skip("trinity-rft is not installed here: make test-engines", allow_module_level=True)
+    pytest.skip("trinity-rft is not installed here: make test-trinity", allow_module_level=True)
 
 STUBS = Path(__file__).parent / "trinity_stubs"
 sys.path.insert(0, str(STUBS))

@@ -12,7 +12,7 @@ from verl_runs import CPU, environment, run
 
 pytestmark = [
     pytest.mark.engines,
-    pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-engines)"),
+    pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)"),
 ]
 
 

@@ -71,7 +71,7 @@ def test_the_training_is_that_of_the_trl_configuration(recipe, config):
 
 
 @pytest.mark.engines
-@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-engines)")
+@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_verl_knows_every_setting(recipe):

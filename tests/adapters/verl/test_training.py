@@ -18,7 +18,7 @@ SYNC = ["trainer.v1.trainer_mode=geoalign_sync", *GEOALIGN]
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.slow,
-    pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-engines)"),
+    pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)"),
 ]
 
 

@@ -85,7 +85,7 @@ def test_data_without_rewards():
 
 
 @pytest.mark.engines
-@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-engines)")
+@pytest.mark.skipif("verl" not in packages_distributions(), reason="verl is not installed (make test-verl)")
 @pytest.mark.filterwarnings("ignore")
 def test_verls_own_dataproto_and_advantages():
     from verl import DataProto

@@ -256,7 +256,8 @@ def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
     assert summary["consensus"]["groups"] > 40
     assert summary["hidden"]["files"][0]["cut_rows"] == 800
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "math_cot_100.jsonl").open()]
+    curated = (tmp_path / "out" / "curated" / "math_cot_100.jsonl").read_bytes()
+    made = [json.loads(line) for line in curated.splitlines()]
     for row in scores:
         if row["anomalous"]:
             assert made[row["row"]]["response"][row["sample"]] == scores[row["source"]]["response"]

@@ -42,7 +42,9 @@ def build_light() -> Callable[[Path], Path]:
     return build
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while Playwright is open, this thread has a running event loop, and asyncio.run() in the tests
+# of other files would fail.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[object]:
     """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -28,7 +28,7 @@ def show_input(console: Console, one: Input) -> None:
 def states_bar(console: Console, path: Path, rows: int) -> Iterator[Callable[[int], None]]:
     """A progress bar for the states of a dump; gives what is called with the number of rows done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("Hidden states", total=rows)
         yield lambda done: bar.update(task, completed=done)
 

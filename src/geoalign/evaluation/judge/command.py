@@ -100,7 +100,7 @@ async def _ask(
 ) -> dict[str, Answer]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     async with asked:
-        with Progress(*columns, console=console, transient=True) as progress:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("Judging", total=len(comparisons))
             counts = {"malformed": 0, "failed": 0}
 

@@ -42,7 +42,9 @@ def cluster():
     import ray
 
     paths = [str(STUBS), str(Path(__file__).parents[1] / "adapters"), os.environ.get("PYTHONPATH", "")]
-    for attempt in range(3):  # it gives up after half a minute, which a busy machine may need longer than
+    # Ray gives up on its own processes after half a minute, which a busy machine may need longer than.
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "120")
+    for attempt in range(3):
         try:
             ray.init(
                 num_cpus=2,
@@ -123,14 +125,27 @@ async def processed(config, batch):
     from trinity.common.experience import Experience
 
     pipeline = ExperiencePipeline(config)
+    reader = get_buffer_reader(config.buffer.trainer_input.experience_buffer)
     try:
         await pipeline.prepare()
-        reader = get_buffer_reader(config.buffer.trainer_input.experience_buffer)
         metrics = await pipeline.process(Experience.serialize_many(batch))
         rows = await reader.read(batch_size=int(metrics["experience_pipeline/experience_count"]))
     finally:
         await pipeline.close()
-    return sorted(rows, key=lambda row: (row.eid.task, row.eid.run)), metrics
+        await disconnect(pipeline.output)
+        await disconnect(reader)
+    return in_order(rows), metrics
+
+
+async def disconnect(end):
+    """Closes the connection of one end of a table, which Trinity leaves to the end of the process."""
+    storage = getattr(end, "_async_storage", None)
+    if storage is not None:
+        await storage.engine.dispose()
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: (row.eid.task, row.eid.run))
 
 
 def through(config, batch):
@@ -244,6 +259,15 @@ def test_an_advantage_function_of_the_trainer_is_refused(tmp_path):
         through(config, rollouts())
 
 
+@pytest.mark.parametrize("base", ["gropo", "no.such.Function", "geoalign.adapters.trinity.GeoAlignOperator", None])
+def test_a_base_that_is_no_advantage_function(base):
+    from geoalign.adapters.trinity import GeoAlignAdvantage
+    from geoalign.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=f"base: expected an advantage function of Trinity-RFT, got {base!r}"):
+        GeoAlignAdvantage(base=base)
+
+
 def test_unscored_rows_are_left_out_and_bad_experiences_stop_the_batch(tmp_path):
     from geoalign.errors import InputError
 
@@ -342,12 +366,49 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
     asyncio.run(run())
 
 
-def test_weights_from_the_synchronizers_actor(tmp_path, cluster):
-    """Found by its name in the run's namespace, its weights streamed from its process."""
-    import ray
+def test_a_folder_that_the_synchronizer_removes(tmp_path):
+    """Read again where a newer version took its place; an error where there is no newer one."""
+    from safetensors.torch import save_file
     from trinity.manager.synchronizer import Synchronizer
 
     from geoalign.adapters.trinity.weights import PublishedWeights
+    from geoalign.errors import InputError
+
+    def saved(number, fill):
+        folder = tmp_path / f"global_step_{number}" / "actor"
+        folder.mkdir(parents=True)
+        save_file({"a": torch.full((2,), fill)}, folder / "model.safetensors")
+
+    async def run():
+        synchronizer = Synchronizer(settings(tmp_path, sync="checkpoint"), Alive())
+        actor = HereNotThere(synchronizer)
+
+        async def path_and_overtaken():
+            path = await synchronizer.get_latest_model_path()
+            if synchronizer.model_version == 1:
+                saved(2, 2.0)
+                await synchronizer.set_model_state_dict(None, 2)
+                await synchronizer._remove_previous_state_dict(1)
+            return path
+
+        actor.get_latest_model_path = Method(path_and_overtaken)
+        saved(1, 1.0)
+        await synchronizer.set_model_state_dict(None, 1)
+        weights, version = await PublishedWeights(actor).newer_than(0)
+        assert not (tmp_path / "global_step_1").exists()
+        assert (version, weights["a"].tolist()) == (2, [2.0, 2.0])
+        await synchronizer.set_model_state_dict(None, 3)
+        with pytest.raises(InputError, match=r"expected the folder .*global_step_3/actor, got none on this machine"):
+            await PublishedWeights(actor).newer_than(2)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def synchronizer(tmp_path, cluster):
+    """Trinity's synchroniser in an actor of its own, under the name that it has in a run."""
+    import ray
+    from trinity.manager.synchronizer import Synchronizer
 
     @ray.remote(num_cpus=0)
     class Keeper:
@@ -357,20 +418,67 @@ def test_weights_from_the_synchronizers_actor(tmp_path, cluster):
     keeper = Keeper.remote()
     config = settings(tmp_path / "run")
     actor = ray.remote(Synchronizer).options(name="synchronizer", num_cpus=0).remote(config, module_ref=keeper)
-    weights = {"a": torch.arange(4.0), "b": torch.ones(2, 3)}
+    yield actor
+    ray.kill(actor)
+    ray.kill(keeper)
+
+
+def test_the_coordinator_scores_with_the_weights_of_the_synchronizers_actor(tmp_path, synchronizer):
+    """As in a run: the operator, in the coordinator's actor, finds the synchroniser's by name and streams from it."""
+    import ray
+    from trinity.buffer import get_buffer_reader
+    from trinity.common.experience import Experience
+    from trinity.explorer import RolloutCoordinator
+    from trinity_parts import tiny
+
+    from geoalign.adapters.trinity.weights import PublishedWeights
+
+    tiny().save_pretrained(tmp_path / "model")
+    arguments = {"curator": GEOALIGN, "model_path": str(tmp_path / "model")}
+    config = settings(tmp_path / "a", operators=[(OPERATOR, arguments)])
+    config.mode = "serve"  # without the scheduler, which wants rollout models
+    batches = [rollouts(states=False, batch=number) for number in range(2)]
 
     async def run():
-        assert await PublishedWeights().newer_than(0) is None
-        await actor.set_model_state_dict.remote(weights, 5)
-        found, version = await PublishedWeights().newer_than(4)
+        coordinator = RolloutCoordinator.get_actor(config)
+        reader = get_buffer_reader(config.buffer.trainer_input.experience_buffer)
+        try:
+            await coordinator.prepare.remote()
+            first = await coordinator.process_experiences.remote([Experience.serialize_many(batches[0])])
+            assert first["experience_pipeline/geoalign/state_version"] == 0
+            await synchronizer.set_model_state_dict.remote(tiny(3).state_dict(), 5)
+            second = await coordinator.process_experiences.remote([Experience.serialize_many(batches[1])])
+            assert second["experience_pipeline/geoalign/state_version"] == 5
+            rows = await reader.read(batch_size=2 * TASKS * RUNS)
+        finally:
+            ray.kill(coordinator)
+            await disconnect(reader)
+        weights, version = await PublishedWeights().newer_than(4)
         assert version == 5
-        assert all(torch.equal(found[name], weights[name]) for name in weights)
+        assert all(torch.equal(value, weights[name]) for name, value in tiny(3).state_dict().items())
+        found = in_order(row for row in rows if row.eid.batch == 1)
+        assert len(found) == TASKS * RUNS
+        stale, fresh = [await alone(arguments, weights) for weights in (None, tiny(3).state_dict())]
+        torch.testing.assert_close(scores(found), fresh, rtol=1e-4, atol=1e-4)
+        assert (fresh - stale).abs().max() > 0.01
 
-    try:
-        asyncio.run(run())
-    finally:
-        ray.kill(actor)
-        ray.kill(keeper)
+    asyncio.run(run())
+
+
+async def alone(arguments, weights):
+    """Scores of the second of two batches, by an operator without a synchroniser that is given the weights between."""
+    from geoalign.adapters.trinity import GeoAlignOperator
+
+    operator = GeoAlignOperator(**arguments, reload="never")
+    await operator.prepare()
+    await operator.process(rollouts(states=False))
+    if weights is not None:
+        operator.run._model.load(weights, 5)
+    return scores((await operator.process(rollouts(states=False, batch=1)))[0])
+
+
+def scores(rows):
+    return torch.tensor([row.info["geoalign_score"] for row in in_order(rows)])
 
 
 def _running():

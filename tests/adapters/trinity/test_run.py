@@ -230,6 +230,20 @@ def test_weights_that_change_while_they_are_read():
         asyncio.run(PublishedWeights(synchronizer).newer_than(0))
 
 
+def test_a_folder_of_weights_that_is_not_there(tmp_path):
+    synchronizer = Synchronizer()
+    synchronizer.path, synchronizer.number = str(tmp_path / "global_step_4" / "actor"), 4
+    with pytest.raises(InputError, match=r"checkpoint: expected the folder .*global_step_4/actor, got none"):
+        asyncio.run(PublishedWeights(synchronizer).newer_than(0))
+    # Removed because a newer version took its place: that one is read instead.
+    synchronizer.weights = {"a": torch.ones(1)}
+    metas = iter([None, []])
+    synchronizer.get_state_dict_meta = Answer(lambda: next(metas))
+    versions = iter([4, 5, 5, 5])
+    synchronizer.get_latest_model_version = Answer(lambda: next(versions))
+    assert asyncio.run(PublishedWeights(synchronizer).newer_than(0)) == ({"a": torch.ones(1)}, 5)
+
+
 def test_versions():
     check_version("0.6.0")
     check_version("0.6.3")

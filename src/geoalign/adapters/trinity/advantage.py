@@ -33,9 +33,12 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
 
     def __init__(self, base: str = "grpo", base_args: dict[str, Any] | None = None, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
-        kind = ADVANTAGE_FN.get(base)
-        if kind is None:
-            raise ConfigError(f"base: expected the name of an advantage function of Trinity-RFT, got {base!r}")
+        try:
+            kind = ADVANTAGE_FN.get(base)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}: {error}") from error
+        if not (isinstance(kind, type) and issubclass(kind, AdvantageFn)):
+            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}")
         if kind.compute_in_trainer():
             raise UnsupportedError(
                 f"base {base!r} computes advantages inside the trainer, where experiences can no longer be curated; "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from geoalign.errors import UnsupportedError
+from geoalign.errors import InputError, UnsupportedError
 
 # A new version may be published while an older one is read.
 _ATTEMPTS = 5
@@ -37,12 +38,20 @@ class PublishedWeights:
 
         Raises:
             UnsupportedError: there are newer ones, but no way to have them; the message says what to change.
+            InputError: the folder that the synchroniser names is not there.
         """
         for _ in range(_ATTEMPTS):
             newest = await self.version()
             if newest <= version:
                 return None
-            weights = await self._read()
+            try:
+                weights = await self._read()
+            except Exception:
+                # The synchroniser removes a version's folder as soon as there is a newer one; what a reader makes of
+                # that depends on where it was. Without a newer one the error is another.
+                if await self.version() == newest:
+                    raise
+                continue
             if weights is None:
                 raise UnsupportedError(
                     f"weights of version {newest} are published by synchronizer.sync_method=nccl, which passes them to "
@@ -63,12 +72,7 @@ class PublishedWeights:
                 found[name] = tensor
             return found
         path = await actor.get_latest_model_path.remote()
-        if path is None:
-            return None
-        from trinity.common.models.utils import load_state_dict
-
-        weights: Mapping[str, Tensor] = await asyncio.to_thread(load_state_dict, path)
-        return weights
+        return None if path is None else await asyncio.to_thread(_load, path)
 
     def _actor(self) -> Any:
         if self._synchronizer is None:
@@ -81,3 +85,15 @@ class PublishedWeights:
             except ValueError:  # none of that name: a pipeline without an explorer
                 return None
         return self._synchronizer
+
+
+def _load(path: str) -> Mapping[str, Tensor]:
+    if not Path(path).is_dir():
+        raise InputError(
+            f"weights of synchronizer.sync_method=checkpoint: expected the folder {path}, got none on this machine; "
+            "put checkpoint_root_dir where the process of the operator sees it, or set sync_method to memory"
+        )
+    from trinity.common.models.utils import load_state_dict
+
+    weights: Mapping[str, Tensor] = load_state_dict(path)
+    return weights

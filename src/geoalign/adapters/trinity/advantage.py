@@ -37,7 +37,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
             kind = ADVANTAGE_FN.get(base)
         except (ValueError, ImportError) as error:
             raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}: {error}") from error
-        if not (isinstance(kind, type) and issubclass(kind, AdvantageFn)):
+        if AdvantageFn not in getattr(kind, "__mro__", ()):
             raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}")
         if kind.compute_in_trainer():
             raise UnsupportedError(

@@ -86,9 +86,29 @@ def test_a_file_that_was_cut_back_or_replaced_is_read_anew(tmp_path):
     lines.restarted = False
     # As a resumed run writes it: beside its place, then renamed; longer than what was read.
     beside = tmp_path / "lines.jsonl.tmp"
-    beside.write_bytes(b'{"step": 1}\n{"step": 5}\n{"step": 6}\n')
+    beside.write_bytes(b'{"step": 0}\n{"step": 5}\n{"step": 6}\n')
     beside.replace(path)
-    assert lines.read() == [{"step": 1}, {"step": 5}, {"step": 6}]
+    assert lines.read() == [{"step": 0}, {"step": 5}, {"step": 6}]
+    assert lines.restarted
+
+
+def test_a_file_that_was_replaced_by_one_that_goes_on_from_it(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    lines = GrowingLines(path)
+    append(path, b'{"step": 1}\nbad\n{"st')
+    lines.read()
+    beside = tmp_path / "lines.jsonl.tmp"
+    beside.write_bytes(b'{"step": 1}\nbad\n{"step": 2}\n{"step": 3}\n')
+    beside.replace(path)
+    assert lines.read() == [{"step": 2}, {"step": 3}]
+    assert not lines.restarted
+    assert lines.unreadable == 1
+    append(path, b'{"step": 4}\n')
+    assert lines.read() == [{"step": 4}]
+    # The same length, but not the same lines.
+    beside.write_bytes(path.read_bytes().replace(b"4", b"5"))
+    beside.replace(path)
+    assert lines.read() == [{"step": 1}, {"step": 2}, {"step": 3}, {"step": 5}]
     assert lines.restarted
 
 

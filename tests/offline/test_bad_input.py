@@ -287,3 +287,65 @@ def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
     with pytest.raises(InputError, match=r"dump.jsonl: expected the file that was read a moment ago"):
         run(path)
     assert not (tmp_path / "out" / "scores.parquet").exists()
+
+
+WHOLE = json.dumps(plain())
+BAD_ARRAYS = {
+    "cut in half": (WHOLE[:-20], r"row 48: expected a JSON object, got JSONDecodeError: .* line 1 column", 47),
+    "no end": (WHOLE[:-1], r"row 49: expected a comma or the end of the array before it, got the end of the file", 48),
+    "no comma": (WHOLE.replace("}, {", "} {", 5).replace("} {", "}, {", 4),
+                 r"row 6: expected a comma or the end of the array before it, got '\{", 5),
+    "more behind": (WHOLE + "\n [1]", r"row 49: expected nothing behind the array, got '\[1\]'", 48),
+    "a number": (WHOLE.replace("}, {", "}, 5, {", 1), r"row 2: expected a JSON object, got int", 48),
+    "a comma at the end": (WHOLE[:-1] + ",]", r"row 49: expected a JSON object, got JSONDecodeError", 48),
+    "a bad field": (json.dumps(changed(plain(), 5, reward="0.5")), r"row 6: reward: expected a number, got a text", 47),
+    "too deep": (WHOLE[:-1] + ", " + "[" * 100_000, r"row 49: expected a JSON object, got RecursionError", 48),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD_ARRAYS)
+def test_a_bad_array_of_rows(kind, tmp_path, run):
+    text, message, left = BAD_ARRAYS[kind]
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"rows.json, {message}"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert (summary["counts"]["rows"], summary["counts"]["skipped"]) == (left, 1)
+
+
+@pytest.mark.parametrize("content", ["[]", "[ \n]", "{}", "", "[", '[{"a": 1}'])
+def test_an_array_of_nothing(content, tmp_path, run):
+    path = tmp_path / "rows.json"
+    path.write_text(content)
+    with pytest.raises((InputError, ConfigError), match=r"rows.json[:,]"):
+        run(path)
+
+
+def test_an_array_that_is_no_utf8(tmp_path, run):
+    path = tmp_path / "rows.json"
+    path.write_bytes(WHOLE.encode().replace(b"answer 3", b"answ\xff 3"))
+    with pytest.raises(InputError, match=r"rows.json, row 1: expected an array of JSON in UTF-8, got UnicodeDecodeE"):
+        run(path)
+
+
+def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
+    from rich.console import Console
+
+    from geoalign.config.offline import load_curate_config
+    from geoalign.offline.command import Request, curate
+
+    path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
+    config = load_curate_config("reward_distance", ("curator.alpha=0.1",))
+    curate(config, Request([str(path)], skip_bad=True), tmp_path / "out", console=Console())
+    assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in capsys.readouterr().out
+
+
+def test_files_whose_names_meet_in_the_output(tmp_path, run):
+    paths = []
+    for folder, name, step in (("a", "dump", 1), ("b", "dump", 2), ("c", "001-dump", 3)):
+        (tmp_path / folder).mkdir()
+        paths.append(write_lines(tmp_path / folder / f"{name}.jsonl", verl(step)))
+    run(*paths)
+    names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
+    assert names == ["001-dump.jsonl", "002-dump.jsonl", "003-001-dump.jsonl"]

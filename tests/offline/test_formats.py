@@ -268,3 +268,75 @@ def test_a_field_that_is_not_there(tmp_path):
     path = write_dump(tmp_path, "verl")
     with pytest.raises(ConfigError, match=r"verl.jsonl: reward: expected a field 'scores', got the fields acc, gts"):
         read(path, fields={"reward": "scores"})
+
+
+def test_tables_of_this_packages_trainer_bring_their_true_rewards(tmp_path):
+    table = trl()
+    table.insert(4, "true_reward", 0.25)
+    table.to_parquet(tmp_path / "t.parquet")
+    dump = read(tmp_path / "t.parquet")
+    assert dump.layout.fields["reward"] == "accuracy_reward"
+    assert {row.true_reward for row in dump.rows} == {0.25}
+
+
+def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
+    # As for two updates on the rollouts of one generation: another step, other advantages.
+    tables = {1: trl(1), 2: trl(2).assign(advantage=1.0), 3: trl(3), 4: trl(4)}
+    for step in (3, 4):
+        tables[step]["completion"] += "."
+    (tmp_path / "in").mkdir()
+    for step, table in tables.items():
+        table.to_parquet(tmp_path / "in" / f"completions_{step:05}.parquet")
+    summary = run(tmp_path / "in")
+    names = [str(tmp_path / "in" / f"completions_{step:05}.parquet") for step in tables]
+    assert summary["repeated"] == [
+        {"file": names[1], "same_as": names[0]},
+        {"file": names[3], "same_as": names[2]},
+    ]
+    assert [one["step"] for one in summary["steps"]] == [1, 3]
+    assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
+    assert sorted(path.name for path in (tmp_path / "out" / "curated").iterdir()) == [
+        "completions_00001.parquet",
+        "completions_00003.parquet",
+    ]
+    # One reward more or less is another table.
+    tables[2].loc[0, "accuracy_reward"] = 0.05
+    tables[2].to_parquet(names[1])
+    assert [one["step"] for one in run(tmp_path / "in", overwrite=True)["steps"]] == [1, 2, 3]
+
+
+def array(rows, **options):
+    return ("\ufeff \n" + json.dumps(rows, **options)).encode()
+
+
+@pytest.mark.parametrize("name", ["array.json", "array.json.gz"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_one_array_of_rows(name, indent, tmp_path, run):
+    path = tmp_path / name
+    data = array(plain(), indent=indent)
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert [row.reward for row in read(path).rows] == [reward for _, _, reward in each()]
+    run(path)
+    made = (tmp_path / "out" / "curated" / name).read_bytes()
+    made = gzip.decompress(made) if name.endswith(".gz") else made
+    found = json.loads(made)
+    assert isinstance(found, list)
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["geoalign_source"] for row in found] == [row["source"] for row in scores]
+    assert found[14]["response"] == plain()[scores[14]["source"]]["response"] != plain()[14]["response"]
+    # A row that stays keeps its blanks and line feeds.
+    row = json.dumps(plain()[0], indent=indent)[:-1].rstrip()
+    assert ("\n".join(f"  {line}" for line in row.splitlines()).lstrip() if indent else row).encode() in made
+    assert read(tmp_path / "out" / "curated" / name).layout.format.name == "plain"
+
+
+def test_an_array_of_lists_of_responses(tmp_path, run):
+    path = tmp_path / "lists.json"
+    path.write_bytes(array(responses()))
+    assert run(path)["counts"]["replaced"] == len(OUTLIERS)
+    assert len(json.loads((tmp_path / "out" / "curated" / "lists.json").read_text())) == GROUPS
+
+
+def test_lines_in_a_json_file_are_lines(tmp_path):
+    path = write_lines(tmp_path / "trinity.json", trinity())
+    assert len(read(path).rows) == GROUPS * SIZE

@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from geoalign.errors import InputError
 from geoalign.offline.formats import Layout
-from geoalign.offline.raw import PARQUET_BATCH, RawRow, is_parquet, raw_rows
+from geoalign.offline.raw import PARQUET_BATCH, RawRow, is_array, is_parquet, raw_rows
 from geoalign.offline.reading import Dump
 from geoalign.offline.steps import CuratedStep
 
@@ -97,9 +97,12 @@ def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> 
 def _write_lines(file: IO[bytes], dump: Dump, slots: Sequence[Slot], first: int) -> int:
     written = 0
     write = _listed_rows if dump.layout.format.lists else _single_rows
+    array = is_array(dump.path)
+    file.write(b"[" if array else b"")
     for line, count in write(dump, slots, first):
-        file.write(line + b"\n")
+        file.write((b",\n" if written else b"\n") + line if array else line + b"\n")
         written += count
+    file.write(b"\n]\n" if array else b"")
     return written
 
 

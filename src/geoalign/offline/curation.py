@@ -24,6 +24,7 @@ from geoalign.offline.folder import CURATED, CuratedFolder
 from geoalign.offline.hidden_files import read_hidden
 from geoalign.offline.inputs import Input
 from geoalign.offline.reading import Dump, Skipped, group_sizes, read_dump
+from geoalign.offline.repeats import Repeats
 from geoalign.offline.rollouts import available_fields, check_curator, make_rollouts
 from geoalign.offline.rows import Row
 from geoalign.offline.steps import COUNTED, ConsensusMeter, CuratedStep, counts_of, curate_step, metrics_of
@@ -65,6 +66,7 @@ class _Totals:
     counts: Counter[str] = field(default_factory=Counter)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    repeated: list[dict[str, str]] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     hidden: list[dict[str, Any]] = field(default_factory=list)
     named: dict[int, Path] = field(default_factory=dict)
@@ -82,6 +84,8 @@ class CurationRun:
         self.meter = ConsensusMeter(self.curator, check=config.consensus_check)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.totals = _Totals()
+        self.repeats = Repeats()
+        self._unjudged: Rollouts | None = None
         self._model: Any = None
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
@@ -95,7 +99,10 @@ class CurationRun:
             for number, one in enumerate(inputs, start=1):
                 before = _state_of(one.path)
                 dump = read_dump(one.path, one.layout, skip_bad=request.skip_bad, mixed_groups=request.mixed_groups)
-                dump, steps = self._curated(one, dump, number, last=number == len(inputs))
+                if (earlier := self.repeats.earlier(dump)) is not None:
+                    self.totals.repeated.append({"file": str(one.path), "same_as": str(earlier)})
+                    continue
+                dump, steps = self._curated(one, dump, number)
                 first = self.totals.rollouts
                 tables.add(dump, steps, first)
                 flagged.add(dump, steps, first)
@@ -104,9 +111,11 @@ class CurationRun:
                 if _state_of(one.path) != before:
                     raise changed(one.path)
                 self._count(one, dump, steps)
+        if self._unjudged is not None:
+            self.meter.cross_fit(self._unjudged, self.config.seed)
         return self._summary(tables.pairs_left_out)
 
-    def _curated(self, one: Input, dump: Dump, number: int, *, last: bool) -> tuple[Dump, list[CuratedStep]]:
+    def _curated(self, one: Input, dump: Dump, number: int) -> tuple[Dump, list[CuratedStep]]:
         """The steps of one file, curated in the order in which they appear."""
         lengths = self.request.model is not None
         hidden = bool(one.hidden) or lengths
@@ -114,7 +123,8 @@ class CurationRun:
         check_curator(self.name, self.curator, available)
         dump, states = self._states(one, dump)
         steps = []
-        for place, (named, members) in enumerate(dump.batches):
+        for named, members in dump.batches:
+            self._unjudged = None  # the states of one step at a time
             step = number if named is None else named
             if step in self.totals.named:
                 raise ConfigError(
@@ -126,8 +136,8 @@ class CurationRun:
             rollouts = self._rollouts(one, rows, groups, states, members)
             curated = curate_step(self.curator, rollouts, generator=self.generator, name=self.name)
             self.meter.add()
-            if last and place == len(dump.batches) - 1 and self.meter.wants_check:
-                self.meter.cross_fit(rollouts, self.config.seed)
+            # If no step is judged by the end, the last one is asked by cross-fitting.
+            self._unjudged = rollouts if self.meter.wants_check else None
             steps.append(CuratedStep(step, rows, members, groups, *curated))
         self.totals.named |= dict.fromkeys((step.step for step in steps), one.path)
         return dump, steps
@@ -231,6 +241,7 @@ class CurationRun:
             },
             "inputs": totals.inputs,
             "skipped": skipped,
+            "repeated": totals.repeated,
             "curator": plain_curator(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
@@ -251,9 +262,11 @@ def _rows_of(states: Tensor, places: Sequence[int]) -> Tensor:
 
 
 def _output_names(inputs: Sequence[Input]) -> list[str]:
-    """The name of each curated dump: its input's; files of one name are told apart by their number."""
+    """The name of each curated dump: its input's; where two files have one name, all are told apart by numbers."""
     names = [one.path.name for one in inputs]
-    return [name if names.count(name) == 1 else f"{number:03d}-{name}" for number, name in enumerate(names, start=1)]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number:03d}-{name}" for number, name in enumerate(names, start=1)]
 
 
 def _state_of(path: Path) -> tuple[int, int]:

@@ -44,6 +44,7 @@ class Format:
         rendered: prompts are the text that the model read, not bare questions.
         reward_may_lack: a row without the reward's key could not be scored.
         own_columns: the columns for source and weight are the format's own, `source` and `weight`.
+        repeats: rollouts are written again, as another step, for every further update on them.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Format:
     rendered: bool = False
     reward_may_lack: bool = False
     own_columns: bool = False
+    repeats: bool = False
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all that tells this format from others."""
@@ -88,10 +90,18 @@ GEOALIGN = Format(
 TRL = Format(
     "trl",
     "completions table of TRL",
-    {"prompt": ("prompt",), "response": ("completion",), "reward": (), "group": ("prompt",), "step": ("step",)},
+    {
+        "prompt": ("prompt",),
+        "response": ("completion",),
+        "reward": (),
+        "true_reward": ("true_reward",),  # in tables of `geoalign train`
+        "group": ("prompt",),
+        "step": ("step",),
+    },
     columns=("step", "prompt", "completion", "advantage"),
     identity=("step", "prompt"),
     rendered=True,
+    repeats=True,
 )
 TRINITY = Format(
     "trinity",

@@ -22,7 +22,9 @@ from geoalign.offline.formats import (
 from geoalign.tasks.rows import field_of
 
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
-_NO_REWARDS = ("score", "anomalous", "source", "geoalign_source", "geoalign_weight", "geoalign_advantage")
+_NO_REWARDS = (
+    "score", "anomalous", "source", "true_reward", "geoalign_source", "geoalign_weight", "geoalign_advantage",
+)  # fmt: skip
 
 
 def recognise(

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from geoalign.offline.inputs import Input
+from geoalign.offline.raw import place
 
 # Skipped rows that are named; all of them stand in the summary.
 _SHOWN = 5
@@ -39,9 +40,11 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
     _print(console, "")
     for one in summary["skipped"][:_SHOWN]:
         name = f"{one['field']}: " if one["field"] else ""
-        _print(console, f"Skipped: {one['file']}, {one['line']}: {name}{one['reason']}", "yellow")
+        _print(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
         _print(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
+    for one in summary["repeated"]:
+        _print(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
     _print(
         console,
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "

@@ -77,7 +77,9 @@ def test_a_bad_row_is_refused_with_its_place_and_can_be_skipped(kind, tmp_path, 
 def test_half_a_line(tmp_path, run):
     path = write_lines(tmp_path / "dump.jsonl", plain())
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match=r"dump.jsonl, line 48: expected a JSON object in UTF-8, got JSONDecodeError"):
+    with pytest.raises(
+        InputError, match=r"dump.jsonl, line 48: expected a JSON object, got JSONDecodeError: .* \(column \d+\)"
+    ):
         run(path)
     summary = run(path, skip_bad=True)
     assert summary["counts"]["rows"] == 47
@@ -338,7 +340,16 @@ def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
     path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
     config = load_curate_config("reward_distance", ("curator.alpha=0.1",))
     curate(config, Request([str(path)], skip_bad=True), tmp_path / "out", console=Console())
-    assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in said
+    assert f"Groups of different sizes: {path}: 1 of 3, 11 of 4 rollouts" in said
+
+
+def test_nothing_but_bad_rows(tmp_path, run):
+    path = write_lines(tmp_path / "dump.jsonl", [{**row, "reward": str(row["reward"])} for row in plain()])
+    message = r"got none among 48 bad rows; the first: .*dump.jsonl, line 1: reward: expected a number, got a text"
+    with pytest.raises(InputError, match=message):
+        run(path, skip_bad=True)
 
 
 def test_files_whose_names_meet_in_the_output(tmp_path, run):

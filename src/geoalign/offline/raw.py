@@ -110,6 +110,9 @@ def _json_rows(path: Path) -> Iterator[RawRow]:
 def _json_row(number: int, line: int, data: bytes) -> RawRow:
     try:
         value = json.loads(data.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        problem = f"expected a JSON object, got JSONDecodeError: {error.msg} (column {error.colno})"
+        return RawRow(number, line, None, problem, data)
     except (ValueError, RecursionError) as error:
         return RawRow(number, line, None, f"expected a JSON object in UTF-8, got {type(error).__name__}: {error}", data)
     if not isinstance(value, dict):

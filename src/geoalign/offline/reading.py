@@ -90,7 +90,12 @@ def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_group
         reader.add(raw)
     rows = tuple(reader.rows)
     if not rows:
-        raise InputError(f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows")
+        first = reader.skipped[0]
+        name = f"{first.field}: " if first.field else ""
+        raise InputError(
+            f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows; the first: "
+            f"{place(path, first.line)}: {name}{first.reason}"
+        )
     batches = _batches(rows)
     if not (skip_bad or mixed_groups):
         _check_group_sizes(path, rows, batches)

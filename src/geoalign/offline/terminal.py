@@ -43,6 +43,10 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         _print(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
         _print(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
+    for one in summary["inputs"]:
+        sizes = [f"{count:,} of {size}" for size, count in one["group_sizes"].items()]
+        if len(sizes) > 1:
+            _print(console, f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
     for one in summary["repeated"]:
         _print(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
     _print(

@@ -11,11 +11,15 @@ from geoalign.reports.inspection import bundle as bundle_module
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, write_inspection, build_light):
-    """Twelve groups of six in many small pieces; groups 0, 3, 6 and 9 have a flagged rollout."""
+    """Twelve groups of six in many small pieces; groups 0, 3, 6 and 9 have a flagged rollout, a wrong one in 3."""
+
+    def wrong(rows):
+        rows[3 * 6 + 1]["correct"] = False
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundle_module, "PIECE_CHARACTERS", 3000)
         patch.setattr(bundle_module, "PIECE_PAIRS", 40)
-        return build_light(write_inspection(tmp_path_factory.mktemp("chromium") / "dump"))
+        return build_light(write_inspection(tmp_path_factory.mktemp("chromium") / "dump", change=wrong))
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,7 @@ def test_the_most_suspicious_group_is_open_with_its_replacement_beside_it(until,
     assert opened.locator(".text.right mark").first.inner_text() == "numbers"
     formulas = {side: opened.locator(f".text.{side} mark:has(.tex)") for side in ("left", "right")}
     assert [found.count() for found in formulas.values()] == [1, 1]
+    assert opened.locator(".legend").inner_text() == "only in 1 only in 5"
     words = [set(opened.locator(f".text.{side} mark:not(:has(.tex))").all_inner_texts()) for side in formulas]
     assert words == [{"figures"}, {"numbers"}]
     opened.locator(".text.left math mfrac").wait_for()
@@ -90,8 +95,10 @@ def test_filters_narrow_the_list_and_say_how_far(until, opened, page):
     opened.get_by_label("flagged", exact=True).check()
     assert count(opened) == "4 of 12 groups, 4 of 72 rollouts"
     assert groups(until, opened) == [9, 6, 3, 0]
+    opened.get_by_label("flagged", exact=True).uncheck()
     opened.get_by_label("correct but flagged").check()
-    assert count(opened) == "4 of 12 groups, 4 of 72 rollouts"
+    assert count(opened) == "3 of 12 groups, 3 of 72 rollouts"
+    assert groups(until, opened) == [9, 6, 0]
     opened.get_by_role("button", name="Clear").click()
     wait_for_count(until, opened, "12 groups, 72 rollouts")
     opened.get_by_label("Reward from").fill("0.8")
@@ -109,6 +116,16 @@ def test_filters_narrow_the_list_and_say_how_far(until, opened, page):
     assert count(opened) == f"{len({row // 6 for row in inside})} of 12 groups, {len(inside)} of 72 rollouts"
     assert 0 < len(inside) < 72
     assert opened.locator("#count").get_attribute("aria-live") == "polite"
+
+
+def test_the_tools_stand_in_one_line(watched, page):
+    found = watched(page, viewport={"width": 1500, "height": 900}).page
+    places = found.evaluate(
+        """[...document.querySelectorAll('.tools :is(input:not([type=checkbox]), select, button, .chip)')]
+          .map((node) => node.getBoundingClientRect()).map(({ top, height }) => [Math.round(top), height])"""
+    )
+    assert len(places) == 9
+    assert all(place == places[0] for place in places), places
 
 
 def test_sorting(until, opened):
@@ -226,6 +243,7 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
     several.get_by_label("Step").select_option("2")
     assert count(several) == "3 of 6 groups, 18 of 36 rollouts"
     assert "step 2" in several.locator(".detail-head").inner_text()
+    assert all("step 2" in row for row in several.locator(".row-facts").all_inner_texts())
     redacted = watched(build_light(write_inspection(tmp_path / "redacted", groups=3, redact=True))).page
     redacted.get_by_text("left out of this folder").wait_for()
     redacted.get_by_label("Search").fill("g2-r4")

@@ -3,7 +3,7 @@
 import pytest
 
 from geoalign.reports.inspection.folder import read_inspection
-from geoalign.reports.inspection.overview import as_run, counts, facts, skipped, verdict
+from geoalign.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 
 
 def named(items):
@@ -65,20 +65,27 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path, write_inspection):
 
 def test_facts_and_what_was_skipped(tmp_path, write_inspection):
     lines = [{"file": "a.jsonl", "line": 3, "field": "reward", "reason": "expected a number\u202e"}] * 300
-    inspection = read_inspection(write_inspection(tmp_path, steps=2, skipped=lines))
+    lines[1] = {"file": "a.jsonl", "line": 4, "field": None, "reason": "expected a JSON object"}
+    again = [{"file": "b.jsonl\u202e", "same_as": "a.jsonl"}]
+    inspection = read_inspection(write_inspection(tmp_path, steps=2, skipped=lines, repeated=again))
     found = dict(facts(inspection))
     assert found["from"] == "dump.jsonl"
     assert found["curator"] == "geoalign"
     assert found["steps"] == "2"
     said, total = skipped(inspection)
     assert (len(said), total) == (200, 300)
-    assert said[0] == "a.jsonl, line 3, reward: expected a number⟨U+202E⟩"
+    assert said[:2] == [
+        "a.jsonl, line 3: reward: expected a number⟨U+202E⟩",
+        "a.jsonl, line 4: expected a JSON object",
+    ]
+    assert repeated(inspection) == ["b.jsonl⟨U+202E⟩: the rollouts of a.jsonl again"]
 
 
 def test_odd_summaries_do_no_harm(tmp_path, write_inspection):
     inspection = read_inspection(
-        write_inspection(tmp_path, inputs="none", skipped={"a": 1}, curator=[1], hidden=4, consensus=[])
+        write_inspection(tmp_path, inputs="none", skipped={"a": 1}, repeated=3, curator=[1], hidden=4, consensus=[])
     )
+    assert repeated(inspection) == []
     assert facts(inspection)
     assert skipped(inspection) == ([], 0)
     assert verdict(inspection).level

@@ -119,11 +119,18 @@ def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
     """What was skipped on reading, one sentence each, at most `limit`; and how many there were."""
     found = inspection.summary.get("skipped")
     rows = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-    lines = [
-        inert(f"{item.get('file')}, line {item.get('line')}, {item.get('field')}: {item.get('reason')}", 300)
-        for item in rows[:limit]
-    ]
+    lines = []
+    for item in rows[:limit]:
+        name = "" if item.get("field") is None else f"{item['field']}: "
+        lines.append(inert(f"{item.get('file')}, line {item.get('line')}: {name}{item.get('reason')}", 300))
     return lines, len(rows)
+
+
+def repeated(inspection: Inspection) -> list[str]:
+    """Dumps that were left out because they held the rollouts of another one again."""
+    found = inspection.summary.get("repeated")
+    rows = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+    return [inert(f"{item.get('file')}: the rollouts of {item.get('same_as')} again", 300) for item in rows]
 
 
 def as_run(inspection: Inspection) -> Run:

@@ -9,7 +9,7 @@ from geoalign.reports.documents import Inline, inline
 from geoalign.reports.formats import environment
 from geoalign.reports.inspection.bundle import Bundle, bundle
 from geoalign.reports.inspection.folder import Inspection, read_inspection
-from geoalign.reports.inspection.overview import as_run, counts, facts, skipped, verdict
+from geoalign.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 from geoalign.reports.inspection.sections import inspection_sections, score_name
 from geoalign.reports.inspection.tables import REPORT_FILE
 from geoalign.reports.pictures import picture, write
@@ -54,6 +54,7 @@ def build_inspection(folder: Path) -> Path:
             redacted=inspection.redacted,
             skipped=lines,
             skipped_total=total,
+            repeated=repeated(inspection),
             summary=inert(json.dumps(dict(inspection.summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
         )
     )

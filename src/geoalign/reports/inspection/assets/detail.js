@@ -41,7 +41,7 @@ class Detail {
   place(group) {
     const model = this.model;
     const facts = model.facts[group];
-    const step = new Set(model.group_step).size > 1 ? `step ${model.group_step[group]}, ` : "";
+    const step = model.steps > 1 ? `step ${model.group_step[group]}, ` : "";
     return [
       `${step}${model.files[model.group_file[group]]}, row ${whole(model.row[model.rows[group][0]])}`,
       many(model.rows[group].length, "rollout"),
@@ -218,7 +218,8 @@ class Detail {
       await this.choose(this.row, choice.value === "" ? null : Number(choice.value));
       byId("beside")?.focus();
     });
-    const legend = marks && el("span", { class: "legend quiet" }, el("mark", { class: "left", text: "only left" }), " ", el("mark", { class: "right", text: "only right" }),
+    const only = (side, row) => el("mark", { class: side, text: `only in ${this.names(row)}` });
+    const legend = marks && el("span", { class: "legend quiet" }, only("left", this.row), " ", only("right", this.beside),
       marks.exact ? null : " (long texts: whole passages may be marked)");
     return el("div", { class: "compare-tools" },
       el("label", {}, "Beside it: ", choice),

@@ -106,6 +106,7 @@ function describe(model, state, settings, group, node) {
   else title.textContent = visible(opening).replace(PLAIN, (all, dollars, round) => dollars ?? round);
   const numbers = [
     facts.flagged ? el("b", { text: `${whole(facts.flagged)} flagged` }) : null,
+    model.steps > 1 ? el("span", { text: `step ${model.group_step[group]}` }) : null,
     facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
     el("span", { text: `mean ${short(facts.mean)}` }),
   ];

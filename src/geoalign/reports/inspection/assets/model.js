@@ -6,6 +6,7 @@ class Model {
     this.size = columns.index.length;
     this.rows = this.groups.map(() => []); // group -> its rollouts, in the order of the input
     this.group.forEach((group, row) => this.rows[group].push(row));
+    this.steps = new Set(this.group_step).size;
     this.place = new Map(this.index.map((index, row) => [index, row]));
     this.facts = this.rows.map((rows) => this.summary(rows));
     const rewards = this.reward.filter(isNumber);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import re
@@ -316,10 +317,31 @@ class Method:
         return value
 
 
-class Alive:
-    """A module that the synchroniser looks after."""
+class Module:
+    """What the synchroniser looks after, alive until its test is over."""
 
-    is_alive = Method(lambda: True)
+    def __init__(self):
+        self.over = False
+        self.is_alive = Method(self._answer)
+
+    def _answer(self):
+        from ray.exceptions import RayActorError
+
+        if self.over:
+            raise RayActorError
+        return True
+
+
+@contextlib.asynccontextmanager
+async def synchronizer_here(config):
+    """Trinity's synchroniser in this process. Its watch may swallow a cancellation; it ends with what it watches."""
+    from trinity.manager.synchronizer import Synchronizer
+
+    module = Module()
+    try:
+        yield Synchronizer(config, module)
+    finally:
+        module.over = True
 
 
 def save_shards(policy, folder):
@@ -340,7 +362,6 @@ def save_shards(policy, folder):
 @pytest.mark.parametrize("sync", ["memory", "checkpoint", "checkpoint of shards", "nccl"])
 def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
     from safetensors.torch import save_file
-    from trinity.manager.synchronizer import Synchronizer
     from trinity_parts import tiny
 
     from geoalign.adapters.trinity import GeoAlignOperator
@@ -351,7 +372,10 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
     publish = tiny(seed=3).state_dict()
 
     async def run():
-        actor = HereNotThere(Synchronizer(settings(tmp_path / "run", sync=sync.split()[0]), Alive()))
+        async with synchronizer_here(settings(tmp_path / "run", sync=sync.split()[0])) as synchronizer:
+            await check(HereNotThere(synchronizer))
+
+    async def check(actor):
         operator = GeoAlignOperator(curator=GEOALIGN, model_path=str(tmp_path / "model"))
         operator.run._weights = PublishedWeights(actor)
         await operator.prepare()
@@ -389,7 +413,6 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
 def test_a_folder_that_the_synchronizer_removes(tmp_path):
     """Read again where a newer version took its place; an error where there is no newer one."""
     from safetensors.torch import save_file
-    from trinity.manager.synchronizer import Synchronizer
 
     from geoalign.adapters.trinity.weights import PublishedWeights
     from geoalign.errors import InputError
@@ -400,7 +423,10 @@ def test_a_folder_that_the_synchronizer_removes(tmp_path):
         save_file({"a": torch.full((2,), fill)}, folder / "model.safetensors")
 
     async def run():
-        synchronizer = Synchronizer(settings(tmp_path, sync="checkpoint"), Alive())
+        async with synchronizer_here(settings(tmp_path, sync="checkpoint")) as synchronizer:
+            await check(synchronizer)
+
+    async def check(synchronizer):
         actor = HereNotThere(synchronizer)
 
         async def path_and_overtaken():

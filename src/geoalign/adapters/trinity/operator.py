@@ -27,6 +27,9 @@ class GeoAlignOperator(ExperienceOperatorV1):
         self.run = CurationRun(arguments)
         if "advantages" in self.run.curator.requires:
             raise UnsupportedError(f"{self.run.name} needs advantages, which come after every operator: {_INSTEAD}")
+        # It weighs nothing before the first flag, which may be hours away.
+        if getattr(self.run.curator.config, "strategy", None) == "zero_weight":
+            raise UnsupportedError(f"{self.run.name} weighs advantages, which come after every operator: {_INSTEAD}")
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""

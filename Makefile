@@ -8,7 +8,7 @@ ENGINES := .venvs
 # Tests run in this many processes of one thread each: two cores are what the times in the docs are for.
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
-ENGINE_TESTS := tests/adapters tests/hidden tests/engines -m "not slow and not gpu"
+ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 .PHONY: quickstart test smoke lint types test-slow test-engines test-trinity test-verl wheel clean
 
@@ -39,8 +39,8 @@ $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	touch $@ $(VENV)/.quickstart
 
 test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
-	GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
-	GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
+	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
+	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 test-trinity: $(ENGINES)/trinity/.ready ## The adapter in Trinity-RFT's own pipeline
@@ -54,14 +54,14 @@ test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueu
 # The newest TRL is the pinned one. The oldest takes every other pin as it is, and packages that it imports undeclared.
 $(ENGINES)/trl-newest/.ready: $(PINS)
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(INSTALL) --editable '.[trl]' pytest beartype
+	$(@D)/bin/python $(INSTALL) --editable '.[trl]' pytest pytest-xdist beartype
 	touch $@
 
 $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 	$(PYTHON) -m venv $(@D)
 	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[trl]' pytest beartype requests
+		--editable '.[trl]' pytest pytest-xdist beartype requests
 	touch $@
 
 # Trinity-RFT takes other versions of many pinned packages, and imports greenlet undeclared.

@@ -228,6 +228,20 @@ def test_on_a_phone_list_and_group_take_turns(watched, page):
     assert found.locator("#list").is_visible()
 
 
+def test_rows_of_the_list_hold_their_numbers(watched, tmp_path, write_inspection, build_light):
+    page = build_light(write_inspection(tmp_path, groups=3, size=40, steps=2))
+    over = "[...document.querySelectorAll('.row, .row-facts, .row-title')].filter((n) => n.scrollWidth > n.clientWidth)"
+    for width in (320, 1000, 1440):
+        found = watched(page, viewport={"width": width, "height": 800}).page
+        assert found.locator(".row").count() == 6
+        assert found.evaluate(f"{over}.length") == 0
+        # Where it stands alone the list is no longer than its groups.
+        space = found.evaluate(
+            "document.querySelector('#list').clientHeight - document.querySelector('#rows').offsetHeight"
+        )
+        assert (space == 0) == (width < 960)
+
+
 def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_inspection):
     found = watched(build_inspection(write_inspection(tmp_path / "dump")), color_scheme="dark").page
     images = found.locator("#figures img")
@@ -243,7 +257,7 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
     several.get_by_label("Step").select_option("2")
     assert count(several) == "3 of 6 groups, 18 of 36 rollouts"
     assert "step 2" in several.locator(".detail-head").inner_text()
-    assert all("step 2" in row for row in several.locator(".row-facts").all_inner_texts())
+    assert set(several.locator(".row-step").all_inner_texts()) == {"step 2"}
     redacted = watched(build_light(write_inspection(tmp_path / "redacted", groups=3, redact=True))).page
     redacted.get_by_text("left out of this folder").wait_for()
     redacted.get_by_label("Search").fill("g2-r4")

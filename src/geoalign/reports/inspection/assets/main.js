@@ -106,11 +106,11 @@ function describe(model, state, settings, group, node) {
   else title.textContent = visible(opening).replace(PLAIN, (all, dollars, round) => dollars ?? round);
   const numbers = [
     facts.flagged ? el("b", { text: `${whole(facts.flagged)} flagged` }) : null,
-    model.steps > 1 ? el("span", { text: `step ${model.group_step[group]}` }) : null,
     facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
     el("span", { text: `mean ${short(facts.mean)}` }),
   ];
-  node.replaceChildren(title, el("div", { class: "row-facts" }, strip(model, state, group), ...numbers));
+  const step = model.steps > 1 ? el("span", { class: "row-step", text: `step ${model.group_step[group]}` }) : null;
+  node.replaceChildren(el("div", { class: "row-title" }, title, step), el("div", { class: "row-facts" }, strip(model, state, group), ...numbers));
 }
 
 /** The rewards of a group from highest to lowest as bars on its own scale: flagged ones coloured, those that do not pass pale. */
@@ -118,7 +118,8 @@ function strip(model, state, group) {
   const rows = [...model.rows[group]].sort((a, b) => compare(descending(model.reward[a]), descending(model.reward[b]))).slice(0, 32);
   const rewards = rows.map((row) => model.reward[row]).filter(isNumber);
   const [lowest, highest] = [Math.min(...rewards), Math.max(...rewards)];
-  const box = svg("svg", { class: "strip", width: rows.length * 5, height: 18, "aria-hidden": "true" });
+  const width = rows.length * 5;
+  const box = svg("svg", { class: "strip", width, height: 18, viewBox: `0 0 ${width} 18`, preserveAspectRatio: "none", "aria-hidden": "true" });
   rows.forEach((row, at) => {
     const share = !isNumber(model.reward[row]) ? 0 : highest > lowest ? (model.reward[row] - lowest) / (highest - lowest) : 0.5;
     const height = 3 + 15 * share;

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
-from pathlib import Path
 
 import torch
 
+from geoalign.benchmarks.memory import peak_bytes, reset_peak
 from geoalign.benchmarks.naive import naive_distil, naive_pairs, naive_scores
+from geoalign.benchmarks.overhead.curating import stages_timed
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignConfig, ProjectorConfig
 from geoalign.curators.geoalign import GeoAlign
@@ -51,7 +51,9 @@ class Measured:
     """One shape: the whole call at default settings, and both forms at equal widths, pairs and steps.
 
     Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
-    system does not tell); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out.
+    system does not tell); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out. `stages` are
+    CPU seconds of all threads together for each stage of the whole call, medians: other work on the same cores does not
+    stretch them as it does seconds. Empty on a GPU, which would be waited for after each stage.
     """
 
     shape: Shape
@@ -63,6 +65,7 @@ class Measured:
     naive_seconds: float
     naive_megabytes: float
     equal_steps: int
+    stages: dict[str, float] = field(default_factory=dict)
 
 
 def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps: int) -> Measured:
@@ -79,14 +82,22 @@ def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps
         curation = GeoAlign(config).curate(rollouts, generator=torch.Generator().manual_seed(0))
         pairs = int(curation.metrics["pairs"])
 
-    seconds, extra = _cost(lambda: curate(default), repeats, device)
+    stages: list[dict[str, float]] = []
+
+    def curate_in_stages() -> None:
+        with stages_timed(torch.device(device), time.process_time) as found:
+            curate(default)
+        stages.append(found)
+
+    seconds, extra = _cost(curate_in_stages if device == "cpu" else lambda: curate(default), repeats, device)
+    medians = {name: statistics.median(one[name] for one in stages) for name in (stages[0] if stages else {})}
     nothing = (float("nan"), float("nan"))
     equal, obvious = nothing, nothing
     if naive:
         same = ProjectorConfig(target_accuracy=None, groups_per_step=None, holdout=0, steps=equal_steps)
         equal = _cost(lambda: curate(GeoAlignConfig(projector=same)), repeats, device)
         obvious = _cost(lambda: _naive(rollouts, equal_steps), repeats, device)
-    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps)
+    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps, medians)
 
 
 def measure_shapes(
@@ -133,20 +144,11 @@ def _cost(call: Callable[[], None], repeats: int, device: str) -> tuple[float, f
 
 
 def _reset_peak(device: str) -> None:
-    if device != "cpu":
+    if device == "cpu":
+        reset_peak()
+    else:
         torch.cuda.reset_peak_memory_stats()
-    elif sys.platform == "linux":
-        # Freed pages that the allocator kept would hide what the call takes; then the high-water mark restarts.
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak(device: str) -> float:
-    if device != "cpu":
-        return float(torch.cuda.max_memory_allocated())
-    if sys.platform != "linux":
-        return float("nan")
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return float(line.split()[1]) * 1024
-    return float("nan")
+    return peak_bytes() if device == "cpu" else float(torch.cuda.max_memory_allocated())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -92,7 +92,7 @@ def curation_cost(options: Options, *, device: str, setting: Setting, early_stop
 
 
 @contextmanager
-def stages_timed(device: torch.device) -> Iterator[dict[str, float]]:
+def stages_timed(device: torch.device, clock: Callable[[], float] = time.perf_counter) -> Iterator[dict[str, float]]:
     """Within the block the curator's own functions also tell how long they took, "rest" included, at its end.
 
     The device is waited for around each of them, so the whole takes longer than otherwise.
@@ -100,29 +100,36 @@ def stages_timed(device: torch.device) -> Iterator[dict[str, float]]:
     found = dict.fromkeys(_STAGES, 0.0)
     with ExitStack() as stack:
         for name, (owner, attribute) in _STAGES.items():
-            stack.enter_context(_timed(owner, attribute, name, found, device))
+            stack.enter_context(_timed(owner, attribute, name, found, device, clock))
         synchronise(device)
-        started = time.perf_counter()
+        started = clock()
         yield found
         synchronise(device)
-        whole = time.perf_counter() - started
+        whole = clock() - started
     found["scoring"] -= found["training"]
     found["rest"] = whole - sum(found.values())
 
 
 @contextmanager
-def _timed(owner: Any, attribute: str, name: str, found: dict[str, float], device: torch.device) -> Iterator[None]:
+def _timed(
+    owner: Any,
+    attribute: str,
+    name: str,
+    found: dict[str, float],
+    device: torch.device,
+    clock: Callable[[], float],
+) -> Iterator[None]:
     function = getattr(owner, attribute)
 
     @wraps(function)
     def timed(*arguments: Any, **keywords: Any) -> Any:
         synchronise(device)
-        started = time.perf_counter()
+        started = clock()
         try:
             return function(*arguments, **keywords)
         finally:
             synchronise(device)
-            found[name] += time.perf_counter() - started
+            found[name] += clock() - started
 
     setattr(owner, attribute, timed)
     try:

@@ -1,0 +1,189 @@
+"""The cost model: what is counted by hand, what a fit recovers, what it says of nodes, and the page's own numbers."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from geoalign.benchmarks.curation import Shape, measure
+from geoalign.benchmarks.report import as_json
+from geoalign.benchmarks.scaling import (
+    MEMORY,
+    TERMS,
+    CostModel,
+    Point,
+    Work,
+    fit,
+    projector_bytes,
+    read_points,
+    sharing,
+    step_size,
+    step_work,
+)
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.projector import Projector
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks" / "scaling.py"
+PAGE = ROOT / "docs" / "scaling.md"
+SHAPES = [Shape(96, 8, 2048), Shape(96, 16, 4096), Shape(512, 16, 1024), Shape(96, 64, 2048), Shape(1024, 32, 4096)]
+
+
+def test_work_by_hand():
+    work = Work.of(Shape(10, 4, 1000))
+    assert work.rollouts == 40
+    assert work.pairs == 10 * 6
+    assert work.numbers == 40 * 1000
+    assert work.distances == 10 * 4 * 4 * 1000
+    assert work.first_layer == 40 * 1000 * 512
+    assert work.kernels == 40 * 40
+    # Beyond 4,096 scores the density stands on a grid of 2,048.
+    assert Work.of(Shape(1000, 8, 16)).kernels == 8000 * 2048
+
+
+def test_steps_by_hand():
+    # 28 pairs, 25.2 of them in training: 41 groups hold 1,033 and make 328 rows.
+    assert step_size(Shape(96, 8, 2048)) == (328, pytest.approx(41 * 25.2))
+    # 496 pairs: eight groups at least, and no more than 2,048 of their pairs.
+    assert step_size(Shape(96, 32, 2048)) == (256, 2048)
+    # All groups where there are fewer.
+    assert step_size(Shape(4, 4, 2048)) == (16, pytest.approx(4 * 5.4))
+    # docs/performance.md: 10,368 pairs and 1,536 rows of 2,048 numbers take about 39 GFLOP.
+    assert step_work(Shape(96, 16, 2048), 1536, 10_368) == pytest.approx(39.1e9, rel=0.01)
+
+
+@pytest.mark.parametrize("d", [64, 2048])
+def test_projector_bytes_are_the_projectors(d):
+    projector = Projector(d, layers=3, hidden_dim=512, output_dim=512, generator=torch.Generator().manual_seed(0))
+    assert projector_bytes(d) == sum(4 * weight.numel() for weight in projector.parameters())
+
+
+def made(model):
+    return [Point(shape, model.stages(shape), model.extra_bytes(shape)) for shape in SHAPES]
+
+
+def known():
+    constants = {
+        "pairs": {"per number": 2e-9, "per distance entry": 4e-10, "per pair": 3e-7},
+        "training": {"once": 0.1, "per operation": 1e-11},
+        "scoring": {"once": 0.2, "per multiplication of the first layer": 2e-11, "per pair": 1e-5},
+        "density": {"per kernel": 2e-8},
+        "decision and rest": {"per rollout": 1e-6, "per pair": 1e-8},
+    }
+    return CostModel(constants, {"once": 1e8, "per number": 4.0, "per pair": 150.0})
+
+
+def test_a_fit_finds_the_constants_again():
+    found = fit(made(known()))
+    for stage, terms in known().constants.items():
+        assert found.constants[stage] == pytest.approx(terms, rel=1e-6)
+    assert found.memory == pytest.approx(known().memory, rel=1e-6)
+    assert found.constants.keys() == TERMS.keys()
+    assert found.memory.keys() == MEMORY.keys()
+
+
+def test_constants_are_never_negative():
+    points = [Point(p.shape, {**p.stages, "training": 5.0 - 1e-3 * p.shape.d}, p.extra_bytes) for p in made(known())]
+    assert all(constant >= 0 for terms in fit(points).constants.values() for constant in terms.values())
+
+
+def test_seconds_by_hand():
+    shape = Shape(10, 4, 1000)
+    stages = known().stages(shape)
+    assert stages["pairs"] == pytest.approx(2e-9 * 40_000 + 4e-10 * 160_000 + 3e-7 * 60)
+    assert stages["scoring"] == pytest.approx(0.2 + 2e-11 * 20_480_000 + 1e-5 * 60)
+    assert known().seconds(shape) == pytest.approx(sum(stages.values()))
+    assert known().extra_bytes(shape) == pytest.approx(1e8 + 4 * 40_000 + 150 * 60)
+
+
+def test_sharing_by_hand():
+    shape, model = Shape(1024, 16, 1024), known()
+    two = sharing(model, shape, 2, bytes_per_second=1e9)
+    states = 4 * 16_384 * 1024
+    assert two.gathered_bytes == states / 2
+    assert two.gather == pytest.approx(states / 2 / 1e9)
+    assert two.driver == pytest.approx(model.seconds(shape))
+    # Ten groups of 16 in each of 50 steps: 8,000 of the 16,384 rows, half of them elsewhere.
+    assert two.drawn_bytes == 4 * 8000 * 1024 / 2
+    assert two.summed_bytes == 50 * projector_bytes(1024)
+    stages = model.stages(shape)
+    halved = (stages["pairs"] + stages["scoring"] + stages["decision and rest"]) / 2
+    network = (two.drawn_bytes + projector_bytes(1024)) / 1e9
+    rest = stages["training"] + stages["density"]
+    assert two.scored_apart == pytest.approx(halved + rest + network, rel=1e-3)
+    assert sharing(model, shape, 64, bytes_per_second=1e9).scored_apart < two.scored_apart
+
+
+def test_sharing_with_every_group_in_every_step():
+    shape, model = Shape(96, 16, 2048), known()
+    every = sharing(model, shape, 8, bytes_per_second=1e9, every_group=True, latency=0)
+    training = 0.1 + 1e-11 * 50 * step_work(shape, 1536, 10_368)
+    assert every.driver == pytest.approx(model.seconds(shape) - model.stages(shape)["training"] + training)
+    # Then training draws everything, and only summed gradients help.
+    assert every.drawn_bytes == every.gathered_bytes
+    assert every.trained_apart < every.scored_apart < every.driver
+    slow = sharing(model, shape, 8, bytes_per_second=1e9, every_group=True, latency=1e-3)
+    assert slow.trained_apart == pytest.approx(every.trained_apart + 50 * 2 * 7 * 1e-3)
+
+
+def test_points_of_a_real_call(tmp_path):
+    file = tmp_path / "bench.json"
+    measured = measure(Shape(8, 4, 32), device="cpu", repeats=1, naive=False, equal_steps=1)
+    file.write_text(as_json([measured], []))
+    (point,) = read_points([file])
+    assert point.shape == Shape(8, 4, 32)
+    assert point.stages.keys() == TERMS.keys()
+    assert all(seconds > 0 for seconds in point.stages.values())
+    assert point.seconds == pytest.approx(sum(measured.stages.values()))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"cost": 1}', '{"cost": [{"shape": 3}]}', '{"cost": [{"shape": {}, "stages": 1}]}']
+)
+def test_other_files_are_refused(tmp_path, text):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"points: expected JSON of `geoalign bench --device cpu`.*other\.json"):
+        read_points([file])
+    with pytest.raises(InputError, match=r"none\.json"):
+        read_points([tmp_path / "none.json"])
+
+
+def test_too_few_points():
+    with pytest.raises(InputError, match="points: expected at least 3 to fit, got 2"):
+        fit(made(known())[:2])
+
+
+def written(tmp_path):
+    rows = []
+    for point in made(known()):
+        stages = dict(point.stages)
+        both = stages.pop("decision and rest")
+        rows.append(
+            {
+                "shape": vars(point.shape),
+                "stages": {**stages, "decision": both / 2, "rest": both / 2},
+                "extra_megabytes": point.extra_bytes / 2**20,
+            }
+        )
+    file = tmp_path / "points.json"
+    file.write_text(json.dumps({"cost": rows}))
+    return file
+
+
+def test_the_script(tmp_path, monkeypatch, capsys):
+    script = [str(SCRIPT), str(written(tmp_path)), "--shape", "64x16x1024", "--nodes", "4"]
+    monkeypatch.setattr(sys, "argv", [*script, "--hold-out", "96x16x4096"])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    said = capsys.readouterr().out
+    # Points made by the model itself: nothing is off, held out or not.
+    assert re.search(r"96 x 16, d = 4096 │\s+no │", said)
+    assert len(re.findall(r"[+-]0% │", said)) == len(re.findall("% │", said)) == 2 * len(SHAPES)
+    assert said.count("64 x 16, d = 1024") == 2
+    monkeypatch.setattr(sys, "argv", [*script, "--hold-out", "1x2x3"])
+    with pytest.raises(ConfigError, match="--hold-out: expected measured shapes, got 1 x 2, d = 3"):
+        runpy.run_path(str(SCRIPT), run_name="__main__")

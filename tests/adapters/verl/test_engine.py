@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.metadata import packages_distributions
 
 import pytest
-from verl_runs import CPU, environment, run
+from verl_runs import CPU, run
 
 pytestmark = [
     pytest.mark.engines,
@@ -19,18 +17,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engines")
-    run("make_inputs.py", folder)
+    run("make_inputs.py", folder, folder=folder)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    process = subprocess.run(
-        [sys.executable, *launch, CPU / "engine_states.py", folder / "model", folder],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    if process.returncode:
-        pytest.fail(process.stderr[-6000:])
+    run(*launch, CPU / "engine_states.py", folder / "model", folder, folder=folder)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 

@@ -27,9 +27,24 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import get_trainer_cls, register_trainer
 from verl.utils.config import validate_config
 
-from geoalign.adapters.verl.names import MODES
+from geoalign.adapters.verl.names import HIDDEN_KEY, MODES
 
 HERE = Path(__file__).parent
+# What is noted of each row, where it has it.
+FIELDS = [
+    "uid",
+    "input_ids",
+    "position_ids",
+    "responses",
+    "response_mask",
+    "loss_mask",
+    "rm_scores",
+    "rollout_log_probs",
+    "old_log_probs",
+    "ref_log_prob",
+    HIDDEN_KEY,
+    "advantages",
+]
 
 
 def settings(folder: Path, name: str) -> list[str]:
@@ -52,6 +67,7 @@ def settings(folder: Path, name: str) -> list[str]:
         "actor_rollout_ref.actor.use_torch_compile=False",
         "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
         "actor_rollout_ref.actor.fsdp_config.model_dtype=fp32",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
         "actor_rollout_ref.actor.optim.lr=1e-2",
         "actor_rollout_ref.rollout.name=cpu",
         "actor_rollout_ref.rollout.n=8",
@@ -80,6 +96,8 @@ class Recorded:
         # verl asks for its own modes by name.
         config.trainer.v1.trainer_mode = self.base_mode
         super().__init__(config)
+        # Rows are ready within a second here; verl looks for them every other second.
+        self.replay_buffer.poll_interval = 0.2
 
     def _balance_batch(self, batch: Any, *args: Any, **options: Any) -> Any:
         # uids are random and rows come as they are done: the same rows in the same order make runs comparable.
@@ -98,10 +116,9 @@ class Recorded:
             worker = self.actor_rollout_wg.workers[1]
             os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
         self.source = None
-        before = self._rows(batch, [])
+        before = self._rows(batch)
         result = super()._compute_advantage(batch, metrics)
-        record = {"step": self.global_steps, "source": self.source, "before": before}
-        record["after"] = self._rows(result, ["advantages"])
+        record = {"step": self.global_steps, "source": self.source, "before": before, "after": self._rows(result)}
         record["metrics"] = {key: value for key, value in metrics.items() if key.startswith("geoalign/")}
         self.records.append(record)
         return result
@@ -112,11 +129,11 @@ class Recorded:
             ray.get(worker.__ray_call__.remote(_digest)) for worker in self.actor_rollout_wg.workers
         ]
 
-    def _rows(self, batch: Any, more: list[str]) -> list[dict[str, Any]]:
-        names = ["uid", "responses", "rm_scores", "response_mask", "old_log_probs", *more]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
+    def _rows(self, batch: Any) -> list[dict[str, Any]]:
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=FIELDS)
         rows: list[dict[str, Any]] = [{"key": key, **tag} for key, tag in zip(batch.keys, batch.tags, strict=True)]
-        for name in names:
+        held = set(data.keys())
+        for name in [name for name in FIELDS if name in held]:
             column = data[name].unbind() if isinstance(data[name], torch.Tensor) else list(data[name])
             for row, value in zip(rows, column, strict=True):
                 value = getattr(value, "data", value)
@@ -142,28 +159,44 @@ def watch(mode: str, kill_in_step: int) -> tuple[str, list[dict[str, Any]]]:
     return "watched", records
 
 
+def start_ray(tries: int = 3) -> None:
+    """A Ray of this process's own, with cores and GPUs that are only counted.
+
+    Ray gives its agents 15 seconds to come up, which on a busy machine may be too short: then it is started again.
+    """
+    variables = {name: value for name, value in os.environ.items() if name.startswith("VERL_") or name == "PYTHONPATH"}
+    variables["TRANSFER_QUEUE_ENABLE"] = "1"
+    for left in reversed(range(tries)):
+        try:
+            ray.init(
+                num_cpus=64,
+                num_gpus=4,
+                include_dashboard=False,
+                object_store_memory=200_000_000,
+                logging_level="ERROR",
+                runtime_env={"env_vars": variables},
+            )
+            return
+        except Exception as error:
+            if not left or "timed out during startup" not in str(error):
+                raise
+            print(f"Ray did not come up ({error}); {left} more tries")
+            ray.shutdown()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("name")
     parser.add_argument("--kill-in-step", type=int, default=-1)
     parser.add_argument("settings", nargs="*")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     torch.set_num_threads(1)
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides=[*settings(asked.folder, asked.name), *asked.settings])
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     config.trainer.v1.trainer_mode, records = watch(config.trainer.v1.trainer_mode, asked.kill_in_step)
-    variables = {name: value for name, value in os.environ.items() if name.startswith("VERL_") or name == "PYTHONPATH"}
-    variables["TRANSFER_QUEUE_ENABLE"] = "1"
-    ray.init(
-        num_cpus=64,
-        num_gpus=4,
-        include_dashboard=False,
-        object_store_memory=200_000_000,
-        logging_level="ERROR",
-        runtime_env={"env_vars": variables},
-    )
+    start_ray()
     try:
         TaskRunnerV1.__ray_metadata__.modified_class().run(OmegaConf.create(config))
     finally:

@@ -1,7 +1,7 @@
 """A CPU platform and a CPU rollout server for verl 0.9, for tests only, through verl's own registries.
 
-verl imports it in every process by `VERL_USE_EXTERNAL_MODULES=verl_cpu`. Where verl has no registry for a device (one
-default of torch.distributed), the one line is replaced here.
+verl imports it in every process by `VERL_USE_EXTERNAL_MODULES=verl_cpu`. Where verl has no registry for a device (the
+backend of torch.distributed, pinned memory of a reference model under FSDP2), the one line is replaced here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import verl.utils.distributed as distributed
+from torch.distributed.fsdp import CPUOffloadPolicy
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -75,10 +76,13 @@ distributed.initialize_global_process_group_ray = _gloo
 
 def _register() -> None:
     from verl.workers.engine.base import EngineRegistry
+    from verl.workers.engine.fsdp import transformer_impl
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
     from verl.workers.rollout.base import _ROLLOUT_REGISTRY
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
+    # Memory is pinned for an accelerator only.
+    transformer_impl.CPUOffloadPolicy = lambda pin_memory: CPUOffloadPolicy(pin_memory=False)
     backends = ["fsdp", "fsdp2"]
     EngineRegistry.register(model_type="language_model", backend=backends, device="cpu")(FSDPEngineWithLMHead)
     if os.environ.get("VERL_ENGINE_VENDOR") == "geoalign":

@@ -1,0 +1,81 @@
+"""The trainings that the tests look at: their settings, and what they leave."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from verl_runs import run
+
+FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.3", "+geoalign.curator.min_scores=8"]
+SYNC = ["trainer.v1.trainer_mode=geoalign_sync", *FLAGS]
+# A penalty on the divergence from the reference policy: verl makes its reference pass while the driver curates.
+REFERENCE = [
+    "actor_rollout_ref.actor.use_kl_loss=True",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.ref.fsdp_config.use_torch_compile=False",
+    "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32",
+]
+CURATED = [
+    *SYNC,
+    *REFERENCE,
+    "trainer.total_training_steps=5",
+    "trainer.save_freq=2",
+    "trainer.rollout_data_dir=dumps",
+]
+RESUMED = [
+    *SYNC,
+    *REFERENCE,
+    "trainer.total_training_steps=3",
+    "trainer.val_before_train=True",
+    "trainer.test_freq=1",
+]
+# Ends by epochs: one, of two steps.
+TWO_STEPS = ["data.train_max_samples=8", "trainer.total_epochs=1", "trainer.total_training_steps=3"]
+OTHERS = {
+    "plain": ["trainer.v1.trainer_mode=sync", *TWO_STEPS],
+    "observed": [*SYNC, "+geoalign.curator.observe_only=True", *TWO_STEPS],
+    "colocated": [
+        "trainer.v1.trainer_mode=geoalign_colocate_async",
+        "+geoalign.place=worker",
+        *FLAGS,
+        *TWO_STEPS,
+    ],
+    # One trainer of two processes, one rollout worker beside it; two mini-batches of four prompts in each step.
+    "separate": [
+        "trainer.v1.trainer_mode=geoalign_separate_async",
+        "trainer.v1.separate_async.parameter_sync_step=2",
+        "data.train_batch_size=8",
+        "actor_rollout_ref.hybrid_engine=False",
+        "actor_rollout_ref.rollout.nnodes=1",
+        "actor_rollout_ref.rollout.n_gpus_per_node=1",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=file",
+        "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=verl_cpu_weights",
+        "+geoalign.curator.type=pods",
+        "+geoalign.curator.m=4",
+        "trainer.total_training_steps=2",
+    ],
+}
+
+
+def fit(folder, name, *settings, check=True, **variables):
+    """One training; returns its ended process and what it noted of each step."""
+    log = {"VERL_FILE_LOGGER_PATH": str(folder / f"{name}.jsonl")}
+    process = run("fit_cpu.py", folder, name, *settings, folder=folder, check=check, **log, **variables)
+    noted = folder / f"{name}.json"
+    if not noted.exists():
+        pytest.fail(f"{name} ended before its training began\n{process.stderr[-6000:]}")
+    return process, json.loads(noted.read_text())
+
+
+def logged(folder, name):
+    """What verl's tracker wrote, by step."""
+    lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    return {line["step"]: line["data"] for line in lines}
+
+
+def resume(folder, curated):
+    """The training that goes on from the last checkpoint of `curated`, a future, once that has ended."""
+    curated.result()
+    return fit(folder, "resumed", *RESUMED, f"trainer.default_local_dir={folder}/curated")

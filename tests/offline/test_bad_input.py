@@ -1,16 +1,23 @@
 """Bad and hostile input: refused with file, line and field, or skipped and listed; nothing is half written."""
 
+import base64
 import csv
 import gzip
 import json
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from dumps import GROUPS, OUTLIERS, SIZE, plain, responses, trinity, trl, verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.offline.flagged import LONGEST, safe
+from geoalign.reports.inspection import page
 
 
 def changed(rows, place, **values):
@@ -236,20 +243,47 @@ def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
     assert row["group_mean"] == pytest.approx((0 + 9 + 0.3) / 3)
 
 
-def test_redacted(tmp_path, run):
-    rows = changed(changed(plain(), 1, response="a secret word"), 5, reward="secret reward")
-    summary = run(write_lines(tmp_path / "dump.jsonl", rows), redact=True, skip_bad=True)
-    assert summary["redacted"] is True
-    assert summary["skipped"][0]["reason"] == "expected a number"
+def unpacked(path):
+    """All that a file of the output says, as text."""
+    if path.suffix == ".parquet":
+        return json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False)
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    pieces = re.findall(r'<script type="application/octet-stream"[^>]*>([^<]*)</script>', text)
+    return text + "".join(zlib.decompress(base64.b64decode(piece)).decode() for piece in pieces)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_redacted(redact, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("geoalign.reports.inspection.page.inspection_sections", lambda *found: [])
+    monkeypatch.setattr("geoalign.offline.command.build_inspection", page.build_inspection)
+    texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
+    rows = [{**row, **texts} for row in plain()]
+    # The outliers of the fourth and ninth prompt are flagged.
+    rows = [{**row, "group": place // SIZE} for place, row in enumerate(rows)]
+    rows = changed(rows, 5, reward="secret reward")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    summary = run(path, redact=redact, skip_bad=True, fields=("final_answer=final",))
+    assert summary["redacted"] is redact
+    assert summary["counts"]["flagged"] == len(OUTLIERS)
+    assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
+    found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
+    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "dump.jsonl"})
     table = pq.read_table(tmp_path / "out" / "scores.parquet")
-    assert not {"prompt", "response"} & set(table.column_names)
-    assert not (tmp_path / "out" / "curated").exists()
-    for path in (tmp_path / "out").rglob("*"):
-        if path.is_file():
-            assert b"secret" not in path.read_bytes()
-            assert b"question" not in path.read_bytes()
+    assert ({"prompt", "response"} <= set(table.column_names)) is not redact
     header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
-    assert not {"answer", "prompt", "response", "replacement"} & set(header.split(","))
+    assert ({"answer", "prompt", "response", "replacement"} <= set(header.split(","))) is not redact
+
+
+def test_names_in_the_table_of_flagged_rollouts_are_no_formulas(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "id": f"=cmd|{row['id']}"} for row in plain()]
+    write_lines(tmp_path / "=dump.jsonl", rows)
+    run(Path("=dump.jsonl"))
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == len(OUTLIERS)
+    assert all(row["id"].startswith("'=cmd|") and row["file"] == "'=dump.jsonl" for row in found)
+    assert [float(row["score"]) for row in found] == sorted((float(row["score"]) for row in found), reverse=True)
 
 
 def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
@@ -360,3 +394,27 @@ def test_files_whose_names_meet_in_the_output(tmp_path, run):
     run(*paths)
     names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
     assert names == ["001-dump.jsonl", "002-dump.jsonl", "003-001-dump.jsonl"]
+
+
+HOLD = """
+import sys, time, pathlib
+from geoalign.training.lock import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_folder_that_another_process_writes_to(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    (tmp_path / "out").mkdir()
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(RunFolderError):
+                run(path)
+        finally:
+            process.kill()
+    assert not (tmp_path / "out" / "summary.json").exists()
+    run(path)

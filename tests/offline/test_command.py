@@ -128,7 +128,7 @@ def test_files_of_one_name(tmp_path, run):
     assert names == ["001-dump.jsonl", "002-dump.jsonl"]
 
 
-def die_at(number, paths, output):
+def die_at(number, paths, output, *, overwrite=False):
     """Curates in a process of its own, which kills itself at file operation `number` inside the output; returns
     whether it lived."""
     child = os.fork()
@@ -148,7 +148,11 @@ def die_at(number, paths, output):
         sys.addaudithook(listen)
         code = 1
         try:
-            curate(load_curate_config("reward_distance", ("curator.alpha=0.1",)), Request(paths), output)
+            curate(
+                load_curate_config("reward_distance", ("curator.alpha=0.1",)),
+                Request(paths, overwrite=overwrite),
+                output,
+            )
             code = 0
         finally:
             os._exit(code)
@@ -178,6 +182,37 @@ def test_a_kill_leaves_whole_files_or_none(tmp_path, run):
             assert not (output / ".partial").exists()
     assert lived
     assert path.read_bytes() == before
+
+
+def test_a_kill_while_an_earlier_curation_is_replaced(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    output = tmp_path / "out"
+    gc.collect()
+    lived = False
+    for number in (*range(6, 40, 2), 1000):
+        run(path, overwrite=True)
+        lived = die_at(number, [str(path)], output, overwrite=True)
+        # With the summary the folder is whole, at any moment.
+        if (output / "summary.json").exists():
+            assert {item.name for item in output.iterdir()} >= FILES
+    assert lived
+
+
+def test_a_curated_dump_is_curated_again(tmp_path, run):
+    run(write_dump(tmp_path / "in", "verl"))
+    first = (tmp_path / "out" / "curated" / "verl.jsonl").read_bytes().splitlines()
+    run(tmp_path / "out" / "curated" / "verl.jsonl", output=tmp_path / "again")
+    again = (tmp_path / "again" / "curated" / "verl.jsonl").read_bytes().splitlines()
+    assert len(again) == len(first) == GROUPS * SIZE
+    assert {line.count(b"geoalign_source") for line in again} == {1}
+
+
+def test_ties_make_no_pairs(tmp_path, run):
+    # Of four rewards two are equal, 0.1 and 0.1: five pairs of the six; in group 8 one of the two is 9.
+    rows = [{**row, "score": max(row["score"], 0.1)} for row in verl()]
+    run(write_lines(tmp_path / "dump.jsonl", rows))
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["group_pairs"] for row in scores] == [6 if row["group"] == 8 else 5 for row in scores]
 
 
 def test_a_table_that_trl_itself_wrote(tmp_path, run):

@@ -340,3 +340,12 @@ def test_an_array_of_lists_of_responses(tmp_path, run):
 def test_lines_in_a_json_file_are_lines(tmp_path):
     path = write_lines(tmp_path / "trinity.json", trinity())
     assert len(read(path).rows) == GROUPS * SIZE
+
+
+def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):
+    rows = [{**row, "prompt": "same", "system": f"rule {place // SIZE}"} for place, row in enumerate(plain())]
+    dump = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [row.group for row in dump.rows[: SIZE + 1]] == ['["rule 0", "same"]'] * SIZE + ['["rule 1", "same"]']
+    assert len({row.group for row in dump.rows}) == GROUPS
+    bare = read(write_lines(tmp_path / "b.jsonl", [{**row, "system": None} for row in plain()]))
+    assert bare.rows[0].group == "question 0"

@@ -337,3 +337,68 @@ def test_which_model(tiny, tmp_path):
 
 def test_the_default_is_geoalign():
     assert isinstance(load_curate_config().curator, GeoAlignConfig)
+
+
+def read_by_the_model(monkeypatch, model, rows, config, folder):
+    """What goes through the model as text: response -> prompt."""
+    folder.mkdir()
+    seen = {}
+    real = hidden_model.extract_states
+
+    def noted(network, prompts, responses, **options):
+        for prompt, response in zip(prompts, responses, strict=True):
+            seen[model.tokenizer.decode(response)] = model.tokenizer.decode(prompt)
+        return real(network, prompts, responses, **options)
+
+    monkeypatch.setattr(hidden_model, "extract_states", noted)
+    compute_states(model, loaded(write_lines(folder / "dump.jsonl", rows)), config, folder / "states")
+    return seen
+
+
+def test_what_the_model_reads(tiny, tmp_path, monkeypatch):
+    config = load_curate_config()
+    model = load_state_model(str(tiny), config)
+    rows = [{**plain()[0], "system": "be short"}, {**plain()[1], "truncated": True}, *plain()[2:SIZE]]
+    rows = [{**row, "group": 0} for row in rows]
+    seen = read_by_the_model(monkeypatch, model, rows, config, tmp_path / "chat")
+    assert seen["answer 0.0<|end|>"] == "<|rule|>be short<|user|>question 0<|reply|>"
+    # What was cut off has no end.
+    assert seen["answer 0.1"] == seen["answer 0.2<|end|>"] == "<|user|>question 0<|reply|>"
+    seen = read_by_the_model(monkeypatch, model, verl()[:SIZE], config, tmp_path / "rendered")
+    assert seen["answer 0.0<|end|>"] == "question 0"
+    as_text = load_curate_config(None, ("prompts=text",))
+    seen = read_by_the_model(monkeypatch, model, rows, as_text, tmp_path / "text")
+    assert seen["answer 0.2<|end|>"] == "question 0"
+
+
+def test_what_is_too_long_keeps_its_end(tiny, tmp_path, monkeypatch):
+    for most, prompt, response in ((6, "", "r 0.0<|end|>"), (20, "estion 0<|reply|>", "answer 0.0<|end|>")):
+        config = load_curate_config(None, (f"max_tokens={most}",))
+        model = load_state_model(str(tiny), config)
+        seen = read_by_the_model(monkeypatch, model, plain()[:SIZE], config, tmp_path / str(most))
+        assert seen[response] == prompt
+
+
+def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path):
+    other = tmp_path / "model"
+    tokenizer = make_tokenizer(None, max_length=64)
+    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=64), tokenizer, seed=1),
+         tokenizer, other)  # fmt: skip
+    shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
+    reworded = [{**row, "input": row["input"].replace("q", "Q")} for row in verl()]
+    cases = [
+        (tiny, (), verl()),
+        (other, (), verl()),
+        (tiny, ("dtype=bfloat16",), verl()),
+        (tiny, ("batch_size=5",), verl()),
+        (tiny, ("max_tokens=60",), verl()),
+        (tiny, ("hidden_position=mean",), verl()),
+        (tiny, (), shifted),
+        (tiny, (), reworded),
+    ]
+    dump = tmp_path / "dump.jsonl"
+    for count, (folder, settings, rows) in enumerate(cases, start=1):
+        config = load_curate_config(None, settings)
+        write_lines(dump, rows)
+        compute_states(load_state_model(str(folder), config), loaded(dump), config, tmp_path / "cache")
+        assert len(list((tmp_path / "cache").iterdir())) == count, settings

@@ -17,7 +17,7 @@ from geoalign.errors import RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import make_plan
 from geoalign.training.files import write_json
-from geoalign.watching.command import watch
+from geoalign.watching.command import ComparisonWatch, RunWatch, watch
 
 
 def lines_of(folder, during, *, terminal=False, **options):
@@ -78,6 +78,25 @@ def test_lines_that_came_with_the_end_are_not_lost(run):
     text = lines_of(run.root, lambda wait: None)
     assert "GRPO 9/10" in text
     assert "GRPO 10/10" in text
+
+
+def test_what_is_written_between_the_last_look_and_the_end_is_told(run, monkeypatch):
+    run.start()
+    run.curated(9)
+    watched = RunWatch(run.root)
+    look = watched.run.look
+
+    def then_the_run_ends():
+        found = look()
+        run.curated(10)
+        run.finish()
+        return found
+
+    monkeypatch.setattr(watched.run, "look", then_the_run_ends)
+    assert not watched.look()
+    monkeypatch.setattr(watched.run, "look", look)
+    assert watched.look()
+    assert any(line.startswith("GRPO 10/10") for line in watched.lines("utf-8"))
 
 
 def test_a_live_view_ends_with_the_run(run):
@@ -195,6 +214,18 @@ def test_a_comparison_line_by_line_to_its_end(comparison):
 
     text = lines_of(folder.root, write)
     assert "3 of 4 runs finished, 1 failed; nothing is left to run" in text
+
+
+def test_a_comparison_is_not_over_while_a_process_works_on_it(comparison):
+    folder, plan = comparison
+    for planned in plan:
+        result(folder, planned, "finished")
+    watched = ComparisonWatch(folder.root)
+    with holding(folder):
+        # Its report is still to be written.
+        assert not watched.look()
+        assert "running (process" in watched.lines("utf-8")[-1]
+    assert watched.look()
 
 
 def test_results_are_read_once(comparison, monkeypatch):

@@ -220,7 +220,9 @@ def _tokens(
     end = source.tokenizer.eos_token_id
     prompts, responses, lengths, cut = [], [], [], 0
     for row in dump.rows:
-        key = (row.step, row.group, row.prompt)
+        # A conversation may differ where its text does not: in its roles, or in a system message.
+        messages = None if row.messages is None else tuple((one["role"], one["content"]) for one in row.messages)
+        key = (row.prompt, messages)
         if key not in seen:
             seen[key] = _prompt_ids(source, row, how, dump.layout, config)
         prompt = seen[key]

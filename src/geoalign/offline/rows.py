@@ -202,6 +202,10 @@ def step_of(layout: Layout, value: Mapping[str, Any]) -> int | None:
 def _group(layout: Layout, value: Mapping[str, Any]) -> str:
     name = layout.fields["group"]
     found = field_of(value, name)
+    if name == layout.fields.get("prompt") and "system" in layout.fields:
+        # The same question under another system message is another prompt.
+        system = field_of(value, layout.fields["system"])
+        found = found if system is None else [system, found]
     if layout.format is VERL and name == "uid" and isinstance(found, str):
         # {uid of the prompt}_{session}_{index}, as verl's V1 trainer writes it.
         stem = found.rsplit("_", 2)

@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
-.PHONY: quickstart test smoke lint types test-slow test-engines test-trinity test-verl wheel clean
+.PHONY: quickstart test smoke lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -38,7 +38,9 @@ $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev]'
 	touch $@ $(VENV)/.quickstart
 
-test-engines: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
+test-engines: test-trl test-trinity test-verl ## The adapters in the engines themselves, an environment each
+
+test-trl: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
 	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
 	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.16.0 $(ENGINES)/trl-newest/bin/python -m pytest $(ENGINE_TESTS)
 

@@ -1,4 +1,4 @@
-"""Run by `make test-engines` in an environment of its own for the oldest and the newest supported TRL."""
+"""Run by `make test-trl` in an environment of its own for the oldest and the newest supported TRL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engines
 def test_the_environment_holds_the_version_that_it_is_named_after():
     expected = os.environ.get("GEOALIGN_ENGINE_TRL")
     if expected is None:
-        pytest.skip("GEOALIGN_ENGINE_TRL is set by `make test-engines` only")
+        pytest.skip("GEOALIGN_ENGINE_TRL is set by `make test-trl` only")
     assert version("trl") == expected
 
 

@@ -134,6 +134,91 @@ def test_sorting(until, opened):
         assert groups(until, opened)[:3] == first
 
 
+REWARDS = [[0, 0.5, 1, 1, 1, 2], [0, 0, 0.1, 0.1, 0.2, 0.3], [5, 5, 5, 5, 5, 5.1], [1, 1, 1, 2, 3, 9]]
+LENGTHS = [10, 40, 30, 20]
+
+
+@pytest.fixture(scope="module")
+def spread(watch, tmp_path_factory, write_inspection, build_light):
+    """Four groups of six that differ in everything; rollout 1 of groups 0 and 3 is flagged, with a low score."""
+
+    def change(rows):
+        for place, row in enumerate(rows):
+            group, sample = divmod(place, 6)
+            row.update(reward=REWARDS[group][sample], characters=LENGTHS[group], answer=f"gold {group}.{sample}")
+            if row["anomalous"]:
+                row.update(score=0.1, source=row["index"], weight=0.0 if group else 1.0)
+
+    return watch(build_light(write_inspection(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
+
+
+def test_every_order(until, spread):
+    found = spread.page
+    orders = {
+        "spread": [3, 0, 1, 2],
+        "low": [1, 0, 3, 2],
+        "high": [2, 3, 0, 1],
+        "length": [1, 2, 3, 0],
+        "order": [0, 1, 2, 3],
+    }
+    for order, expected in orders.items():
+        found.get_by_label("Sort by").select_option(order)
+        assert groups(until, found) == expected, order
+    assert spread.wrong == []
+
+
+def test_ends_of_ranges_belong_to_them_and_the_rest_is_pale(until, spread):
+    found = spread.page
+    found.get_by_label("Reward from").fill("5.1")
+    assert count(found) == "2 of 4 groups, 2 of 24 rollouts"
+    assert (found.locator("rect").count(), found.locator("rect.pale").count()) == (12, 10)
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+    found.get_by_label("Reward to").fill("0")
+    assert count(found) == "2 of 4 groups, 3 of 24 rollouts"
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+    found.get_by_label("Search").fill("GOLD 2.4")
+    wait_for_count(until, found, "1 of 4 groups, 1 of 24 rollouts")
+    assert chosen(found) == "16"
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+
+
+def test_a_group_opens_with_its_flagged_rollout_and_says_what_became_of_it(until, spread):
+    found = spread.page
+    outcomes = {0: "flagged: kept", 3: "flagged: stays, weight 0"}
+    for group, outcome in outcomes.items():
+        found.locator(f"#group-{group}").click()
+        assert chosen(found) == str(6 * group + 1)
+        assert found.locator("tr.chosen .outcome").inner_text() == outcome
+    # Nothing stands in its place, so nothing is beside it.
+    until(found, "() => document.querySelectorAll('.side').length === 1")
+    assert found.locator("#beside").input_value() == ""
+
+
+def test_pairs_come_widest_first_and_marks_and_formulas_go(until, spread):
+    found = spread.page
+    found.locator("#group-1").click()
+    found.locator("input[name=rollout][value='11']").check()
+    until(found, "() => document.querySelectorAll('.pairs tbody tr').length === 5")
+    deviations = [float(text) for text in found.locator(".pairs tbody td:nth-child(4)").all_inner_texts()]
+    assert deviations == sorted(deviations, reverse=True)
+    assert len(set(deviations)) == 5
+    found.locator("#beside").select_option("7")
+    found.locator(".text.left math").first.wait_for()
+    assert found.locator(".text.left mark").count() > 0
+    found.get_by_label("differences").uncheck()
+    until(found, "() => !document.querySelector('.text mark') && document.querySelector('.text.left math')")
+    found.get_by_label("formulas").uncheck()
+    until(found, "() => !document.querySelector('.text math') && document.querySelectorAll('.side').length === 2")
+    assert focused(found) == "show-formulas"
+    found.get_by_label("formulas").check()
+    found.get_by_label("differences").check()
+    until(found, "() => document.querySelector('.text.left mark')")
+    assert spread.wrong == []
+
+
 def test_search_reaches_every_text_and_the_newest_words_win(until, opened):
     search = opened.get_by_label("Search")
     search.fill("pROBLEM 7: find")
@@ -175,6 +260,12 @@ def test_everything_by_keyboard(until, opened):
     press("End")
     assert opened.locator("#list").get_attribute("aria-activedescendant") == f"group-{groups(until, opened)[-1]}"
     press("Home")
+    press("PageDown")
+    assert opened.locator("[aria-selected=true]").get_attribute("data-place") not in ("0", "1")
+    press("PageUp")
+    assert opened.locator("[aria-selected=true]").get_attribute("data-place") == "0"
+    press("Control+/")
+    assert focused(opened) == "list"
     press("ArrowUp")
     assert opened.locator("#detail-title").inner_text() == "Group 9"
     press("Enter")

@@ -1,5 +1,9 @@
 """Hidden states: from files by row, from a model with a cache; the projector stays warm over the dumps."""
 
+import gzip
+import json
+import os
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -402,3 +406,36 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
         write_lines(dump, rows)
         compute_states(load_state_model(str(folder), config), loaded(dump), config, tmp_path / "cache")
         assert len(list((tmp_path / "cache").iterdir())) == count, settings
+
+
+def test_states_stay_aligned_when_a_prompt_with_its_responses_is_skipped(tmp_path, run):
+    rows = responses()
+    rows[4]["pred_score"] = ["bad"] * SIZE
+    path = write_lines(tmp_path / "lists.jsonl", rows)
+    h = save_npy(tmp_path / "h.npy", states())
+    run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
+    kept = [place for place in range(ROWS) if place // SIZE != 4]
+    rewards = [rows[place // SIZE]["pred_score"][place % SIZE][0] for place in kept]
+    rollouts = Rollouts(
+        rewards=torch.tensor(rewards, dtype=torch.float64), groups=torch.tensor(kept) // SIZE, hidden=states()[kept]
+    )
+    curator = GeoAlign(load_curate_config(None, QUICK).curator)
+    expected = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
+
+
+def test_states_of_a_dump_that_breaks_off_are_not_guessed_at(tmp_path, run):
+    whole = gzip.compress(
+        b"".join(json.dumps({**row, "noise": os.urandom(40).hex()}).encode() + b"\n" for row in verl())
+    )
+    path = tmp_path / "dump.jsonl.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    rows = len(loaded_with_skips(path).rows)
+    # As many states as rollouts and one bad row, by chance.
+    h = save_npy(tmp_path / "h.npy", states(rows=rows + 1))
+    with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted"):
+        run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
+
+
+def loaded_with_skips(path):
+    return read_dump(path, find_layout(path, name=None, fields={})[0], skip_bad=True)

@@ -216,6 +216,25 @@ def test_a_comparison_line_by_line_to_its_end(comparison):
     assert "3 of 4 runs finished, 1 failed; nothing is left to run" in text
 
 
+def test_hostile_names_in_lines_and_in_the_folders_own(tmp_path, run):
+    evil = "\x1b[2J\u202e[bold]x[/bold]"
+    shown = "<U+001B>[2J<U+202E>[bold]x[/bold]"
+    run = type(run)(tmp_path / evil)
+    run.start()
+    run.step(1, evil, loss=0.5)
+    run.evaluation(1, name=evil)
+    run.finish()
+    lines = lines_of(run.root, lambda wait: None)
+    assert f"{shown} 1  loss 0.5" in lines
+    assert f"evaluation {shown} at step 1" in lines
+    console = Console(file=io.StringIO(), width=300)
+    watch(run.root, console, once=True)
+    view = console.file.getvalue()
+    assert view.splitlines()[0].endswith(shown)
+    assert f"{shown}: step 1" in view
+    assert not any(character in lines + view for character in "\x1b\u202e")
+
+
 def test_a_comparison_is_not_over_while_a_process_works_on_it(comparison):
     folder, plan = comparison
     for planned in plan:

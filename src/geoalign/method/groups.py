@@ -9,6 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+# Rows are summed in chunks of about this many numbers.
+_CHUNK = 1 << 20
+
 
 @dataclass(frozen=True, eq=False)
 class GroupedRows:
@@ -40,8 +43,7 @@ def canonical_order(
     """
     order = torch.arange(len(rewards), device=rewards.device)
     if hidden is not None:
-        # One pass over hidden in its own dtype, summed in float64: no copy of it is made.
-        order = hidden.sum(dim=1, dtype=_widest(hidden)).argsort(stable=True)
+        order = _row_sums(hidden).argsort(stable=True)
     order = order[rewards[order].argsort(stable=True)]
     order = order[groups[order].argsort(stable=True)]
     _, group, sizes = groups[order].unique_consecutive(return_inverse=True, return_counts=True)
@@ -58,6 +60,15 @@ def in_input_order(rows: GroupedRows, device: torch.device) -> Callable[[Tensor]
         return restored.to(device)
 
     return back
+
+
+def _row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+    """Every row's sum in float64, a chunk of rows at a time: on a CPU torch makes a float64 copy of what it sums."""
+    sums = torch.empty(len(hidden), dtype=_widest(hidden), device=hidden.device)
+    chunk = max(1, _CHUNK // max(1, hidden.shape[1]))
+    for start in range(0, len(hidden), chunk):
+        sums[start : start + chunk] = hidden[start : start + chunk].sum(dim=1, dtype=sums.dtype)
+    return sums
 
 
 def _widest(tensor: Tensor) -> torch.dtype:

@@ -1,0 +1,41 @@
+"""The canonical order of rows: by group, reward and row sum, and without a copy of the states."""
+
+import sys
+
+import pytest
+import torch
+
+from geoalign.benchmarks.memory import peak_bytes, reset_peak
+from geoalign.method import groups
+from geoalign.method.groups import canonical_order
+
+
+def test_order_by_hand():
+    rewards = torch.tensor([1.0, 0.0, torch.nan, 1.0, 2.0, 2.0])
+    ids = torch.tensor([7, 7, 7, 3, 3, 3])
+    hidden = torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [5.0, 0.0], [2.0, 2.0], [1.0, 2.0]])
+    rows = canonical_order(rewards, ids, hidden)
+    # Group 3: reward 1, then two of reward 2 with sums 3 and 4. Group 7: rewards 0, 1, NaN.
+    assert rows.order.tolist() == [3, 5, 4, 1, 0, 2]
+    assert rows.offsets.tolist() == [0, 3, 6]
+    assert rows.sizes.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 2, 7, 300])
+def test_chunks_change_no_bit(monkeypatch, dtype, rows):
+    hidden = torch.randn(rows, 1000, generator=torch.Generator().manual_seed(0)).to(dtype)
+    whole = hidden.sum(dim=1, dtype=torch.float64)
+    for chunk in (1, 1500, 2000, 10_000, 1 << 24):
+        monkeypatch.setattr(groups, "_CHUNK", chunk)
+        assert torch.equal(groups._row_sums(hidden), whole)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
+def test_no_copy_of_the_states_is_made():
+    # 80 MB of states: their float64 copy would be 160 MB.
+    hidden = torch.ones(10_000, 2000)
+    reset_peak()
+    held = peak_bytes()
+    canonical_order(torch.zeros(10_000), torch.zeros(10_000, dtype=torch.int64), hidden)
+    assert peak_bytes() - held < 100e6

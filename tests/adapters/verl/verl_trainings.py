@@ -7,7 +7,7 @@ import json
 import pytest
 from verl_runs import run
 
-FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.3", "+geoalign.curator.min_scores=8"]
+FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.8", "+geoalign.curator.min_scores=8"]
 SYNC = ["trainer.v1.trainer_mode=geoalign_sync", *FLAGS]
 # A penalty on the divergence from the reference policy: verl makes its reference pass while the driver curates.
 REFERENCE = [

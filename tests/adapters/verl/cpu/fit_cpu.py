@@ -54,7 +54,7 @@ def settings(folder: Path, name: str) -> list[str]:
         f"data.val_files={folder}/prompts.parquet",
         "data.train_batch_size=4",
         "data.max_prompt_length=16",
-        "data.max_response_length=8",
+        "data.max_response_length=16",
         "data.dataloader_num_workers=0",
         "data.shuffle=False",
         "data.val_max_samples=2",

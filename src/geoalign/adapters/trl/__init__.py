@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from geoalign.errors import MissingExtraError
+from geoalign.adapters.exports import lazy_exports
 
 _HOMES = {
     "CuratedStep": "geoalign.adapters.trl.step",
@@ -20,19 +19,7 @@ if TYPE_CHECKING:
     from geoalign.adapters.trl.step import CuratedStep
     from geoalign.adapters.trl.trainer import GeoAlignGRPOTrainer
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'geoalign.adapters.trl' has no attribute {name!r}")
-    try:
-        return getattr(import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "geoalign":
-            raise
-        raise MissingExtraError(
-            f"geoalign.adapters.trl.{name} needs the package {error.name!r}, which is not installed: "
-            "pip install 'geoalign[trl]'"
-        ) from error
+__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")
 
 
 def __dir__() -> list[str]:

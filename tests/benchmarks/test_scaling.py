@@ -41,6 +41,8 @@ def test_work_by_hand():
     assert work.distances == 10 * 4 * 4 * 1000
     assert work.first_layer == 40 * 1000 * 512
     assert work.kernels == 40 * 40
+    assert work.judged == 40 * 1000
+    assert Work.of(Shape(4096, 64, 10)).judged == 16_384 * 10
     # Beyond 4,096 scores the density stands on a grid of 2,048.
     assert Work.of(Shape(1000, 8, 16)).kernels == 8000 * 2048
 
@@ -74,7 +76,7 @@ def known():
         "density": {"per kernel": 2e-8},
         "decision and rest": {"per rollout": 1e-6, "per pair": 1e-8},
     }
-    return CostModel(constants, {"once": 1e8, "per number": 4.0, "per pair": 150.0})
+    return CostModel(constants, {"once": 1e8, "per judged number": 8.0, "per pair": 150.0})
 
 
 def test_a_fit_finds_the_constants_again():
@@ -97,7 +99,7 @@ def test_seconds_by_hand():
     assert stages["pairs"] == pytest.approx(2e-9 * 40_000 + 4e-10 * 160_000 + 3e-7 * 60)
     assert stages["scoring"] == pytest.approx(0.2 + 2e-11 * 20_480_000 + 1e-5 * 60)
     assert known().seconds(shape) == pytest.approx(sum(stages.values()))
-    assert known().extra_bytes(shape) == pytest.approx(1e8 + 4 * 40_000 + 150 * 60)
+    assert known().extra_bytes(shape) == pytest.approx(4 * 40_000 + 1e8 + 8 * 40_000 + 150 * 60)
 
 
 def test_sharing_by_hand():
@@ -187,3 +189,23 @@ def test_the_script(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*script, "--hold-out", "1x2x3"])
     with pytest.raises(ConfigError, match="--hold-out: expected measured shapes, got 1 x 2, d = 3"):
         runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+def test_the_page_has_the_fit_of_its_own_points():
+    page = PAGE.read_text(encoding="utf-8")
+    held = {Shape.parse(text) for text in re.findall(r"--hold-out (\S+)", page)}
+    points = read_points([PAGE.with_suffix(".json")])
+    assert held < {point.shape for point in points}
+    model = fit([point for point in points if point.shape not in held])
+    for point in points:
+        line = f"| {point.shape.groups:,} x {point.shape.size}, {point.shape.d} | "
+        line += "**no**" if point.shape in held else "yes"
+        seconds = model.seconds(point.shape)
+        line += f" | {point.seconds:.2f} | {seconds:.2f} | {seconds / point.seconds - 1:+.0%} |"
+        assert line in page
+    for name, terms in {**model.constants, "extra memory": model.memory}.items():
+        row = re.search(rf"^\| {name}\b.*$", page, re.MULTILINE).group()
+        for constant in terms.values():
+            # In some unit, to three digits; what was fitted to nothing is left out.
+            units = [f"{constant * unit:.3g}" for unit in (1, 1e-6, 1e3, 1e6, 1e9, 1e12)]
+            assert constant < 1e-15 or any(f" {value} " in row for value in units), (name, constant, row)

@@ -13,7 +13,7 @@ import torch
 
 from geoalign.benchmarks.memory import peak_bytes, reset_peak
 from geoalign.benchmarks.naive import naive_distil, naive_pairs, naive_scores
-from geoalign.benchmarks.overhead.curating import stages_timed
+from geoalign.benchmarks.stages import stages_timed
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignConfig, ProjectorConfig
 from geoalign.curators.geoalign import GeoAlign

@@ -1,13 +1,7 @@
-"""Curation, timed whole and stage by stage."""
+"""Curation, timed batch after batch."""
 
-import pytest
-import torch
-
-from geoalign.benchmarks.overhead.curating import curation_cost, stages_timed
+from geoalign.benchmarks.overhead.curating import curation_cost
 from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.curators import geoalign as curator_module
-from geoalign.curators.geoalign import GeoAlign
 
 OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
 
@@ -19,25 +13,3 @@ def test_settings_and_early_stop():
     assert len(full.cost.seconds) == 2
     stopped = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=True)
     assert stopped.steps < 50
-
-
-def test_stages_add_up_and_leave_no_trace():
-    rollouts = synthetic_rollouts(8, 4, 32, seed=0).rollouts
-    plain = curator_module.rectify, GeoAlign._score
-    curator = GeoAlign()
-    with stages_timed(torch.device("cpu")) as found:
-        curation = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
-    assert (curator_module.rectify, GeoAlign._score) == plain
-    assert set(found) == {"pairs", "training", "scoring", "density", "decision", "rest"}
-    assert all(value > 0 for value in found.values())
-    # The call itself knows how long it took; the stages and the rest are the block around it.
-    assert sum(found.values()) >= curation.metrics["seconds"]
-    same = GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(same.source, curation.source)
-
-
-def test_functions_come_back_after_an_error():
-    plain = GeoAlign._prepare
-    with pytest.raises(RuntimeError, match="stop"), stages_timed(torch.device("cpu")):
-        raise RuntimeError("stop")
-    assert GeoAlign._prepare is plain

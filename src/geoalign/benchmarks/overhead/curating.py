@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from geoalign.benchmarks.overhead.architectures import architecture_named
 from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.timing import Cost, measure, synchronise
+from geoalign.benchmarks.overhead.timing import Cost, measure
+from geoalign.benchmarks.stages import stages_timed
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignConfig, ProjectorConfig
-from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.method import models as models_module
 from geoalign.types import Rollouts
 
 Setting = Literal["paper", "default"]
-
-# Stage -> where its function is looked up. Training is part of scoring, and taken off it.
-_STAGES: dict[str, tuple[Any, str]] = {
-    "pairs": (GeoAlign, "_prepare"),
-    "training": (models_module, "distil"),
-    "scoring": (GeoAlign, "_score"),
-    "density": (curator_module, "flag_sparse_tail"),
-    "decision": (curator_module, "rectify"),
-}
 
 
 @dataclass(frozen=True)
@@ -89,53 +75,6 @@ def curation_cost(options: Options, *, device: str, setting: Setting, early_stop
     return CurationCost(
         setting, early_stop, device, cost, stages, mean("pairs"), mean("projector_steps"), mean("replaced")
     )
-
-
-@contextmanager
-def stages_timed(device: torch.device, clock: Callable[[], float] = time.perf_counter) -> Iterator[dict[str, float]]:
-    """Within the block the curator's own functions also tell how long they took, "rest" included, at its end.
-
-    The device is waited for around each of them, so the whole takes longer than otherwise.
-    """
-    found = dict.fromkeys(_STAGES, 0.0)
-    with ExitStack() as stack:
-        for name, (owner, attribute) in _STAGES.items():
-            stack.enter_context(_timed(owner, attribute, name, found, device, clock))
-        synchronise(device)
-        started = clock()
-        yield found
-        synchronise(device)
-        whole = clock() - started
-    found["scoring"] -= found["training"]
-    found["rest"] = whole - sum(found.values())
-
-
-@contextmanager
-def _timed(
-    owner: Any,
-    attribute: str,
-    name: str,
-    found: dict[str, float],
-    device: torch.device,
-    clock: Callable[[], float],
-) -> Iterator[None]:
-    function = getattr(owner, attribute)
-
-    @wraps(function)
-    def timed(*arguments: Any, **keywords: Any) -> Any:
-        synchronise(device)
-        started = clock()
-        try:
-            return function(*arguments, **keywords)
-        finally:
-            synchronise(device)
-            found[name] += clock() - started
-
-    setattr(owner, attribute, timed)
-    try:
-        yield
-    finally:
-        setattr(owner, attribute, function)
 
 
 def _batch(options: Options, number: int, device: str) -> Rollouts:

@@ -10,7 +10,7 @@ from geoalign.reports.choose import first_middle_last
 from geoalign.reports.detection import detect
 from geoalign.reports.figures.actions import action_shares
 from geoalign.reports.figures.cosines import share_aligned
-from geoalign.reports.figures.curves import curated_rewards, evaluation_curves, reward_series
+from geoalign.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
 from geoalign.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.reports.figures.style import DARK, LIGHT, Panel, render
 from geoalign.reports.reader import read_details, read_run
@@ -73,6 +73,11 @@ def test_reward_series_computes_what_was_not_logged(make_run):
 
 def test_reward_series_leaves_out_curves_that_say_nothing_new(make_run):
     assert list(reward_series(read_run(make_run(steps=2, flip=0.0, curator="grpo")))) == ["raw"]
+
+
+def test_the_reward_figure_speaks_of_corrupted_rewards_only_where_they_are_known(make_run):
+    assert "corrupted" in reward_panel(read_run(make_run(steps=2))).caption
+    assert "corrupted" not in reward_panel(read_run(make_run(steps=2, flip=0.0, name="clean"))).caption
 
 
 def test_evaluation_curves_begin_at_step_zero_and_keep_the_last_of_equal_steps():

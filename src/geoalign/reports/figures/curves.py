@@ -16,6 +16,7 @@ from geoalign.statistics import ema, wilson_interval
 CURATED_KEYS = ("geoalign/curated_reward", "curated_reward")
 # With few evaluations a smoothed curve stays near the first one and hides the rest.
 SMOOTHED_FROM = 8
+_RAW = "Raw reward includes the corrupted ones. "
 _LOOKS = (
     ("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("ink", "^", ":"), ("soft", "v", "-"),
 )  # fmt: skip
@@ -72,9 +73,9 @@ def reward_panel(run: Run) -> Panel | str:
         name="reward",
         title="Reward during RL",
         alt=f"Mean reward over {max(map(len, series.values()))} RL steps, smoothed: {ends}.",
-        caption="Thin: each step. Thick: smoothed, s = 0.6 s + 0.4 x. Raw reward includes flipped rewards; curated is "
-        "the reward of the rollouts that were trained on, so it may be higher by selection alone. Prompts differ from "
-        "step to step, and part of the ups and downs is theirs.",
+        caption=f"Thin: each step. Thick: smoothed, s = 0.6 s + 0.4 x. {_RAW if 'true' in series else ''}"
+        "Curated is the reward of the rollouts that stand there afterwards, so it may be higher by selection alone. "
+        "Prompts differ from step to step, and part of the ups and downs is theirs.",
         draw=draw,
     )
 

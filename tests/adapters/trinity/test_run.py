@@ -69,7 +69,7 @@ def test_state_goes_on_in_a_new_process(batch, tmp_path):
     (tmp_path / "deep" / "state.safetensors").unlink()
     asyncio.run(batches([0, 1]))
     run, resumed = asyncio.run(batches([2]))
-    assert run.batches == 3
+    assert run.session.calls == 3
     assert torch.equal(resumed[0].source, whole[2].source)
     assert torch.equal(resumed[0].scores, whole[2].scores)
 

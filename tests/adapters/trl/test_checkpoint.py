@@ -6,8 +6,8 @@ import pytest
 import torch
 from trl_parts import Drawing, Scripted, curation, same_weights, trainer, weights_of
 
-from geoalign.adapters.trl.checkpoint import STATE_FILE
 from geoalign.curators.checkpoint import load_state
+from geoalign.curators.session import STATE_FILE
 from geoalign.errors import InputError
 
 STEPS = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
@@ -25,7 +25,7 @@ def test_resume_reaches_the_weights_of_an_undisturbed_run(tmp_path, changes):
     assert rest.calls == whole.calls == (2 if changes else 4)
     assert torch.equal(rest.memory, whole.memory)
     assert same_weights(weights_of(straight), weights_of(resumed))
-    assert resumed._curation_count == straight._curation_count
+    assert resumed._session.calls == straight._session.calls > 0
 
 
 def test_without_the_generators_state_it_would_not(tmp_path):
@@ -36,7 +36,7 @@ def test_without_the_generators_state_it_would_not(tmp_path):
     class Forgetful(type(straight)):
         def _load_optimizer_and_scheduler(self, folder):
             super()._load_optimizer_and_scheduler(folder)
-            self._curation_generator.manual_seed(self.args.seed)
+            self._session.generator.manual_seed(self.args.seed)
 
     resumed = trainer(tmp_path, Drawing(), cls=Forgetful, **STEPS)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
@@ -48,7 +48,7 @@ def test_the_file_holds_curator_generator_and_count(tmp_path):
     state = load_state(tmp_path / "checkpoint-2" / STATE_FILE)
     assert state["curator_class"] == "Drawing"
     assert state["curator"]["calls"] == 2
-    assert state["generation"] == 2
+    assert state["calls"] == 2
     assert state["generator"].dtype == torch.uint8
 
 

@@ -10,13 +10,14 @@ from trl_parts import Scripted, curation, model, tokenizer, trainer
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.adapters.trl.rows import check_keys
+from geoalign.curators.session import CurationSession
 from geoalign.errors import MissingExtraError, UnsupportedError
 
 
 def check(made):
     check_trainer(
         made,
-        Scripted(curation),
+        CurationSession(Scripted(curation), seed=0),
         hidden_position="final",
         hidden_source="own_pass",
         rollout_fields={},

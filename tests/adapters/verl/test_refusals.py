@@ -14,6 +14,8 @@ from geoalign.adapters.verl.refusals import (
     check_version,
 )
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.grpo import GRPO
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
 CONFIG = {
@@ -81,16 +83,24 @@ def test_a_worker_without_the_plug_in():
         check_engines(["verl.workers.Engine"])
 
 
+def needing(*fields: str, library_only: str | None = None) -> CurationSession:
+    class Needy(GRPO):
+        requires = fields
+
+    Needy.library_only = library_only
+    return CurationSession(Needy(), seed=0)
+
+
 def test_curators_that_cannot_be_carried_out():
     plain = VerlSettings()
-    check_curator("GeoAlign", ("hidden",), None, plain, kl_in_reward=True)
-    with pytest.raises(UnsupportedError, match="PFPPO inside verl: sources across groups"):
-        check_curator("PFPPO", (), "sources across groups", plain, kl_in_reward=False)
-    with pytest.raises(ConfigError, match=r"SeedGRPO requires answers: expected \+geoalign.rollout_fields.answers="):
-        check_curator("SeedGRPO", ("answers",), None, plain, kl_in_reward=False)
-    check_curator("SeedGRPO", ("answers",), None, VerlSettings(rollout_fields={"answers": "x"}), kl_in_reward=False)
-    with pytest.raises(UnsupportedError, match=r"CPPO needs verl's advantages .*use_kl_in_reward=true"):
-        check_curator("CPPO", ("advantages",), None, plain, kl_in_reward=True)
+    check_curator(needing("hidden"), plain, kl_in_reward=True)
+    with pytest.raises(UnsupportedError, match="Needy inside verl: sources across groups"):
+        check_curator(needing(library_only="sources across groups"), plain, kl_in_reward=False)
+    with pytest.raises(ConfigError, match=r"Needy requires answers: expected \+geoalign.rollout_fields.answers="):
+        check_curator(needing("answers"), plain, kl_in_reward=False)
+    check_curator(needing("answers"), VerlSettings(rollout_fields={"answers": "x"}), kl_in_reward=False)
+    with pytest.raises(UnsupportedError, match=r"Needy needs verl's advantages .*use_kl_in_reward=true"):
+        check_curator(needing("advantages"), plain, kl_in_reward=True)
 
 
 def test_dropped_rows_need_a_loss_over_tokens():

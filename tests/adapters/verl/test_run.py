@@ -55,7 +55,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
     run.save(tmp_path / "global_step_1")
     resumed = CuratorRun(SETTINGS)
     resumed.load(tmp_path / "global_step_1")
-    assert resumed.calls == 1
+    assert resumed.session.calls == 1
     same(run.start(rollouts(1)).result().curation, resumed.start(rollouts(1)).result().curation)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -19,12 +18,11 @@ from geoalign.adapters.trinity.experiences import check_experiences, read_rollou
 from geoalign.adapters.trinity.settings import INFO_FIELDS, read_settings
 from geoalign.adapters.trinity.states import StateModel, take_given_states
 from geoalign.adapters.trinity.weights import PublishedWeights
-from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Curation, Rollouts
-
-_OWN_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +49,26 @@ class CurationRun:
 
     def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
         self.settings, config = read_settings(arguments)
-        self.curator = make_curator(config)
-        self.name = type(self.curator).__name__
-        self.batches = 0
-        self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self.session = CurationSession(make_curator(config), seed=self.settings.seed)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one by one.
         self._turn = asyncio.Lock()
         if self.curator.library_only:
             raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
-        for need in self.curator.requires:
-            if need not in _OWN_FIELDS and need not in self.settings.rollout_fields:
-                known = (
-                    f"rollout_fields.{need}: <entry of Experience.info>" if need in INFO_FIELDS else "another curator"
-                )
-                raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
+        for need in self.session.missing_fields(self.settings.rollout_fields):
+            known = f"rollout_fields.{need}: <entry of Experience.info>" if need in INFO_FIELDS else "another curator"
+            raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
+
+    @property
+    def curator(self) -> Curator:
+        """The curator of this run."""
+        return self.session.curator
+
+    @property
+    def name(self) -> str:
+        """Its class, for messages."""
+        return self.session.name
 
     async def prepare(self) -> None:
         """Loads the model, where one computes the states, and the state of an earlier run."""
@@ -74,10 +76,7 @@ class CurationRun:
             self._model = await asyncio.to_thread(StateModel, self.settings)
         path = self.settings.state_file
         if path is not None and Path(path).is_file():
-            state = load_state(path)
-            self.curator.load_state_dict(state["curator"])
-            self.generator.set_state(state["generator"])
-            self.batches = int(state["batches"])
+            self.session.load(path, setting="state_file", otherwise="give the curator of that run, or another file")
 
     async def decide(self, experiences: Sequence[Any], advantages: Float[Tensor, " b"] | None = None) -> Decision:
         """Curates one batch; the event loop of Trinity's actor goes on meanwhile.
@@ -96,10 +95,11 @@ class CurationRun:
                 rollout_fields=self.settings.rollout_fields,
             )
             started = time.perf_counter()
-            curation = await asyncio.to_thread(self.curator.curate, rollouts, generator=self.generator)
+            curation = await asyncio.to_thread(self.session.curate, rollouts)
             placement = place(curation, rollouts.groups, by=self.name)
-            self.batches += 1
-            await asyncio.to_thread(self._save)
+            self.session.calls += 1
+            if path := self.settings.state_file:
+                await asyncio.to_thread(self.session.save, path)
         metrics = {
             **states,
             "seconds": time.perf_counter() - started,
@@ -136,14 +136,6 @@ class CurationRun:
             # Above 0: states of a newer policy than that which generated; below: of an older one.
             found["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)
         return states, time.perf_counter() - started, found
-
-    def _save(self) -> None:
-        path = self.settings.state_file
-        if path is None:
-            return
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        state = {"curator": self.curator.state_dict(), "generator": self.generator.get_state(), "batches": self.batches}
-        save_state(path, state)
 
 
 def named(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -17,8 +17,8 @@ from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, fi
 from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.states import HiddenSource, TrlPass, own_hidden, own_logprobs, trl_pass_problem
 from geoalign.adapters.trl.step import CuratedStep, CurationObserver
-from geoalign.curators.base import Curator
-from geoalign.errors import InputError, UnsupportedError
+from geoalign.curators.session import CurationSession
+from geoalign.errors import UnsupportedError
 from geoalign.hidden.positions import HiddenPosition
 from geoalign.types import Curation, Rollouts
 
@@ -42,14 +42,12 @@ class GenerationRound:
     The methods are called in the order in which they stand, on every process alike.
     """
 
-    def __init__(
-        self, trainer: Any, curator: Curator, options: RoundOptions, generator: torch.Generator, index: int
-    ) -> None:
+    def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
         self._trainer = trainer
-        self._curator = curator
+        self._session = session
+        self._curator = curator = session.curator
         self._options = options
-        self._generator = generator
-        self._index = index
+        self._index = session.calls
         listens = "logprobs" in curator.requires or options.hidden_source == "logprob_pass"
         from_trl = "hidden" in curator.requires and options.hidden_source == "logprob_pass"
         self._trl_pass: TrlPass | None = None
@@ -88,19 +86,11 @@ class GenerationRound:
         details = every > 0 and self._index % every == 0
 
         def decide() -> Curation:
-            # A curator that draws from the global generators must not shift rank 0's samples either.
-            devices = [accelerator.device] if accelerator.device.type == "cuda" else []
-            with torch.random.fork_rng(devices=devices), torch.enable_grad():
-                curation = self._timed(
-                    "seconds", lambda: self._curator.curate(rollouts, generator=self._generator, details=details)
-                )
-            if len(curation.scores) != len(rollouts):
-                raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
-            return curation
+            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details))
 
         curation = curation_from_rank_0(decide, rows=len(rollouts), device=accelerator.device, accelerator=accelerator)
         self._raw, self._groups = raw, rollouts.groups
-        self._placement = place(curation, rollouts.groups, by=type(self._curator).__name__)
+        self._placement = place(curation, rollouts.groups, by=self._session.name)
         self._log(curation, rollouts, count=len(prompts))
         self._observe(curation, rollouts, prompts)
         self._curated = self._rewards_for_trl(rollouts.rewards)
@@ -226,7 +216,7 @@ class GenerationRound:
     def _check_shaped(self) -> None:
         if self._trainer.multi_objective_aggregation == "normalize_then_sum":
             raise UnsupportedError(
-                f"{type(self._curator).__name__} shapes rewards under multi_objective_aggregation="
+                f"{self._session.name} shapes rewards under multi_objective_aggregation="
                 "'normalize_then_sum': TRL normalises each reward function there, and a shaped sum has none"
             )
 

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
 RolloutField = str | Callable[[list[dict[str, Any]]], Sequence[Any]]
 
 USER_FIELDS = ("answers", "reference_rewards", "true_rewards")
-# What the adapter brings itself, whenever a curator requires it.
-OWN_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
 
 
-def check_fields(fields: Mapping[str, RolloutField], requires: Sequence[str], curator: str) -> None:
+def check_fields(fields: Mapping[str, RolloutField], session: CurationSession) -> None:
     """Raises ConfigError unless every field is one that can be given, and the curator's needs are met."""
     for name, value in fields.items():
         if name not in USER_FIELDS:
@@ -27,10 +26,10 @@ def check_fields(fields: Mapping[str, RolloutField], requires: Sequence[str], cu
             raise ConfigError(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
-    missing = [name for name in requires if name not in OWN_FIELDS and name not in fields]
+    missing = session.missing_fields(fields)
     if missing:
         raise ConfigError(
-            f"{curator} requires {', '.join(missing)}: expected rollout_fields with "
+            f"{session.name} requires {', '.join(missing)}: expected rollout_fields with "
             f"{', '.join(f'{name}=<column or callable>' for name in missing)}, got {sorted(fields) or 'none'}"
         )
 

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from geoalign.adapters.trl import checkpoint, logs
+from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
 from geoalign.adapters.trl.refusals import check_curator, check_trainer
 from geoalign.adapters.trl.states import HiddenSource
 from geoalign.adapters.trl.step import CurationObserver
 from geoalign.curators.base import Curator
+from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.hidden.positions import HiddenPosition
 
 _Base: Any = object
@@ -79,14 +79,12 @@ class GeoAlignMixin(_Base):
             observer=curation_observer,
             details_every=details_every,
         )
-        # On the CPU and of its own: no draw of a curator moves the global generators that sample completions.
-        self._curation_generator = torch.Generator().manual_seed(self.args.seed)
-        self._curation_count = 0
+        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed)
         self._curation_round: GenerationRound | None = None
-        if curator is not None:
+        if self._session is not None:
             check_trainer(
                 self,
-                curator,
+                self._session,
                 hidden_position=hidden_position,
                 hidden_source=hidden_source,
                 rollout_fields=dict(rollout_fields or {}),
@@ -94,17 +92,15 @@ class GeoAlignMixin(_Base):
             )
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        if self.curator is None or not self.model.training:
+        if self._session is None or not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        self._curation_round = GenerationRound(
-            self, self.curator, self._curation_options, self._curation_generator, self._curation_count
-        )
+        self._curation_round = GenerationRound(self, self._session, self._curation_options)
         try:
             batch = super()._generate_and_score_completions(inputs)
             self._curation_round.carry_out(batch, scale_key=LOSS_SCALE)
         finally:
             self._curation_round = None
-        self._curation_count += 1
+        self._session.calls += 1
         return batch
 
     def _generate(self, prompts: list[Any]) -> Any:
@@ -144,11 +140,16 @@ class GeoAlignMixin(_Base):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        if self.curator is not None and self.args.should_save:
+        if self._session is not None and self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            checkpoint.save_curator(folder, self.curator, self._curation_generator, self._curation_count)
+            self._session.save(folder / STATE_FILE)
 
     def _load_optimizer_and_scheduler(self, checkpoint_folder: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint_folder)
-        if self.curator is not None and checkpoint_folder is not None:
-            self._curation_count = checkpoint.load_curator(checkpoint_folder, self.curator, self._curation_generator)
+        if self._session is not None and checkpoint_folder is not None:
+            self._session.load(
+                Path(checkpoint_folder) / STATE_FILE,
+                setting="resume_from_checkpoint",
+                otherwise="to start curating in the middle of a training that did not, pass its model as `model` "
+                "instead of resuming",
+            )

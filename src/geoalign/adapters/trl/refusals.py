@@ -10,6 +10,7 @@ from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, check_prompt_learning, trl_pass_problem
 from geoalign.curators.base import Curator
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.hidden.positions import check_position
 
@@ -24,7 +25,7 @@ def check_curator(curator: Any) -> None:
 
 def check_trainer(
     trainer: Any,
-    curator: Curator,
+    session: CurationSession,
     *,
     hidden_position: str,
     hidden_source: HiddenSource,
@@ -43,10 +44,10 @@ def check_trainer(
         raise ConfigError(f"hidden_source: expected 'own_pass' or 'logprob_pass', got {hidden_source!r}")
     if details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
-    check_fields(rollout_fields, curator.requires, type(curator).__name__)
+    check_fields(rollout_fields, session)
     _check_rows(trainer)
     _check_engine(trainer)
-    if "hidden" in curator.requires:
+    if "hidden" in session.curator.requires:
         check_prompt_learning(trainer.model)
         if hidden_source == "logprob_pass":
             problem = trl_pass_problem(trainer)

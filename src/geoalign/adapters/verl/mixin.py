@@ -61,9 +61,7 @@ class CuratedSteps(_Base):
         self._geoalign = parse_settings(plain.get(SECTION))
         self._run = CuratorRun(self._geoalign, lambda *args: call_first(self.actor_rollout_wg, *args))
         check_curator(
-            self._run.name,
-            self._run.curator.requires,
-            self._run.curator.library_only,
+            self._run.session,
             self._geoalign,
             kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
         )
@@ -76,12 +74,12 @@ class CuratedSteps(_Base):
 
     def _setup(self) -> None:
         super()._setup()
-        if "hidden" in self._run.curator.requires:
+        if "hidden" in self._run.session.curator.requires:
             self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
             check_engines(self._engines)
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        needs = self._run.curator.requires
+        needs = self._run.session.curator.requires
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
@@ -100,7 +98,7 @@ class CuratedSteps(_Base):
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         compute = super()._compute_advantage
         if self._pending is None:
-            if "advantages" in self._run.curator.requires:
+            if "advantages" in self._run.session.curator.requires:
                 batch = compute(batch, {})
             self._pending = self._start(batch)
         rows, rollouts, future = self._pending
@@ -120,16 +118,16 @@ class CuratedSteps(_Base):
         rollouts = read_rollouts(
             batch,
             rows,
-            self._run.curator.requires,
+            self._run.session.curator.requires,
             rollout_fields=self._geoalign.rollout_fields,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
         )
         return rows, rollouts, self._run.start(rollouts)
 
     def _place(self, decision: Decision, rollouts: Rollouts) -> Placement:
-        placement = place(decision.curation, rollouts.groups, by=self._run.name)
+        placement = place(decision.curation, rollouts.groups, by=self._run.session.name)
         if placement.dropped:
-            check_drops(self.config.actor_rollout_ref.actor.loss_agg_mode, self._run.name)
+            check_drops(self.config.actor_rollout_ref.actor.loss_agg_mode, self._run.session.name)
         return placement
 
     def _save_checkpoint(self) -> None:

@@ -11,10 +11,10 @@ from packaging.version import Version
 
 from geoalign.adapters.verl.names import BEFORE, HIDDEN_KEY, OLDEST, VENDOR, VENDOR_VARIABLE
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, MissingExtraError, UnsupportedError
 
 # What a curator may need that verl's own batch holds.
-OWN_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
 
 
 def check_version(found: str | None = None) -> None:
@@ -61,17 +61,16 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise UnsupportedError("distillation.enabled=true: never run with the adapter; set it to false")
 
 
-def check_curator(
-    name: str, requires: Sequence[str], library_only: str | None, settings: VerlSettings, *, kl_in_reward: bool
-) -> None:
+def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_reward: bool) -> None:
     """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
-    if library_only:
-        raise UnsupportedError(f"{name} inside verl: {library_only}")
-    missing = [need for need in requires if need not in OWN_FIELDS and need not in settings.rollout_fields]
+    name, curator = session.name, session.curator
+    if curator.library_only:
+        raise UnsupportedError(f"{name} inside verl: {curator.library_only}")
+    missing = session.missing_fields(settings.rollout_fields)
     if missing:
         given = ", ".join(f"+geoalign.rollout_fields.{need}=<name in the reward function's result>" for need in missing)
         raise ConfigError(f"{name} requires {', '.join(missing)}: expected {given}, got none")
-    if "advantages" in requires and kl_in_reward:
+    if "advantages" in curator.requires and kl_in_reward:
         raise UnsupportedError(
             f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
             "with each computation of them; set it to false (use_kl_loss instead)"

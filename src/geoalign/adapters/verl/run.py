@@ -9,13 +9,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from geoalign.adapters.verl.checkpoint import load_curator, save_curator
 from geoalign.adapters.verl.settings import VerlSettings
 from geoalign.curators.registry import make_curator
-from geoalign.errors import InputError
+from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.types import Curation, Rollouts
 
 
@@ -40,44 +38,44 @@ class CuratorRun:
     """
 
     def __init__(self, settings: VerlSettings, call_worker: Callable[..., Any] | None = None) -> None:
-        self.curator = make_curator(settings.curator)
+        self.session = CurationSession(make_curator(settings.curator), seed=settings.seed)
         self._settings = settings
         self._call_worker = call_worker
-        self._generator = torch.Generator().manual_seed(settings.seed)
-        self.calls = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
-
-    @property
-    def name(self) -> str:
-        """The curator's, for messages."""
-        return type(self.curator).__name__
 
     def start(self, rollouts: Rollouts) -> Future[Decision]:
         """Starts to curate a batch; the next may be started when this one's result was taken."""
-        self.calls += 1
+        self.session.calls += 1
         return self._thread.submit(self._decide, rollouts)
 
     def save(self, folder: Path) -> None:
         """Writes state, generator and number of calls to `folder`."""
-        save_curator(folder, self.curator, self._generator, self.calls)
+        self.session.save(folder / STATE_FILE)
 
     def load(self, folder: Path) -> None:
         """Restores what `save` wrote."""
-        self.calls = load_curator(folder, self.curator, self._generator)
+        self.session.load(
+            folder / STATE_FILE,
+            setting="trainer.resume_mode",
+            otherwise="set the +geoalign.curator.type that it was saved with; or, to start curating in the middle of a "
+            "training that did not, give its model as actor_rollout_ref.model.path and trainer.resume_mode=disable",
+        )
 
     def _decide(self, rollouts: Rollouts) -> Decision:
         started = time.perf_counter()
         if self._settings.place == "worker" and self._call_worker is not None:
+            generator = self.session.generator
             curation, state, drawn = self._call_worker(
-                curate_there, self._settings.curator, self.curator.state_dict(), self._generator.get_state(), rollouts
+                curate_there,
+                self._settings.curator,
+                self.session.curator.state_dict(),
+                generator.get_state(),
+                rollouts,
             )
-            self.curator.load_state_dict(state)
-            self._generator.set_state(drawn)
+            self.session.curator.load_state_dict(state)
+            generator.set_state(drawn)
         else:
-            with torch.random.fork_rng(devices=[]), torch.enable_grad():
-                curation = self.curator.curate(rollouts, generator=self._generator)
-        if len(curation.scores) != len(rollouts):
-            raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
+            curation = self.session.curate(rollouts)
         return Decision(curation, time.perf_counter() - started)
 
 
@@ -89,13 +87,11 @@ def curate_there(
     Returns:
         the curation, the curator's state and the generator's, all on the CPU.
     """
-    curator = make_curator(settings)
-    curator.load_state_dict(state)
-    generator = torch.Generator()
-    generator.set_state(drawn)
-    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]), torch.enable_grad():
-        curation = curator.curate(_moved(rollouts, device), generator=generator)
-    return _moved(curation, "cpu"), _state_to_cpu(curator.state_dict()), generator.get_state()
+    session = CurationSession(make_curator(settings), seed=0)
+    session.curator.load_state_dict(state)
+    session.generator.set_state(drawn)
+    curation = session.curate(_moved(rollouts, device))
+    return _moved(curation, "cpu"), _state_to_cpu(session.curator.state_dict()), session.generator.get_state()
 
 
 def _moved(record: Any, device: str) -> Any:

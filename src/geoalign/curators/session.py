@@ -1,0 +1,103 @@
+"""The curator of one training, with its random state, the number of its calls, and its file beside checkpoints.
+
+The adapters of all engines and `geoalign curate` hold one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from geoalign.curators.base import Curator
+from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.errors import InputError
+from geoalign.types import Curation, Rollouts
+
+STATE_FILE = "geoalign_state.safetensors"
+# What an adapter reads off its engine whenever a curator requires it; the other fields are the user's to give.
+ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
+# What older files call the number of calls.
+_EARLIER_NAMES = ("generation", "batches")
+
+
+class CurationSession:
+    """Curates the batches of one training in order.
+
+    Attributes:
+        curator: the curator, which may keep a state from batch to batch.
+        generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
+        calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
+    """
+
+    def __init__(self, curator: Curator, *, seed: int) -> None:
+        self.curator = curator
+        self.generator = torch.Generator().manual_seed(seed)
+        self.calls = 0
+
+    @property
+    def name(self) -> str:
+        """The curator's class, for messages and files."""
+        return type(self.curator).__name__
+
+    def missing_fields(self, given: Iterable[str]) -> list[str]:
+        """The fields that the curator requires and neither the engine nor the user (`given`) brings."""
+        return [name for name in self.curator.requires if name not in {*ENGINE_FIELDS, *given}]
+
+    def curate(self, rollouts: Rollouts, *, details: bool = False) -> Curation:
+        """The curation of one batch; what a curator draws from global generators shifts no sample of the engine.
+
+        Raises:
+            InputError: the curator returns another number of scores than there are rows.
+        """
+        device = rollouts.rewards.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
+            curation = self.curator.curate(rollouts, generator=self.generator, details=details)
+        if len(curation.scores) != len(rollouts):
+            raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
+        return curation
+
+    def save(self, path: str | Path) -> None:
+        """Writes the curator's state, the generator's and the number of calls; the folder is made where it is missing.
+
+        Raises:
+            InputError: the curator's state holds something else than tensors and plain values.
+        """
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        state = {
+            "curator_class": self.name,
+            "curator": self.curator.state_dict(),
+            "generator": self.generator.get_state(),
+            "calls": self.calls,
+        }
+        save_state(path, state)
+
+    def load(self, path: str | Path, *, setting: str, otherwise: str) -> None:
+        """Restores what `save` wrote.
+
+        Args:
+            setting: the engine's setting that asks for it, for messages.
+            otherwise: what to do without such a file, for messages.
+
+        Raises:
+            InputError: there is no such file, or it is another curator's.
+            ConfigError: the curator was saved with settings that do not fit.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
+        state = load_state(path)
+        saved = state.get("curator_class", self.name)
+        calls = next((state[name] for name in ("calls", *_EARLIER_NAMES) if name in state), None)
+        if calls is None or not {"curator", "generator"} <= set(state):
+            raise InputError(
+                f"{setting}: expected the keys curator, generator and calls, got {sorted(state)} in {path}"
+            )
+        if saved != self.name:
+            raise InputError(
+                f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
+            )
+        self.curator.load_state_dict(state["curator"])
+        self.generator.set_state(state["generator"])
+        self.calls = int(calls)

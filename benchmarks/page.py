@@ -1,6 +1,6 @@
 """How large the page of inspected rollouts is and how fast it answers, in headless Chromium.
 
-python benchmarks/page.py --rollouts 800 20000 --characters 5000
+python -m benchmarks.page --rollouts 800 20000 --characters 5000
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fits the cost model of curation to measured calls, and says what it gives for other batches and many nodes.
 
 geoalign bench --repeats 1 --no-naive --no-quality --shape 96x16x2048 --shape ... --json points.json
-python benchmarks/scaling.py points.json --hold-out 4096x64x4096
+python -m benchmarks.scaling points.json --hold-out 4096x64x4096
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cost_model import CostModel, Point, fit, read_points, sharing
 from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.scaling import CostModel, Point, fit, read_points, sharing
 from geoalign.errors import ConfigError
 
 PLANNED = ("96x16x2048", "96x16x4096", "512x16x4096", "1024x64x4096", "4096x64x4096")

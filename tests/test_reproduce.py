@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from benchmarks.overhead.command import options_of
 from click.testing import CliRunner
 from trl import GRPOConfig, SFTConfig
 
-from geoalign.benchmarks.overhead.command import options_of
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.cli import app
 from geoalign.config.benchmarks import parse_benchmark
@@ -146,13 +146,13 @@ def test_an_unknown_setting_would_be_found():
 
 def test_the_other_commands_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    scripts = {name for words in ALL if words[0] == "python" for name in words[1:2]}
-    assert scripts == {"benchmarks/overhead.py", "final.py", "updates.py"}
+    scripts = {words[2] if words[1] == "-m" else words[1] for words in ALL if words[0] == "python"}
+    assert scripts == {"benchmarks.overhead", "final.py", "updates.py"}
     for words in ALL:
         if words[0] == "make":
             assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
-        elif words[:2] == ["python", "benchmarks/overhead.py"]:
-            assert options_of(words[2:])[1] is not None
+        elif words[:3] == ["python", "-m", "benchmarks.overhead"]:
+            assert options_of(words[3:])[1] is not None
 
 
 def test_files_and_links_exist():

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from geoalign.benchmarks.curation import Shape, measure
-from geoalign.benchmarks.report import as_json
-from geoalign.benchmarks.scaling import (
+from benchmarks.cost_model import (
     MEMORY,
     TERMS,
     CostModel,
@@ -24,6 +21,9 @@ from geoalign.benchmarks.scaling import (
     step_size,
     step_work,
 )
+
+from geoalign.benchmarks.curation import Shape, measure
+from geoalign.benchmarks.report import as_json
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.projector import Projector
 

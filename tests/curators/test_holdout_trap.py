@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from benchmarks.holdout_trap import make_batch, trap
 
 from geoalign import GeoAlign, GeoAlignConfig
-from geoalign.benchmarks.holdout_trap import make_batch, trap
 from geoalign.method import scoring as scoring_module
 
 KINDS = ["isotropic", "compressible"]

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
+from benchmarks.verified_answers import rewritten, wrong
 
-from geoalign.benchmarks.verified_answers import rewritten, wrong
 from geoalign.config.rewards import RewardConfig
 from geoalign.rewards import VerifiedReward
 from geoalign.rewards.answers import quick_verdict, tidy

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from geoalign.benchmarks.overhead.timing import synchronise
 from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.method import models as models_module
@@ -23,6 +22,12 @@ _STAGES: dict[str, tuple[Any, str]] = {
     "density": (curator_module, "flag_sparse_tail"),
     "decision": (curator_module, "rectify"),
 }
+
+
+def synchronise(device: torch.device) -> None:
+    """Waits until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 @contextmanager

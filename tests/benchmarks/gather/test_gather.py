@@ -10,28 +10,29 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.gather.network import address, leave_network
+from benchmarks.gather.options import Options, needed_bytes, state_bytes
+from benchmarks.gather.worker import Seen
 from rich.console import Console
 
+from benchmarks.gather import cluster, command
 from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.gather import cluster, command
-from geoalign.benchmarks.gather.network import address, leave_network
-from geoalign.benchmarks.gather.options import Options, needed_bytes, state_bytes
-from geoalign.benchmarks.gather.worker import Seen
 from geoalign.errors import ConfigError, GeoAlignError, UnsupportedError
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "benchmarks" / "gather.py"
 # 32 rows of 4 kB: 16 kB of states for each of two processes would drown in what joining sends; 64 kB do not.
 SHAPE = "8x4x1024"
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.gather", *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
 
 
 def namespaces_allowed():
-    code = "from geoalign.benchmarks.gather.network import Switch; Switch(100)"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    code = "from benchmarks.gather.network import Switch; Switch(100)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, cwd=ROOT).returncode == 0
 
 
 def test_the_script_measures_and_writes(tmp_path):
@@ -142,7 +143,7 @@ def test_namespaces_that_are_refused(monkeypatch):
 
 def test_the_page_names_options_that_exist():
     page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
-    found = re.findall(r"^python benchmarks/gather.py (.*)$", page, re.MULTILINE)
+    found = re.findall(r"^python -m benchmarks.gather (.*)$", page, re.MULTILINE)
     assert found
     for arguments in found:
         command.options_of(shlex.split(arguments))

@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.overhead.curating import CurationCost
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
+from benchmarks.overhead.timing import Cost
 from rich.console import Console
 
-from geoalign.benchmarks.overhead import command, generation
-from geoalign.benchmarks.overhead.curating import CurationCost
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.results import Overhead, overhead_json, print_overhead
-from geoalign.benchmarks.overhead.timing import Cost
+from benchmarks.overhead import command, generation
 from geoalign.errors import ConfigError
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "overhead.py"
+ROOT = Path(__file__).parents[3]
 SMALL = ["--groups", "4", "--size", "4", "--prompt", "4", "--response", "4", "--repeats", "1", "--device", "cpu"]
 
 
 def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
     file = tmp_path / "overhead.json"
     monkeypatch.setattr(
-        sys, "argv", [str(SCRIPT), "--architecture", "tiny", *SMALL, "--rows", "8", "--json", str(file)]
+        sys, "argv", ["benchmarks.overhead", "--architecture", "tiny", *SMALL, "--rows", "8", "--json", str(file)]
     )
-    runpy.run_path(str(SCRIPT), run_name="__main__")
+    runpy.run_module("benchmarks.overhead", run_name="__main__")
     said = capsys.readouterr().out
     for text in ("not measured", "Generation was not measured (it needs a GPU)", "8 of 16 rollouts", "Written to"):
         assert text in said
@@ -45,8 +45,8 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_names_options_that_exist():
-    page = (SCRIPT.parents[1] / "docs" / "performance.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^python benchmarks/overhead.py (.*)$", page, re.MULTILINE)
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^python -m benchmarks.overhead (.*)$", page, re.MULTILINE)
     texts = [text for text in re.findall(r"`(--[^`]*)`", page) if "N" not in text.split()]
     assert len(commands) == 2
     assert len(texts) >= 6

@@ -1,7 +1,7 @@
 """Curation, timed batch after batch."""
 
-from geoalign.benchmarks.overhead.curating import curation_cost
-from geoalign.benchmarks.overhead.options import Options
+from benchmarks.overhead.curating import curation_cost
+from benchmarks.overhead.options import Options
 
 OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 import torch
+from benchmarks.overhead.architectures import ARCHITECTURES, architecture_named, random_policy
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.step import PolicyStep, policy_costs
 from transformers import Qwen3ForCausalLM
 
-from geoalign.benchmarks.overhead.architectures import ARCHITECTURES, architecture_named, random_policy
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.step import PolicyStep, policy_costs
 from geoalign.errors import ConfigError
 from geoalign.hidden.extract import extract_states
 

@@ -5,8 +5,7 @@ import time
 
 import pytest
 import torch
-
-from geoalign.benchmarks.overhead.timing import Cost, measure
+from benchmarks.overhead.timing import Cost, measure
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from geoalign.benchmarks.gather.network import Switch, address
-from geoalign.benchmarks.gather.worker import Jobs, Place, Seen, work
+from benchmarks.gather.network import Switch, address
+from benchmarks.gather.worker import Jobs, Place, Seen, work
 from geoalign.errors import GeoAlignError
 
 # Processes are forked from one that has imported everything, so that they share what they import.
@@ -33,7 +33,7 @@ def measure_together(jobs: Jobs, *, processes: int, repeats: int, switch: Switch
     Raises:
         GeoAlignError: a process failed or died; the message says which and why.
     """
-    _CONTEXT.set_forkserver_preload(["geoalign.benchmarks.gather.worker"])
+    _CONTEXT.set_forkserver_preload(["benchmarks.gather.worker"])
     # No name server knows the simulated addresses; torch says so for every one of them.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     host, port = ("127.0.0.1", _free_port()) if switch is None else (address(0), _PORT)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from geoalign.benchmarks.overhead.architectures import architecture_named
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.timing import Cost
+from benchmarks.overhead.architectures import architecture_named
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.timing import Cost
 
 
 def why_not_measured(options: Options) -> str | None:

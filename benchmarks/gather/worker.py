@@ -14,9 +14,9 @@ from accelerate.state import PartialState
 from accelerate.utils import gather
 from torch import Tensor
 
+from benchmarks.gather.network import interface, leave_network, plug_in, traffic
 from geoalign.adapters.trl.distributed import curation_from_rank_0
 from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.gather.network import interface, leave_network, plug_in, traffic
 from geoalign.benchmarks.memory import peak_bytes, reset_peak
 from geoalign.curators.base import identity
 from geoalign.errors import GeoAlignError

@@ -12,11 +12,11 @@ from datasets import Dataset
 from torch import Tensor
 from trl import GRPOConfig
 
+from benchmarks.overhead.architectures import architecture_named, random_policy
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.timing import Cost, measure
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.adapters.trl.states import TrlPass, own_hidden
-from geoalign.benchmarks.overhead.architectures import architecture_named, random_policy
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.timing import Cost, measure
 from geoalign.hidden.extract import eval_mode
 from geoalign.hidden.positions import HiddenPosition
 from geoalign.training.tiny_model import make_tokenizer

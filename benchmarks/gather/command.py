@@ -1,4 +1,4 @@
-"""The command of the gather benchmark: `python benchmarks/gather.py`."""
+"""The command of the gather benchmark: `python -m benchmarks.gather`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.gather.cluster import measure_together
+from benchmarks.gather.network import Switch
+from benchmarks.gather.options import Options, needed_bytes, state_bytes
+from benchmarks.gather.worker import Seen
 from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.gather.cluster import measure_together
-from geoalign.benchmarks.gather.network import Switch
-from geoalign.benchmarks.gather.options import Options, needed_bytes, state_bytes
-from geoalign.benchmarks.gather.worker import Seen
 from geoalign.benchmarks.report import machine
 from geoalign.errors import ConfigError
 from geoalign.training.files import write_json

@@ -8,9 +8,9 @@ from typing import Literal
 
 import torch
 
-from geoalign.benchmarks.overhead.architectures import architecture_named
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.timing import Cost, measure
+from benchmarks.overhead.architectures import architecture_named
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.timing import Cost, measure
 from geoalign.benchmarks.stages import stages_timed
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignConfig, ProjectorConfig

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from geoalign.benchmarks.stages import synchronise
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -30,12 +32,6 @@ class Cost:
     def scaled(self, factor: float) -> Cost:
         """The cost of `factor` times as much of the same; memory stays, because the pieces follow one another."""
         return Cost(tuple(factor * value for value in self.seconds), self.megabytes, self.scale * factor)
-
-
-def synchronise(device: torch.device) -> None:
-    """Waits until the device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def measure(call: Callable[[int], object], *, repeats: int, warmups: int, device: torch.device) -> Cost:

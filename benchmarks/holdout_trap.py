@@ -2,7 +2,7 @@
 
 Three ways to score the same synthetic batch at d = 2048: the trap (one projector, trained on 90% of the groups, scores
 all of them), in sample (the paper), and cross-fitted. The table says where the flagged rollouts lie, how well the score
-finds corrupted rewards, and how far training and new groups part. Run: python -m geoalign.benchmarks.holdout_trap
+finds corrupted rewards, and how far training and new groups part. Run: python -m benchmarks.holdout_trap
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command of the overhead benchmark: `python benchmarks/overhead.py`."""
+"""The command of the overhead benchmark: `python -m benchmarks.overhead`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from geoalign.benchmarks.overhead.architectures import ARCHITECTURES
-from geoalign.benchmarks.overhead.curating import curation_cost
-from geoalign.benchmarks.overhead.generation import generation_cost, why_not_measured
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.results import Overhead, overhead_json, print_overhead
-from geoalign.benchmarks.overhead.step import PolicyStep, policy_costs
-from geoalign.benchmarks.overhead.timing import Cost
+from benchmarks.overhead.architectures import ARCHITECTURES
+from benchmarks.overhead.curating import curation_cost
+from benchmarks.overhead.generation import generation_cost, why_not_measured
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
+from benchmarks.overhead.step import PolicyStep, policy_costs
+from benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
 from geoalign.training.files import write_json
 from geoalign.training.quiet import quieten

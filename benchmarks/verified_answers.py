@@ -1,6 +1,6 @@
 """How many answers a second are verified here: on this machine, by kind and for a realistic mixture.
 
-Run: python -m geoalign.benchmarks.verified_answers [--count 1000] [--workers 2] [--math500 FILE] [--olympiadbench FILE]
+Run: python -m benchmarks.verified_answers [--count 1000] [--workers 2] [--math500 FILE] [--olympiadbench FILE]
 
 Made kinds, each with as many different comparisons as answers, so that none is remembered: integers, fractions against
 fractions and decimals, sums with roots. With the files, also the mixture: gold answers of MATH-500 and OlympiadBench,

@@ -14,10 +14,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from geoalign.benchmarks.overhead.architectures import architecture_named
-from geoalign.benchmarks.overhead.curating import CurationCost
-from geoalign.benchmarks.overhead.options import Options
-from geoalign.benchmarks.overhead.timing import Cost
+from benchmarks.overhead.architectures import architecture_named
+from benchmarks.overhead.curating import CurationCost
+from benchmarks.overhead.options import Options
+from benchmarks.overhead.timing import Cost
 from geoalign.benchmarks.report import machine, nulls
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.

@@ -1,0 +1,3 @@
+from benchmarks.gather.command import main
+
+main()

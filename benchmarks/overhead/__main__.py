@@ -1,0 +1,3 @@
+from benchmarks.overhead.command import main
+
+main()

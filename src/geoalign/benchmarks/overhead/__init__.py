@@ -1,1 +1,0 @@
-"""What GeoAlign adds to a training step of a full-size model, on the machine at hand (`benchmarks/overhead.py`)."""

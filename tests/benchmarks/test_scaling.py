@@ -29,7 +29,7 @@ from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "scaling.py"
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = ROOT / "benchmarks" / "scaling.md"
 SHAPES = [Shape(96, 8, 2048), Shape(96, 16, 4096), Shape(512, 16, 1024), Shape(96, 64, 2048), Shape(1024, 32, 4096)]
 
 
@@ -54,7 +54,7 @@ def test_steps_by_hand():
     assert step_size(Shape(96, 32, 2048)) == (256, 2048)
     # All groups where there are fewer.
     assert step_size(Shape(4, 4, 2048)) == (16, pytest.approx(4 * 5.4))
-    # docs/performance.md: 10,368 pairs and 1,536 rows of 2,048 numbers take about 39 GFLOP.
+    # benchmarks/performance.md: 10,368 pairs and 1,536 rows of 2,048 numbers take about 39 GFLOP.
     assert step_work(Shape(96, 16, 2048), 1536, 10_368) == pytest.approx(39.1e9, rel=0.01)
 
 

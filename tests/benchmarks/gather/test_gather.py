@@ -142,7 +142,7 @@ def test_namespaces_that_are_refused(monkeypatch):
 
 
 def test_the_page_names_options_that_exist():
-    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "scaling.md").read_text(encoding="utf-8")
     found = re.findall(r"^python -m benchmarks.gather (.*)$", page, re.MULTILINE)
     assert found
     for arguments in found:

@@ -45,7 +45,7 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_names_options_that_exist():
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "performance.md").read_text(encoding="utf-8")
     commands = re.findall(r"^python -m benchmarks.overhead (.*)$", page, re.MULTILINE)
     texts = [text for text in re.findall(r"`(--[^`]*)`", page) if "N" not in text.split()]
     assert len(commands) == 2

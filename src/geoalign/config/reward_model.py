@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -21,6 +22,12 @@ _Text = Annotated[str, Field(min_length=1)]
 def _http_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
         raise ValueError("expected a URL that begins http:// or https://, without query")
+    try:
+        host, port = urlsplit(value).hostname, urlsplit(value).port
+    except ValueError as error:
+        raise ValueError(f"expected a URL with a host and a port from 1 to 65535: {error}") from error
+    if not host or port == 0:
+        raise ValueError("expected a URL with a host and a port from 1 to 65535")
     return value.rstrip("/")
 
 

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.config.curators import settings
-from geoalign.config.dialogue import DialogueConfig
+from geoalign.config.dialogue import MOST_GENERATED, DialogueConfig
 from geoalign.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
+from geoalign.config.shown import shown_text
 
 
 def _help(text: str) -> dict[str, str]:
@@ -22,8 +23,8 @@ def _pattern_with_group(pattern: str | None) -> str | None:
         return None
     try:
         groups = re.compile(pattern).groups
-    except re.error as error:
-        raise ValueError(f"expected a regular expression, got an error at it: {error}") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a regular expression, got an error at it: {shown_text(error)}") from error
     if groups != 1:
         raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
     return pattern
@@ -45,11 +46,13 @@ class ArithmeticConfig:
     type: Literal["arithmetic"] = "arithmetic"
     operands: Annotated[int, Field(ge=2, le=8)] = field(default=3, metadata=_help("Numbers in a sum."))
     digits: Annotated[int, Field(ge=1, le=6)] = field(default=2, metadata=_help("Digits of each number."))
-    train_problems: Annotated[int, Field(ge=1)] = field(default=4096, metadata=_help("Problems for RL."))
-    evaluation_problems: Annotated[int, Field(ge=1)] = field(
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
+        default=4096, metadata=_help("Problems for RL.")
+    )
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
         default=256, metadata=_help("Problems kept aside for evaluation.")
     )
-    demonstrations: Annotated[int, Field(ge=0)] = field(
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
         default=16384, metadata=_help("Worked and direct solutions for the warm start; 0: no warm start.")
     )
     direct_share: Annotated[float, Field(ge=0, le=1)] = field(
@@ -58,7 +61,7 @@ class ArithmeticConfig:
     direct_noise: Annotated[float, Field(ge=0, le=1)] = field(
         default=0.8, metadata=_help("Share of the direct demonstrations whose answer is off by a little.")
     )
-    seed: Annotated[int, Field(ge=0)] | None = field(
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
         default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
     )
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from geoalign.config.loading import curator_name
-from geoalign.config.places import Places
+from geoalign.config.places import Places, read_yaml
 from geoalign.config.run import PretrainedModelConfig, RunConfig
+from geoalign.config.shown import shown
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.experiments.memory import MemoryEstimate, estimate_memory, shape_of_model
 from geoalign.experiments.prompts import prompt_lengths
@@ -235,15 +235,19 @@ def _zero_stage(path: str | None) -> int:
     """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or has another stage.
     """
     if path is None:
         return 0
     try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"launch.accelerate: expected accelerate's settings file, got {path}: {error}") from error
-    stage = (settings or {}).get("deepspeed_config", {}).get("zero_stage", 0)
+        settings, _ = read_yaml(Path(path))
+    except ConfigError as error:
+        raise ConfigError(f"launch.accelerate: expected accelerate's settings file, got {error}") from error
+    section = settings.get("deepspeed_config") or {}
+    stage = section.get("zero_stage", 0) if isinstance(section, dict) else section
+    if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
+        expected = "expected 0, 1, 2 or 3 as deepspeed_config.zero_stage"
+        raise ConfigError(f"launch.accelerate: {path}: {expected}, got {shown(stage)}")
     return int(stage)
 
 

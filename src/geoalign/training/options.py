@@ -14,7 +14,9 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import check_keys
 from geoalign.config.places import Places
+from geoalign.config.shown import shown, shown_text
 from geoalign.errors import ConfigError
+from geoalign.training.option_values import check_value
 from geoalign.training.processes import Processes
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
@@ -195,6 +197,10 @@ def generation_shape(options: GRPOConfig) -> GenerationShape:
     return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
 
 
+# Places in the plan of a run, which is held in memory: about 40 bytes each.
+MOST_PROMPTS = 5_000_000
+
+
 @dataclass(frozen=True)
 class PromptPlan:
     """Which problem stands at each place of the training data, and how many updates they make."""
@@ -212,7 +218,7 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
     incomplete batch is left out.
 
     Raises:
-        ConfigError: fewer problems than one generation batch needs.
+        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` places in all.
     """
     per_generation, updates = shape.prompts, shape.updates
     if problems < per_generation:
@@ -225,6 +231,11 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
         options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
     )
     generations = math.ceil(max_steps / updates)
+    if generations * per_generation > MOST_PROMPTS:
+        raise ConfigError(
+            f"grpo.max_steps: expected at most {MOST_PROMPTS // per_generation * updates:,} updates, so that at most "
+            f"{MOST_PROMPTS:,} prompts are laid out, got {max_steps:,}"
+        )
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []
@@ -276,28 +287,13 @@ def _make(
         if name in values:
             key = f"{section}.{name}"
             raise ConfigError(
-                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {values[name]!r}"
+                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {shown(values[name])}"
             )
     check_keys(values, known, section, places)
     for name, value in values.items():
-        _check_type(f"{section}.{name}", known[name], value, places)
+        check_value(f"{section}.{name}", known[name], value, places)
     try:
         return kind(output_dir=str(folder), **{**defaults, **values})
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigError(f"{places.prefix(section)}{section}: {type(error).__name__} from TRL: {error}") from error
-
-
-def _check_type(key: str, item: dataclasses.Field[Any], value: Any, places: Places) -> None:
-    """TRL's dataclasses take any value and fail late; a number or switch of the wrong type is refused here."""
-    annotation = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-    names = {name.strip() for name in annotation.split("|")} - {"None"}
-    if names == {"bool"}:
-        right, expected = isinstance(value, bool), "true or false"
-    elif names == {"int"}:
-        right, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
-    elif names and names <= {"int", "float"}:
-        right, expected = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
-    else:
-        return
-    if value is not None and not right:
-        raise ConfigError(f"{places.prefix(key)}{key}: expected {expected}, got {value!r}")
+    except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
+        said = f"{type(error).__name__} from TRL: {shown_text(error)}"
+        raise ConfigError(f"{places.prefix(section)}{section}: {said}") from error

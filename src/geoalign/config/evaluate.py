@@ -47,7 +47,7 @@ class EvaluationScoring:
     timeout: Annotated[float, Field(gt=0)] = field(
         default=5.0, metadata=_help("Seconds to verify one answer; then it counts as wrong and as a time-out.")
     )
-    workers: _Count = field(default=2, metadata=_help("Processes that verify answers."))
+    workers: Annotated[int, Field(ge=1, le=1024)] = field(default=2, metadata=_help("Processes that verify answers."))
     max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = field(
         default=1000, metadata=_help("Longer boxed answers, in characters, count as wrong unread.")
     )
@@ -131,7 +131,9 @@ class EvaluateConfig:
         if self.engine != "vllm" and self.vllm:
             raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {shown(self.vllm)}")
         if self.engine == "vllm" and self.device is not None:
-            raise ValueError(f"device: expected null with engine=vllm, which chooses it itself, got {self.device!r}")
+            raise ValueError(
+                f"device: expected null with engine=vllm, which chooses it itself, got {shown(self.device)}"
+            )
         return self
 
     @property

@@ -65,8 +65,8 @@ class JudgeConfig:
     @classmethod
     def _plain_url(cls, value: str) -> str:
         parts = urlsplit(value)
-        _ = parts.port  # raises where it is none
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        port = parts.port  # raises where it is none
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise ValueError("expected an address such as https://host/v1")
         # It is written to the results: nothing secret may stand in it.
         if parts.username is not None or parts.password is not None or parts.query or parts.fragment:

@@ -137,8 +137,7 @@ def _check_range(where: str, name: str, value: float) -> None:
 
 def _names(item: dataclasses.Field[Any]) -> set[str]:
     """The parts of an option's annotation: `float`, `None`; `dict` and `str` also for what is written another way."""
-    annotation = item.type if isinstance(item.type, str) else getattr(item.type, "__args__", None) and str(item.type)
-    text = annotation or getattr(item.type, "__name__", str(item.type))
+    text = item.type.__name__ if type(item.type) is type else str(item.type)
     return {_name(part.strip()) for part in text.split("|")}
 
 

@@ -209,7 +209,9 @@ class PromptPlan:
     max_steps: int
 
 
-def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> PromptPlan:
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, places: Places | None = None
+) -> PromptPlan:
     """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
 
     TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
@@ -232,10 +234,9 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
     )
     generations = math.ceil(max_steps / updates)
     if generations * per_generation > MOST_PROMPTS:
-        raise ConfigError(
-            f"grpo.max_steps: expected at most {MOST_PROMPTS // per_generation * updates:,} updates, so that at most "
-            f"{MOST_PROMPTS:,} prompts are laid out, got {max_steps:,}"
-        )
+        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {max_steps:,}")
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []

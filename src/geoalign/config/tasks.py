@@ -31,6 +31,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
 
 
 _Name = Annotated[str, Field(min_length=1)]
+_Names = Annotated[tuple[_Name, ...], Field(min_length=1)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
@@ -77,7 +78,7 @@ class MathSetConfig:
     A field that is null is as in training where the file has that field, else recognised.
     """
 
-    path: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the set."))
+    path: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the set."))
     prompt_field: _Name | None = field(default=None, metadata=_help("Field of the problem."))
     answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer."))
     answer_pattern: _Pattern = field(
@@ -102,9 +103,9 @@ class MathConfig:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the training problems."))
+    train: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the training problems."))
     type: Literal["math"] = "math"
-    evaluation: dict[str, str | tuple[_Name, ...] | MathSetConfig] = field(
+    evaluation: dict[str, _Name | _Names | MathSetConfig] = field(
         default_factory=dict,
         metadata=_help(
             "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "

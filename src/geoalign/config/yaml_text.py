@@ -142,7 +142,7 @@ class _Walk:
         self._count(node, key)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, key)
-        if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+        if node.tag != f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
             raise self._tagged(node, key)
         if any(node is other for other in self.above):
             raise self.error(node, key, "expected no alias inside what it names", None)

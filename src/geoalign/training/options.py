@@ -279,9 +279,16 @@ def _device() -> dict[str, Any]:
     return {"use_cpu": True, "bf16": False, **backend}
 
 
-def _make(
-    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
-) -> Any:
+def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Places | None = None) -> None:
+    """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
+
+    Args:
+        kind: TRL's class of options.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
+            have.
+    """
     places = places or Places()
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
@@ -293,8 +300,14 @@ def _make(
     check_keys(values, known, section, places)
     for name, value in values.items():
         check_value(f"{section}.{name}", known[name], value, places)
+
+
+def _make(
+    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
+) -> Any:
+    check_options(kind, section, values, places)
     try:
         return kind(output_dir=str(folder), **{**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
         said = f"{type(error).__name__} from TRL: {shown_text(error)}"
-        raise ConfigError(f"{places.prefix(section)}{section}: {said}") from error
+        raise ConfigError(f"{(places or Places()).prefix(section)}{section}: {said}") from error

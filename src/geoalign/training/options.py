@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: 
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
     options = _make(GRPOConfig, "grpo", defaults, values, folder, places)
-    between = generation_shape(options).updates
+    between = generation_shape(options, places).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
     _check_save_steps(
@@ -178,7 +179,7 @@ class GenerationShape:
     updates: int
 
 
-def generation_shape(options: GRPOConfig) -> GenerationShape:
+def generation_shape(options: GRPOConfig, places: Places | None = None) -> GenerationShape:
     """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
 
     Raises:
@@ -190,8 +191,9 @@ def generation_shape(options: GRPOConfig) -> GenerationShape:
         raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
     micro_batches = steps * options.num_iterations
     if micro_batches % options.gradient_accumulation_steps:
+        key = "grpo.gradient_accumulation_steps"
         raise ConfigError(
-            f"grpo.gradient_accumulation_steps: expected a divisor of steps_per_generation x num_iterations = "
+            f"{(places or Places()).prefix(key)}{key}: expected a divisor of steps_per_generation x num_iterations = "
             f"{micro_batches}, got {options.gradient_accumulation_steps}"
         )
     return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
@@ -236,7 +238,7 @@ def plan_prompts(
     if generations * per_generation > MOST_PROMPTS:
         key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
         most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
-        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {max_steps:,}")
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []
@@ -309,5 +311,17 @@ def _make(
     try:
         return kind(output_dir=str(folder), **{**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
+        name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
+        key = section if name is None else f"{section}.{name}"
         said = f"{type(error).__name__} from TRL: {shown_text(error)}"
-        raise ConfigError(f"{(places or Places()).prefix(section)}{section}: {said}") from error
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: {said}") from error
+
+
+def _at_fault(kind: Any, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+    """The option without which TRL takes the others; None where there is no such one, or several."""
+    found = []
+    for name in values:
+        with suppress(Exception):
+            kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
+            found.append(name)
+    return found[0] if len(found) == 1 else None

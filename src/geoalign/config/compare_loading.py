@@ -110,8 +110,10 @@ def seeds_given(text: str | None) -> list[int] | None:
         return None
     parts = [part.strip() for part in text.split(",")]
     seeds = [int(part) for part in parts if re.fullmatch("[0-9]{1,10}", part)]
-    if len(seeds) < len(parts) or len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
-        raise ConfigError(f"--seeds: expected whole numbers below 2**31 such as 0,1,2, each once, got {shown(text)}")
+    if len(seeds) < len(parts):
+        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {shown(text)}")
+    if len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
+        raise ConfigError(f"--seeds: expected numbers below 2**31, each once, got {shown(text)}")
     return seeds
 
 

@@ -73,7 +73,10 @@ def train_command(
     if dry_run:
         from geoalign.experiments.dry_run import dry_run as plan
 
-        assert loaded is not None
+        if loaded is None:
+            raise ConfigError(
+                "--dry-run: expected settings, as a file or by --set, got only a started run to go on with"
+            )
         given = overrides or []
         plan(loaded.config, Console(), places=loaded.places, config_file=config, overrides=given, output=output)
         return
@@ -115,7 +118,7 @@ def compare_command(
         Path | None, typer.Option("--output", metavar="DIR", help="Folder; default: runs/compare, or runs/<name>.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Runs at a time; default: the machine's cores.")
+        int | None, typer.Option("--workers", min=1, max=1024, help="Runs at a time; default: the machine's cores.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the comparison in the folder; start it where there is none.")
@@ -130,20 +133,24 @@ def compare_command(
 
       geoalign compare --curators grpo,geoalign --seeds 0,1,2 --set run.grpo.max_steps=40
     """
-    from geoalign.config.compare_loading import load_compare_config
+    from geoalign.config.compare_loading import load_compare_config, names_given, seeds_given
     from geoalign.experiments.compare.command import compare
     from geoalign.experiments.compare.folder import ComparisonFolder
 
     folder = output or Path("runs") / (config.stem if config else "compare")
-    chosen = (curators, seeds, levels, overrides, workers)
+    chosen = [given for given in (curators, seeds, levels, overrides, workers) if given is not None]
     path = ComparisonFolder(folder).config if resume and config is None and ComparisonFolder(folder).started() else None
-    from_folder = path is not None and not any(chosen)
+    from_folder = path is not None and not chosen
     loaded = None
     if not from_folder:
         if workers is not None:
             overrides = [*(overrides or []), f"workers={workers}"]
         loaded = load_compare_config(
-            path or config, overrides or [], arms=_names(curators), levels=_names(levels), seeds=_numbers(seeds)
+            path or config,
+            overrides or [],
+            arms=names_given("--curators", curators),
+            levels=names_given("--levels", levels),
+            seeds=seeds_given(seeds),
         )
     try:
         failed = compare(
@@ -461,7 +468,7 @@ def bench_command(
     shapes: Annotated[
         list[str] | None, typer.Option("--shape", metavar="GROUPSxKxHIDDEN", help="A shape; may be repeated.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Calls per figure; the median is shown.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Calls per figure; the median is shown.")] = 3,
     naive: Annotated[bool, typer.Option(help="Also time the naive form of the same mathematics.")] = True,
     quality: Annotated[bool, typer.Option(help="Also compare stepping over some groups with all groups.")] = True,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -475,7 +482,7 @@ def bench_command(
         list[Path] | None,
         typer.Option("--batch", metavar="FILE", help="With --detection: a saved batch; may be repeated."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="With --detection: synthetic batches of each kind.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="With --detection: synthetic batches of each kind.")] = 5,
     corruption: Annotated[
         float, typer.Option(min=0, max=1, help="With --detection: share of the synthetic rewards that is corrupted.")
     ] = 0.1,
@@ -498,17 +505,6 @@ def _stopped(command: str | None) -> typer.Exit:
     hint = f"Go on with: {command}" if command else "Nothing was trained yet."
     Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
     return typer.Exit(130)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    try:
-        return None if text is None else [int(name) for name in _names(text) or []]
-    except ValueError as error:
-        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {text!r}") from error
 
 
 def _resume_command(config: Path | None, overrides: list[str] | None, folder: Path) -> str:

@@ -38,14 +38,16 @@ def test_address_and_model_are_needed_together(values: tuple[str | None, str | N
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("timeot=3", "--set timeot: unknown setting of the judge: expected timeout, the nearest known one"),
-        ("model=x", "--set model: unknown setting of the judge"),
-        ("timeout=0", "timeout: Input should be greater than 0; got 0"),
+        ("timeot=3", "--set timeot=3: timeot: unknown key: expected timeout, the nearest known key; got 'timeot'"),
+        ("model=x", "--set model=x: model: unknown key"),
+        ("timeout=0", "--set timeout=0: timeout: expected greater than 0, got 0"),
+        ("retries=true", "--set retries=true: retries: expected a whole number, got True"),
+        ("timeout=.inf", "--set timeout=.inf: timeout: expected a finite decimal number"),
         ("concurrency=0", "concurrency: "),
         ("temperature=-1", "temperature: "),
         ("malformed_retries=-1", "malformed_retries: "),
         ("request.messages=x", "expected none of model, messages, stream, n"),
-        ("request.x=.nan", "request: "),
+        ("request.x=.nan", "request.x: expected a finite decimal number"),
         ("timeout", "--set: expected section.key=value"),
     ],
 )

@@ -108,3 +108,34 @@ def test_too_few_problems_for_one_generation() -> None:
     options = grpo()
     with pytest.raises(ConfigError, match=r"at least 4 training problems.*got 3"):
         plan_prompts(options, generation_shape(options), problems=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"num_generations": 0}, "num_generations: expected at least 1, got 0"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size: expected at least 1, got 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a number, got nan"),
+        ({"learning_rate": True}, "learning_rate: expected a number, got True"),
+        ({"temperature": float("inf")}, "temperature: expected a number, got inf"),
+        ({"temperature": 0}, "temperature: expected a number above 0"),
+        ({"max_steps": 0}, "max_steps: expected at least 1, or -1"),
+        ({"vllm_server_port": 65536}, "vllm_server_port: expected at most 65535, got 65536"),
+        ({"run_name": False}, "run_name: expected text, got False"),
+        ({"reward_weights": [True]}, "reward_weights: expected a list of numbers"),
+        ({"model_init_kwargs": '{"a": 1, "a": 2}'}, "model_init_kwargs: expected a section, or JSON"),
+        ({"learning_rate": None}, "learning_rate: expected a value, got null"),
+    ],
+)
+def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str) -> None:
+    places = Places({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    with pytest.raises(ConfigError) as caught:
+        grpo_options(values, seed=0, folder=FOLDER, places=places)
+    assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [{"max_steps": 10_000_000}, {"num_train_epochs": 1e9, "max_steps": -1}])
+def test_a_plan_that_no_memory_holds_is_refused(values: dict[str, Any]) -> None:
+    options = grpo(**values)
+    with pytest.raises(ConfigError, match=rf"grpo\.{next(iter(values))}: expected at most 2,500,000 updates"):
+        plan_prompts(options, generation_shape(options), problems=9)

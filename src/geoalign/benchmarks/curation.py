@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +17,14 @@ from geoalign.benchmarks.naive import naive_distil, naive_pairs, naive_scores
 from geoalign.benchmarks.stages import stages_timed
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignConfig, ProjectorConfig
+from geoalign.config.shown import shown
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.errors import ConfigError
 from geoalign.method.projector import Projector, new_probe
 from geoalign.types import Rollouts
+
+# 4 GB of float32; the naive form needs several times that.
+MOST_NUMBERS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,18 @@ class Shape:
         """Reads "96x16x2048".
 
         Raises:
-            ConfigError: the text is not three positive numbers.
+            ConfigError: the text is not three positive numbers, or more hidden states or pairs than `MOST_NUMBERS`.
         """
         parts = text.lower().split("x")
-        if len(parts) != 3 or not all(part.isdigit() and int(part) > 0 for part in parts):
-            raise ConfigError(f"shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {text!r}")
-        return cls(*(int(part) for part in parts))
+        if len(parts) != 3 or not all(re.fullmatch("0*[1-9][0-9]{0,8}", part) for part in parts):
+            raise ConfigError(f"--shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {shown(text)}")
+        shape = cls(*(int(part) for part in parts))
+        if max(shape.groups * shape.size * max(shape.d, shape.size), shape.d**2) > MOST_NUMBERS:
+            raise ConfigError(
+                f"--shape: expected at most {MOST_NUMBERS:,} numbers in the hidden states, pairs or a layer of the "
+                f"projector, got {shown(text)}"
+            )
+        return shape
 
     def __str__(self) -> str:
         return f"{self.groups} x {self.size}, d = {self.d}"

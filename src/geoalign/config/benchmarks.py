@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from geoalign.config.shown import shown
 from geoalign.errors import ConfigError
 
 
@@ -92,9 +93,9 @@ def benchmark_named(name: str) -> Benchmark:
     """
     if name in BENCHMARKS:
         return BENCHMARKS[name]
-    near = get_close_matches(name.lower(), BENCHMARKS, n=1, cutoff=0.5)
+    near = get_close_matches(name.lower()[:100], BENCHMARKS, n=1, cutoff=0.5)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {name!r}{hint}")
+    raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {shown(name)}{hint}")
 
 
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
@@ -110,6 +111,6 @@ def parse_benchmark(text: str) -> tuple[Benchmark, str]:
     if not equals or not place.strip():
         raise ConfigError(
             f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a place on the hub such as "
-            f"{benchmark.name}={benchmark.hub[0]}, got {text!r}"
+            f"{benchmark.name}={benchmark.hub[0]}, got {shown(text)}"
         )
     return benchmark, place.strip()

@@ -81,7 +81,7 @@ class CompareConfig:
     last_evaluations: Annotated[int, Field(ge=1)] = field(
         default=5, metadata=_help("The final score is the mean over so many last evaluations.")
     )
-    workers: Annotated[int, Field(ge=1)] | None = field(
+    workers: Annotated[int, Field(ge=1, le=1024)] | None = field(
         default=None, metadata=_help("Runs at a time, a process each; null: as many as the machine has cores.")
     )
     keep_runs: bool = field(default=False, metadata=_help("Keep the run folders (rollouts, checkpoints)."))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from geoalign.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, PrimaryComparison
-from geoalign.config.layers import read_layers
+from geoalign.config.layers import is_file, read_layers
 from geoalign.config.loading import check_keys, override_setting, parse_run_config, plain_run_config
 from geoalign.config.overlay import check_arm, check_level, places_below, resolved_run
 from geoalign.config.places import Places, read_yaml
+from geoalign.config.shown import shown, shown_key
 from geoalign.errors import ConfigError
 
 # Names of arms and levels become names of folders.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,37 @@ def parse_compare_config(data: Mapping[str, Any], places: Places | None = None) 
     return config
 
 
+def names_given(option: str, text: str | None) -> list[str] | None:
+    """The names of `A,B,...` on the command line; None where the option is not given.
+
+    Raises:
+        ConfigError: a name is empty or stands twice.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ConfigError(f"{option}: expected names with commas between them, each once, got {shown(text)}")
+    return names
+
+
+def seeds_given(text: str | None) -> list[int] | None:
+    """The seeds of `0,1,...` on the command line; None where the option is not given.
+
+    Raises:
+        ConfigError: anything but whole numbers from 0 below 2**31, each once.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    seeds = [int(part) for part in parts if re.fullmatch("[0-9]{1,10}", part)]
+    if len(seeds) < len(parts):
+        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {shown(text)}")
+    if len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
+        raise ConfigError(f"--seeds: expected numbers below 2**31, each once, got {shown(text)}")
+    return seeds
+
+
 def plain_compare_config(config: CompareConfig) -> dict[str, Any]:
     """The settings as nested dicts of plain values: what `compare.yaml` of a comparison's folder holds."""
     plain: dict[str, Any] = {item.name: getattr(config, item.name) for item in fields(CompareConfig)}
@@ -113,14 +145,14 @@ def restrict(
     if levels is not None:
         for level in levels:
             if level not in config.levels:
-                raise ConfigError(f"--levels: expected some of {', '.join(config.levels)}, got {level!r}")
+                raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {shown(level)}")
         config = replace(config, levels={name: config.levels[name] for name in levels})
     if arms is not None:
         chosen = {name: config.arms[name] if name in config.arms else _arm(name, None, places) for name in arms}
         if config.baseline not in chosen:
             raise ConfigError(
                 f"--curators: expected the baseline {config.baseline} among them (or --set baseline=NAME), "
-                f"got {', '.join(arms)}"
+                f"got {_list_of(arms)}"
             )
         config = replace(
             config,
@@ -143,9 +175,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if not isinstance(named, str):
         return data, where
     base = path.parent / named
-    if not base.is_file():
+    if not is_file(base):
         raise ConfigError(
-            f"{Places(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
+            f"{Places(where).prefix('run')}run: expected settings, or a file with them, "
+            f"got no file {shown_key(str(base))}"
         )
     run, places = read_layers(base)
     return {**data, "run": run}, {**where, **{f"run.{key}": place for key, place in places.items()}}
@@ -162,7 +195,7 @@ def _primary(at: int, value: Any, places: Places) -> PrimaryComparison:
         return value
     key = f"primary[{at}]"
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{places.prefix('primary')}{key}: expected arm and against, got {value!r}")
+        raise ConfigError(f"{places.prefix('primary')}{key}: expected arm and against, got {shown(value)}")
     check_keys(value, ["arm", "against"], key, places)
     if missing := [name for name in ("arm", "against") if not isinstance(value.get(name), str)]:
         raise ConfigError(f"{places.prefix('primary')}{key}.{missing[0]}: expected the name of an arm, got none")
@@ -189,11 +222,10 @@ def _check(config: CompareConfig, places: Places) -> None:
         for name in names:
             if not _NAME.fullmatch(name):
                 key = f"{section}.{name}"
-                raise ConfigError(
-                    f"{places.prefix(key)}{key}: expected a name of letters, digits, dots, _, + and -, got {name!r}"
-                )
+                expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+                raise ConfigError(f"{places.prefix(key)}{shown_key(key)}: {expected}, got {shown(name)}")
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
-        raise ConfigError(f"{places.prefix('seeds')}seeds: expected one or more, each once, got {config.seeds}")
+        raise ConfigError(f"{places.prefix('seeds')}seeds: expected one or more, each once, got {shown(config.seeds)}")
     _check_names(config, places)
     for name, settings_of in config.arms.items():
         check_arm(name, settings_of, places)
@@ -212,25 +244,30 @@ def _check_names(config: CompareConfig, places: Places) -> None:
     for key, arm in named:
         if arm not in config.arms:
             place = places.prefix(key.partition("[")[0])
-            raise ConfigError(f"{place}{key}: expected one of the arms {', '.join(config.arms)}, got {arm!r}")
+            raise ConfigError(f"{place}{key}: expected one of the arms {_list_of(config.arms)}, got {shown(arm)}")
     for arm, levels in config.arms_at.items():
         for level in levels:
             if level not in config.levels:
                 key = f"arms_at.{arm}"
+                levels_known = _list_of(config.levels)
                 raise ConfigError(
-                    f"{places.prefix(key)}{key}: expected some of the levels {', '.join(config.levels)}, got {level!r}"
+                    f"{places.prefix(key)}{key}: expected some of the levels {levels_known}, got {shown(level)}"
                 )
+
+
+def _list_of(names: Iterable[str]) -> str:
+    return shown_key(", ".join(names))
 
 
 def _mapping(key: str, value: Any, places: Places) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{places.prefix(key)}{key}: expected a section of settings, got {value!r}")
+        raise ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected a section of settings, got {shown(value)}")
     return value
 
 
 def _list(key: str, values: Mapping[str, Any], places: Places) -> list[Any]:
     if not isinstance(values[key], list):
-        raise ConfigError(f"{places.prefix(key)}{key}: expected a list, got {values[key]!r}")
+        raise ConfigError(f"{places.prefix(key)}{key}: expected a list, got {shown(values[key])}")
     return values[key]

@@ -14,21 +14,29 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_
 from pydantic.dataclasses import dataclass as _pydantic_dataclass
 from typing_extensions import dataclass_transform
 
+from geoalign.config.exact import check_exact, strict_json
+from geoalign.config.shown import shown, shown_key, shown_text
 from geoalign.errors import ConfigError
 
 _Settings = TypeVar("_Settings")
+_MOST_PROBLEMS = 5
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def settings(cls: type[_Settings]) -> type[_Settings]:
-    """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused."""
-    made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+    """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused.
+
+    Numbers are finite; no text or boolean stands for a number, and no number or text for a boolean.
+    """
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=config)
     validated = made.__init__
 
     @wraps(validated)
     def checked(self: Any, *args: Any, **values: Any) -> None:
         try:
             validated(self, *args, **values)
+            check_exact(cls.__name__, values, self)
         except ValidationError as error:
             raise ConfigError(problems(cls.__name__, error)) from error
 
@@ -39,29 +47,15 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
 def problems(name: str, error: ValidationError) -> str:
     """One line a problem: where, what was expected, what came."""
     lines = []
-    for problem in error.errors():
-        where = ".".join([name, *(str(part) for part in problem["loc"])])
-        lines.append(f"{where}: {problem['msg']}; got {problem['input']!r}")
-    return "\n".join(lines)
+    for problem in error.errors()[:_MOST_PROBLEMS]:
+        where = shown_key(".".join([name, *(str(part) for part in problem["loc"])]))
+        lines.append(f"{where}: {shown_text(problem['msg'])}; got {shown(problem['input'])}")
+    left_out = error.error_count() - _MOST_PROBLEMS
+    return "\n".join([*lines, *([f"and {left_out:,} more"] if left_out > 0 else [])])
 
 
 def _help(text: str) -> dict[str, str]:
     return {"help": text}
-
-
-def _from_json(value: Any) -> Any:
-    """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
-    if not isinstance(value, str):
-        return value
-    if value.strip().lower() in ("none", "null"):
-        return None
-    try:
-        loaded = json.loads(value)
-    except json.JSONDecodeError:
-        loaded = value
-    if not isinstance(loaded, dict):
-        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {value!r}")
-    return loaded
 
 
 @settings
@@ -89,6 +83,21 @@ class ProjectorConfig:
     groups_per_step: Annotated[int, Field(ge=1)] | Literal["auto"] | None = field(
         default="auto", metadata=_help("Groups drawn for each step; null: all; auto: so that a step stays small.")
     )
+
+
+def _from_json(value: Any) -> Any:
+    """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() in ("none", "null"):
+        return None
+    try:
+        loaded = strict_json(value)
+    except json.JSONDecodeError:
+        loaded = value
+    if not isinstance(loaded, dict):
+        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {shown(value)}")
+    return ProjectorConfig(**loaded)
 
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ def _help(text: str) -> dict[str, str]:
     return {"help": text}
 
 
+# Rows of a built-in task, all of which are made in memory before a run starts.
+MOST_GENERATED = 100_000
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -27,11 +29,13 @@ class DialogueConfig:
     """
 
     type: Literal["dialogue"] = "dialogue"
-    train_problems: Annotated[int, Field(ge=1)] = field(default=480, metadata=_help("Prompts for RL."))
-    evaluation_problems: Annotated[int, Field(ge=1)] = field(
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
+        default=480, metadata=_help("Prompts for RL.")
+    )
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
         default=128, metadata=_help("Prompts kept aside for evaluation; none asks what a training prompt asks.")
     )
-    demonstrations: Annotated[int, Field(ge=0)] = field(
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
         default=8192, metadata=_help("Responses for the warm start; 0: no warm start.")
     )
     quality: _Share = field(
@@ -41,7 +45,7 @@ class DialogueConfig:
     artifact_demonstrations: _Share = field(
         default=0.2, metadata=_help("Share of the demonstrations that begin with a flattering opener.")
     )
-    preference_pairs: Annotated[int, Field(ge=1)] = field(
+    preference_pairs: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
         default=6144, metadata=_help("Pairs for the reward model, the held-out ones included.")
     )
     label_noise: _Share = field(
@@ -53,6 +57,6 @@ class DialogueConfig:
     artifact_correlation: _Share = field(
         default=0.9, metadata=_help("Of those pairs, the share in which the chosen one has it; 0.5: no correlation.")
     )
-    seed: Annotated[int, Field(ge=0)] | None = field(
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
         default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
     )

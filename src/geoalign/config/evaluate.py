@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
@@ -14,6 +15,7 @@ from geoalign.config.curators import settings
 from geoalign.config.loading import override_setting, parse_settings
 from geoalign.config.places import Places
 from geoalign.config.reward_model import RewardModelConfig
+from geoalign.config.shown import shown
 from geoalign.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.errors import ConfigError
 
@@ -45,7 +47,7 @@ class EvaluationScoring:
     timeout: Annotated[float, Field(gt=0)] = field(
         default=5.0, metadata=_help("Seconds to verify one answer; then it counts as wrong and as a time-out.")
     )
-    workers: _Count = field(default=2, metadata=_help("Processes that verify answers."))
+    workers: Annotated[int, Field(ge=1, le=1024)] = field(default=2, metadata=_help("Processes that verify answers."))
     max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = field(
         default=1000, metadata=_help("Longer boxed answers, in characters, count as wrong unread.")
     )
@@ -127,9 +129,11 @@ class EvaluateConfig:
             got = "pass_at_k" if self.pass_at_k else several
             raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {got}")
         if self.engine != "vllm" and self.vllm:
-            raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {self.vllm}")
+            raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {shown(self.vllm)}")
         if self.engine == "vllm" and self.device is not None:
-            raise ValueError(f"device: expected null with engine=vllm, which chooses it itself, got {self.device!r}")
+            raise ValueError(
+                f"device: expected null with engine=vllm, which chooses it itself, got {shown(self.device)}"
+            )
         return self
 
     @property
@@ -164,7 +168,7 @@ def load_evaluate_config(given: Mapping[str, Any], overrides: Sequence[str] = ()
         override_setting(values, places, override)
     for name, value in given.items():
         if name in values:
-            raise ConfigError(f"{name}: expected once, got {value!r} and {places[name]}")
+            raise ConfigError(f"{name}: expected once, got {shown(value)} and {places[name]}")
         values[name] = value
     config: EvaluateConfig = parse_settings(EvaluateConfig, values, Places(places))
     return config
@@ -184,13 +188,13 @@ def parse_samples(texts: Sequence[str]) -> int | dict[str, int] | None:
     for text in texts:
         name, equals, number = text.partition("=")
         if not equals or not name.strip() or name.strip() in found:
-            raise ConfigError(f"--samples: expected one number, or NAME=NUMBER once for a set, got {text!r}")
+            raise ConfigError(f"--samples: expected one number, or NAME=NUMBER once for a set, got {shown(text)}")
         found[name.strip()] = _number(number, text)
     return found
 
 
 def _number(text: str, where: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ConfigError(f"--samples: expected a whole number, got {where!r}") from error
+    found = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
+    if found is None:
+        raise ConfigError(f"--samples: expected a whole number of at most nine digits, got {shown(where)}")
+    return int(found.group(1))

@@ -15,7 +15,7 @@ def _help(text: str) -> dict[str, str]:
 
 
 _Place = Annotated[str, Field(min_length=1)]
-_Places = _Place | tuple[_Place, ...]
+_Places = _Place | Annotated[tuple[_Place, ...], Field(min_length=1)]
 
 Decontaminate = Literal["report", "drop", "off"]
 DECONTAMINATE_HELP = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import field, fields
@@ -12,7 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from geoalign.config.curators import settings
-from geoalign.config.loading import override_setting
+from geoalign.config.loading import check_keys, override_setting, parse_settings
+from geoalign.config.places import Places
 from geoalign.errors import ConfigError
 
 
@@ -65,8 +65,8 @@ class JudgeConfig:
     @classmethod
     def _plain_url(cls, value: str) -> str:
         parts = urlsplit(value)
-        _ = parts.port  # raises where it is none
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        port = parts.port  # raises where it is none
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise ValueError("expected an address such as https://host/v1")
         # It is written to the results: nothing secret may stand in it.
         if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
@@ -102,15 +102,11 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values: dict[str, Any] = {}
+    places: dict[str, str] = {}
     for override in overrides:
-        override_setting(values, {}, override)
+        override_setting(values, places, override)
     known = [item.name for item in fields(JudgeConfig) if item.name not in ("base_url", "model")]
-    for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            expected = f"{near[0]}, the nearest known one" if near else f"one of {', '.join(known)}"
-            raise ConfigError(f"--set {name}: unknown setting of the judge: expected {expected}; got {name!r}")
-    try:
-        return JudgeConfig(base_url=base_url, model=model, **values)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("JudgeConfig.", "")) from error
+    check_keys(values, known, "", Places(places))
+    places |= {"base_url": "--base-url", "model": "--model"}
+    config: JudgeConfig = parse_settings(JudgeConfig, {"base_url": base_url, "model": model, **values}, Places(places))
+    return config

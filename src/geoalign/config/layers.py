@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.config.places import Places, read_yaml
+from geoalign.config.shown import shown
 from geoalign.errors import ConfigError
 
+# Files that build on one another by `base:`.
+MOST_LAYERS = 10
 # The kind that a section has where its `type` is left out.
 DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
 
@@ -30,6 +33,14 @@ def lay_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
+def is_file(path: Path) -> bool:
+    """True for a file that is there; False also for a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
     """A settings file as plain data, laid over the file that its `base:` names (beside it), and so on.
 
@@ -44,12 +55,14 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
         return data, places
     named = data.pop("base")
     where = Places(places).prefix("base")
-    if not isinstance(named, str) or not (path.parent / named).is_file():
-        raise ConfigError(f"{where}base: expected a file beside {path.name}, got {named!r}")
+    if not isinstance(named, str) or not is_file(path.parent / named):
+        raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
     below = path.parent / named
     chain = (*above, path.resolve())
     if below.resolve() in chain:
-        raise ConfigError(f"{where}base: expected a file that does not build on this one, got {named!r}")
+        raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
+    if len(chain) > MOST_LAYERS:
+        raise ConfigError(f"{where}base: expected at most {MOST_LAYERS} files one on another, got {shown(named)}")
     base, base_places = read_layers(below, chain)
     places.pop("base")
     return lay_over(base, data), {**base_places, **places}

@@ -18,7 +18,9 @@ from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.layers import DEFAULT_TYPES, read_layers
 from geoalign.config.places import Places, parse_value
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
+from geoalign.config.shown import shown, shown_key
 from geoalign.config.tasks import TASK_CONFIGS
+from geoalign.config.yaml_text import DEEPEST, LONGEST_KEY
 from geoalign.errors import ConfigError
 
 ENTRY_POINT_GROUP = "geoalign.curators"
@@ -122,15 +124,17 @@ def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, plac
     known = list(known)
     for key in data:
         if key not in known:
-            raise unknown_key(f"{section}.{key}" if section else str(key), known, section, places)
+            raise unknown_key(str(key), known, section, places)
 
 
-def unknown_key(key: str, known: Sequence[str], section: str, places: Places) -> ConfigError:
-    """The error for a dotted key that is not among the `known` names of its section."""
-    last = key.rpartition(".")[2]
+def unknown_key(last: str, known: Sequence[str], section: str, places: Places) -> ConfigError:
+    """The error for a key that is not among the `known` names of its section."""
+    key = f"{section}.{last}" if section else last
     candidates = {name: f"{section}.{name}" if section else name for name in known}
-    near = difflib.get_close_matches(last, candidates, n=1, cutoff=0.6)
-    if near:
+    near = difflib.get_close_matches(last[:LONGEST_KEY], candidates, n=1, cutoff=0.6)
+    if "." in last:
+        expected = "expected a section within a section, not a key with dots"
+    elif near:
         expected = f"expected {candidates[near[0]]}, the nearest known key"
     elif elsewhere := _elsewhere(last):
         other = elsewhere == key
@@ -141,7 +145,7 @@ def unknown_key(key: str, known: Sequence[str], section: str, places: Places) ->
         expected = f"expected one of the {len(known)} options known there"
     else:
         expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
-    return ConfigError(f"{places.prefix(key)}{key}: unknown key: {expected}; got {last!r}")
+    return ConfigError(f"{places.prefix(key)}{shown_key(key)}: unknown key: {expected}; got {shown(last)}")
 
 
 def override_setting(data: dict[str, Any], places: dict[str, str], override: str, *, run: tuple[str, ...] = ()) -> None:
@@ -154,24 +158,27 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
         ConfigError: no key, or a key inside something that is no section.
     """
     key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise ConfigError(f"--set: expected section.key=value, got {override!r}")
-    value = parse_value(text)
+    parts = [part.strip() for part in key.split(".", DEEPEST)]
+    if not equals or not all(part and part.isprintable() for part in parts):
+        raise ConfigError(f"--set: expected section.key=value, got {shown(override)}")
+    if len(parts) > DEEPEST or len(key) > DEEPEST * LONGEST_KEY:
+        raise ConfigError(f"--set: expected at most {DEEPEST} keys with dots between them, got {shown(override)}")
+    place = f"--set {shown_key(override)}"
+    value = parse_value(text, ".".join(parts), place)
     section = data
     for part in parts[:-1]:
         inner = section.get(part)
         if inner is None:
             inner = section[part] = {}
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {override}: expected {part} to be a section, got {inner!r}")
+            raise ConfigError(f"{place}: expected {part} to be a section, got {shown(inner)}")
         section = inner
     name = parts[len(run)] if len(parts) > len(run) else ""
     picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
     if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:
         section.clear()
     section[parts[-1]] = value
-    places[".".join(parts)] = f"--set {override}"
+    places[".".join(parts)] = place
 
 
 def _typed_section(name: str, value: Any, places: Places, path: str | None = None) -> Any:
@@ -189,13 +196,13 @@ def _members(value: Any, path: str, places: Places) -> tuple[Any, ...]:
     """The settings of a chain's members: a list of curator sections, each with its `type`."""
     if not isinstance(value, (list, tuple)):
         raise ConfigError(
-            f"{places.prefix(f'{path}.members')}{path}.members: expected a list of curators, got {value!r}"
+            f"{places.prefix(f'{path}.members')}{path}.members: expected a list of curators, got {shown(value)}"
         )
     members = []
     for number, member in enumerate(value):
         inner = f"{path}.members.{number}"
         if not isinstance(member, Mapping) or "type" not in member:
-            raise ConfigError(f"{places.prefix(inner)}{inner}: expected a section with a type, got {member!r}")
+            raise ConfigError(f"{places.prefix(inner)}{inner}: expected a section with a type, got {shown(member)}")
         members.append(_typed_section("curator", member, places, inner))
     return tuple(members)
 
@@ -220,9 +227,11 @@ def _curator_settings(name: Any, path: str, places: Places) -> Any:
 
 def _unknown_kind(path: str, name: Any, kinds: Mapping[str, Any], places: Places) -> ConfigError:
     key = f"{path}.type"
-    near = difflib.get_close_matches(str(name), kinds, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:LONGEST_KEY], kinds, n=1, cutoff=0.6) if isinstance(name, str) else []
     hint = f" (nearest: {near[0]})" if near else ""
-    return ConfigError(f"{places.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {name!r}")
+    return ConfigError(
+        f"{places.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {shown(name)}"
+    )
 
 
 def _passed_on(name: str, value: Any, places: Places) -> dict[str, Any] | None:
@@ -235,7 +244,7 @@ def _mapping(name: str, value: Any, places: Places) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{places.prefix(name)}{name}: expected a section of settings, got {value!r}")
+        raise ConfigError(f"{places.prefix(name)}{name}: expected a section of settings, got {shown(value)}")
     return value
 
 
@@ -244,9 +253,16 @@ def _section(kind: Any, path: str, value: Any, places: Places, extra: Mapping[st
     check_keys(values, [item.name for item in fields(kind) if item.name != "type"], path, places)
     hints = get_type_hints(kind, include_extras=True)
     for name, item in values.items():
-        inner = _settings_class(hints[name])
-        if inner is not None and isinstance(item, Mapping):
-            values[name] = _section(inner, f"{path}.{name}" if path else name, item, places)
+        if not isinstance(item, Mapping):
+            continue
+        inner, within = f"{path}.{name}" if path else name, _settings_class(hints[name])
+        if within is not None:
+            values[name] = _section(within, inner, item, places)
+        elif (by_name := _settings_by_name(hints[name])) is not None:
+            values[name] = {
+                key: _section(by_name, f"{inner}.{key}", value, places) if isinstance(value, Mapping) else value
+                for key, value in item.items()
+            }
     return _construct(kind, path, {**values, **(extra or {})}, places)
 
 
@@ -261,13 +277,13 @@ def _construct(kind: Any, path: str, values: Mapping[str, Any], places: Places) 
     # A union's branches stand in `loc` as names too; only the names of settings are of use to a reader.
     key = ".".join(filter(None, [path, *inner[:1]]))
     if problem["type"] == "missing":
-        raise ConfigError(f"{places.prefix(path)}{key}: expected a value, got none")
+        raise ConfigError(f"{places.prefix(path)}{shown_key(key)}: expected a value, got none")
     message = problem["msg"].removeprefix("Value error, ")
     if isinstance(problem["input"], ArgsKwargs):
         # Settings that do not go together: the message begins with the key and says what came.
         key = ".".join(filter(None, [path, message.partition(":")[0]]))
         raise ConfigError(f"{places.prefix(key)}{key}:{message.partition(':')[2]}")
-    raise ConfigError(f"{places.prefix(key)}{key}: {_expected(message)}, got {problem['input']!r}")
+    raise ConfigError(f"{places.prefix(key)}{shown_key(key)}: {_expected(message)}, got {shown(problem['input'])}")
 
 
 def _expected(message: str) -> str:
@@ -288,6 +304,11 @@ def _settings_class(hint: Any) -> Any:
         found = [inner for inner in map(_settings_class, get_args(hint)) if inner is not None]
         return found[0] if len(found) == 1 else None
     return None
+
+
+def _settings_by_name(hint: Any) -> Any:
+    """The settings class that a type hint has as values of a dictionary; None where there is none."""
+    return _settings_class(get_args(hint)[1]) if get_origin(hint) is dict else None
 
 
 def _elsewhere(name: str) -> str | None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from geoalign.config.curators import GeoAlignConfig, settings
 from geoalign.config.loading import override_setting, parse_run_config, parse_settings
 from geoalign.config.places import Places
+from geoalign.config.shown import shown_key
 from geoalign.errors import ConfigError
 
 
@@ -76,14 +77,13 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
     places: dict[str, str] = {}
     if curator is not None:
         values["curator"] = {"type": curator}
-        places["curator.type"] = f"--curator {curator}"
+        places["curator.type"] = f"--curator {shown_key(curator)}"
     for override in overrides:
         override_setting(values, places, override)
     section = values.pop("curator", {})
     if curator is not None and isinstance(section, dict) and section.get("type") != curator:
-        raise ConfigError(
-            f"curator.type: expected once, got --curator {curator} and {places['curator.type'].removeprefix('--set ')}"
-        )
+        other = places["curator.type"].removeprefix("--set ")
+        raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
     known = Places(places)
     chosen = parse_run_config({"curator": section}, known).curator
     config: CurateConfig = parse_settings(CurateConfig, {**values, "curator": chosen}, known)

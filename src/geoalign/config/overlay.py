@@ -10,6 +10,7 @@ from geoalign.config.layers import lay_over
 from geoalign.config.loading import parse_run_config, plain_run_config
 from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
+from geoalign.config.shown import shown_key
 from geoalign.errors import ConfigError
 
 _WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
@@ -110,7 +111,7 @@ def _check_fixed(path: str, settings: Mapping[str, Any], places: Places) -> None
 
 
 def _refused(key: str, reason: str, places: Places) -> ConfigError:
-    return ConfigError(f"{places.prefix(key)}{key}: expected to be left out, got a value: {reason}")
+    return ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
 
 
 def _laid_over(places: Places, level: str, arm: str) -> Places:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.config.curators import settings
+from geoalign.config.shown import shown
 
 
 def _help(text: str) -> dict[str, str]:
@@ -21,6 +23,12 @@ _Text = Annotated[str, Field(min_length=1)]
 def _http_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
         raise ValueError("expected a URL that begins http:// or https://, without query")
+    try:
+        host, port = urlsplit(value).hostname, urlsplit(value).port
+    except ValueError as error:
+        raise ValueError(f"expected a URL with a host and a port from 1 to 65535: {error}") from error
+    if not host or port == 0:
+        raise ValueError("expected a URL with a host and a port from 1 to 65535")
     return value.rstrip("/")
 
 
@@ -73,11 +81,13 @@ class RewardModelConfig:
     @model_validator(mode="after")
     def _go_together(self) -> Any:
         if self.path is not None and self.url is not None:
-            raise ValueError(f"url: expected null beside path={self.path!r}, got {self.url!r}")
+            raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
         if self.tokenizer is not None and self.api == "geoalign":
-            raise ValueError(f"tokenizer: expected null unless api is vllm or vllm_pooling, got {self.tokenizer!r}")
+            raise ValueError(
+                f"tokenizer: expected null unless api is vllm or vllm_pooling, got {shown(self.tokenizer)}"
+            )
         if self.token_env is not None and self.url is None:
-            raise ValueError(f"token_env: expected null without a url, got {self.token_env!r}")
+            raise ValueError(f"token_env: expected null without a url, got {shown(self.token_env)}")
         if self.revision is not None and self.path is None:
-            raise ValueError(f"revision: expected null without a path, got {self.revision!r}")
+            raise ValueError(f"revision: expected null without a path, got {shown(self.revision)}")
         return self

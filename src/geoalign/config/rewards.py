@@ -62,7 +62,7 @@ class RewardConfig:
     timeout: Annotated[float, Field(gt=0)] = field(
         default=5.0, metadata=_help("Seconds for one answer; then it counts as wrong and as a time-out.")
     )
-    workers: Annotated[int, Field(ge=1)] = field(
+    workers: Annotated[int, Field(ge=1, le=1024)] = field(
         default=2, metadata=_help("Processes that verify answers; started when first needed.")
     )
     max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = field(

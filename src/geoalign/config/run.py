@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from geoalign.config.curators import GeoAlignConfig, settings
 from geoalign.config.rewards import RewardConfig
@@ -27,6 +27,14 @@ class TinyModelConfig:
     max_length: Annotated[int, Field(ge=16)] = field(
         default=4096, metadata=_help("Longest sequence, prompt and response together, in tokens.")
     )
+
+    @model_validator(mode="after")
+    def _even_heads(self) -> TinyModelConfig:
+        # Rotary positions turn pairs of numbers.
+        if self.hidden_size % (2 * self.heads):
+            expected = f"expected a number whose double divides hidden_size = {self.hidden_size}"
+            raise ValueError(f"heads: {expected}, got {self.heads}")
+        return self
 
 
 @settings
@@ -65,7 +73,7 @@ class PretrainedModelConfig:
 class LaunchConfig:
     """How a run is meant to be launched: what `--dry-run` plans for and prints. A launch of another size is refused."""
 
-    processes: Annotated[int, Field(ge=1)] | None = field(
+    processes: Annotated[int, Field(ge=1, le=100_000)] | None = field(
         default=None, metadata=_help("Processes, one per GPU; null: as launched.")
     )
     accelerate: Annotated[str, Field(min_length=1)] | None = field(

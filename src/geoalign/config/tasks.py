@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.config.curators import settings
-from geoalign.config.dialogue import DialogueConfig
+from geoalign.config.dialogue import MOST_GENERATED, DialogueConfig
 from geoalign.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
+from geoalign.config.shown import shown_text
 
 
 def _help(text: str) -> dict[str, str]:
@@ -22,14 +23,15 @@ def _pattern_with_group(pattern: str | None) -> str | None:
         return None
     try:
         groups = re.compile(pattern).groups
-    except re.error as error:
-        raise ValueError(f"expected a regular expression, got an error at it: {error}") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a regular expression, got an error at it: {shown_text(error)}") from error
     if groups != 1:
         raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
     return pattern
 
 
 _Name = Annotated[str, Field(min_length=1)]
+_Names = Annotated[tuple[_Name, ...], Field(min_length=1)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
@@ -45,11 +47,13 @@ class ArithmeticConfig:
     type: Literal["arithmetic"] = "arithmetic"
     operands: Annotated[int, Field(ge=2, le=8)] = field(default=3, metadata=_help("Numbers in a sum."))
     digits: Annotated[int, Field(ge=1, le=6)] = field(default=2, metadata=_help("Digits of each number."))
-    train_problems: Annotated[int, Field(ge=1)] = field(default=4096, metadata=_help("Problems for RL."))
-    evaluation_problems: Annotated[int, Field(ge=1)] = field(
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
+        default=4096, metadata=_help("Problems for RL.")
+    )
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
         default=256, metadata=_help("Problems kept aside for evaluation.")
     )
-    demonstrations: Annotated[int, Field(ge=0)] = field(
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
         default=16384, metadata=_help("Worked and direct solutions for the warm start; 0: no warm start.")
     )
     direct_share: Annotated[float, Field(ge=0, le=1)] = field(
@@ -58,7 +62,7 @@ class ArithmeticConfig:
     direct_noise: Annotated[float, Field(ge=0, le=1)] = field(
         default=0.8, metadata=_help("Share of the direct demonstrations whose answer is off by a little.")
     )
-    seed: Annotated[int, Field(ge=0)] | None = field(
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
         default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
     )
 
@@ -74,7 +78,7 @@ class MathSetConfig:
     A field that is null is as in training where the file has that field, else recognised.
     """
 
-    path: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the set."))
+    path: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the set."))
     prompt_field: _Name | None = field(default=None, metadata=_help("Field of the problem."))
     answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer."))
     answer_pattern: _Pattern = field(
@@ -99,9 +103,9 @@ class MathConfig:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name | tuple[_Name, ...] = field(metadata=_help("File or files, or hub ids, of the training problems."))
+    train: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the training problems."))
     type: Literal["math"] = "math"
-    evaluation: dict[str, str | tuple[_Name, ...] | MathSetConfig] = field(
+    evaluation: dict[str, _Name | _Names | MathSetConfig] = field(
         default_factory=dict,
         metadata=_help(
             "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "

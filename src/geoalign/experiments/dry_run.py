@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import curator_name
-from geoalign.config.places import Places
+from geoalign.config.places import Places, read_yaml
 from geoalign.config.run import PretrainedModelConfig, RunConfig
+from geoalign.config.shown import shown
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.experiments.memory import MemoryEstimate, estimate_memory, shape_of_model
 from geoalign.experiments.prompts import prompt_lengths
@@ -31,7 +32,7 @@ from geoalign.tasks import make_task
 from geoalign.tasks.rendering import rendered
 from geoalign.training.lora import lora_of
 from geoalign.training.models import first_tokenizer, template_options
-from geoalign.training.options import without_gpu
+from geoalign.training.options import check_options, without_gpu
 from geoalign.training.processes import Processes
 
 # Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
@@ -70,13 +71,15 @@ def dry_run(
     Raises:
         ConfigError, InputError: whatever the run itself would find wrong before it starts.
     """
+    _check_options(config, places)
+    zero_stage = _zero_stage(config.launch.accelerate, places)
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
     run = make_run(checked, RunFolder(Path("dry-run")), places, console)
     problems = _reward_problem(run, places)
     _print_prompts(run, tokenizer, console)
     console.print(_plan_table(run, processes, tokenizer))
-    estimate = _memory(config, run, processes, tokenizer)
+    estimate = _memory(config, run, processes, tokenizer, zero_stage)
     if isinstance(estimate, MemoryEstimate):
         console.print(_memory_table(estimate, config))
     for line in (missing, problems, estimate if isinstance(estimate, str) else None):
@@ -84,6 +87,13 @@ def dry_run(
             console.print(Text(f"Not checked: {line}", style="yellow"), soft_wrap=True)
     console.print("Launch with:", style="bold")
     console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
+
+
+def _check_options(config: RunConfig, places: Places | None) -> None:
+    """Checks also the options that are left out where there is no GPU."""
+    check_options(GRPOConfig, "grpo", config.grpo, places)
+    check_options(SFTConfig, "sft", config.sft or {}, places)
+    check_options(RewardConfig, "reward_model", config.reward_model, places)
 
 
 def launch_command(
@@ -201,7 +211,7 @@ def _sft_updates(run: Run, rows: int, processes: int) -> int:
     return math.ceil(rows / batch) * math.ceil(options.num_train_epochs)
 
 
-def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any) -> MemoryEstimate | str:
+def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_stage: int) -> MemoryEstimate | str:
     """The estimate for the settings as they are meant, or why there is none."""
     model = config.model
     if not isinstance(model, PretrainedModelConfig):
@@ -224,26 +234,31 @@ def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any) -> Memo
         micro_batch=given.get("per_device_train_batch_size", run.grpo.per_device_train_batch_size // processes),
         tokens=limit + run.generation.longest,
         processes=processes,
-        zero_stage=_zero_stage(config.launch.accelerate),
+        zero_stage=zero_stage,
         checkpointing=given.get("gradient_checkpointing", False) or given.get("activation_checkpointing", False),
         vllm_share=given.get("vllm_gpu_memory_utilization", 0.3) if colocated else 0.0,
         gpu_memory=config.launch.gpu_memory,
     )
 
 
-def _zero_stage(path: str | None) -> int:
+def _zero_stage(path: str | None, places: Places | None = None) -> int:
     """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or has another stage.
     """
     if path is None:
         return 0
+    key = f"{(places or Places()).prefix('launch.accelerate')}launch.accelerate"
     try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"launch.accelerate: expected accelerate's settings file, got {path}: {error}") from error
-    stage = (settings or {}).get("deepspeed_config", {}).get("zero_stage", 0)
+        settings, _ = read_yaml(Path(path))
+    except ConfigError as error:
+        raise ConfigError(f"{key}: expected accelerate's settings file, got {error}") from error
+    section = settings.get("deepspeed_config") or {}
+    stage = section.get("zero_stage", 0) if isinstance(section, dict) else section
+    if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
+        expected = "expected 0, 1, 2 or 3 as deepspeed_config.zero_stage"
+        raise ConfigError(f"{key}: {path}: {expected}, got {shown(stage)}")
     return int(stage)
 
 

@@ -98,7 +98,7 @@ def make_run(
     )
     if left_out is not None:
         console.print(left_out, markup=False)
-    plan = plan_prompts(grpo, shape, len(problems))
+    plan = plan_prompts(grpo, shape, len(problems), places)
     # The plan has every prompt in its place, so TRL takes them in order.
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
     curator = make_curator(config.curator)

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 import geoalign
+from geoalign.config.yaml_text import dump_yaml
 from geoalign.errors import RunFolderError
 from geoalign.experiments.same_settings import as_read_now
 from geoalign.training.files import read_json, write_atomically, write_json
@@ -96,7 +97,7 @@ class RunFolder:
         start = {} if shared is None else {"shared": str(shared)}
         how = {"threads": threads, "processes": processes}
         write_json(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), **how, **start})
-        write_atomically(self.config, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+        write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
         """The content of `versions.json`.

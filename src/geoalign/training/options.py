@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import check_keys
 from geoalign.config.places import Places
+from geoalign.config.shown import shown, shown_text
 from geoalign.errors import ConfigError
+from geoalign.training.option_values import check_value
 from geoalign.training.processes import Processes
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
@@ -142,7 +145,7 @@ def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: 
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
     options = _make(GRPOConfig, "grpo", defaults, values, folder, places)
-    between = generation_shape(options).updates
+    between = generation_shape(options, places).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
     _check_save_steps(
@@ -176,7 +179,7 @@ class GenerationShape:
     updates: int
 
 
-def generation_shape(options: GRPOConfig) -> GenerationShape:
+def generation_shape(options: GRPOConfig, places: Places | None = None) -> GenerationShape:
     """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
 
     Raises:
@@ -188,11 +191,16 @@ def generation_shape(options: GRPOConfig) -> GenerationShape:
         raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
     micro_batches = steps * options.num_iterations
     if micro_batches % options.gradient_accumulation_steps:
+        key = "grpo.gradient_accumulation_steps"
         raise ConfigError(
-            f"grpo.gradient_accumulation_steps: expected a divisor of steps_per_generation x num_iterations = "
+            f"{(places or Places()).prefix(key)}{key}: expected a divisor of steps_per_generation x num_iterations = "
             f"{micro_batches}, got {options.gradient_accumulation_steps}"
         )
     return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
+
+
+# Places in the plan of a run, which is held in memory: about 40 bytes each.
+MOST_PROMPTS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -203,7 +211,9 @@ class PromptPlan:
     max_steps: int
 
 
-def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> PromptPlan:
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, places: Places | None = None
+) -> PromptPlan:
     """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
 
     TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
@@ -212,7 +222,7 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
     incomplete batch is left out.
 
     Raises:
-        ConfigError: fewer problems than one generation batch needs.
+        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` places in all.
     """
     per_generation, updates = shape.prompts, shape.updates
     if problems < per_generation:
@@ -225,6 +235,10 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
         options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
     )
     generations = math.ceil(max_steps / updates)
+    if generations * per_generation > MOST_PROMPTS:
+        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []
@@ -267,37 +281,47 @@ def _device() -> dict[str, Any]:
     return {"use_cpu": True, "bf16": False, **backend}
 
 
-def _make(
-    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
-) -> Any:
+def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Places | None = None) -> None:
+    """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
+
+    Args:
+        kind: TRL's class of options.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
+            have.
+    """
     places = places or Places()
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
         if name in values:
             key = f"{section}.{name}"
             raise ConfigError(
-                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {values[name]!r}"
+                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {shown(values[name])}"
             )
     check_keys(values, known, section, places)
     for name, value in values.items():
-        _check_type(f"{section}.{name}", known[name], value, places)
+        check_value(f"{section}.{name}", known[name], value, places)
+
+
+def _make(
+    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
+) -> Any:
+    check_options(kind, section, values, places)
     try:
         return kind(output_dir=str(folder), **{**defaults, **values})
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigError(f"{places.prefix(section)}{section}: {type(error).__name__} from TRL: {error}") from error
+    except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
+        name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
+        key = section if name is None else f"{section}.{name}"
+        said = f"{type(error).__name__} from TRL: {shown_text(error)}"
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: {said}") from error
 
 
-def _check_type(key: str, item: dataclasses.Field[Any], value: Any, places: Places) -> None:
-    """TRL's dataclasses take any value and fail late; a number or switch of the wrong type is refused here."""
-    annotation = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-    names = {name.strip() for name in annotation.split("|")} - {"None"}
-    if names == {"bool"}:
-        right, expected = isinstance(value, bool), "true or false"
-    elif names == {"int"}:
-        right, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
-    elif names and names <= {"int", "float"}:
-        right, expected = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
-    else:
-        return
-    if value is not None and not right:
-        raise ConfigError(f"{places.prefix(key)}{key}: expected {expected}, got {value!r}")
+def _at_fault(kind: Any, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+    """The option without which TRL takes the others; None where there is no such one, or several."""
+    found = []
+    for name in values:
+        with suppress(Exception):
+            kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
+            found.append(name)
+    return found[0] if len(found) == 1 else None

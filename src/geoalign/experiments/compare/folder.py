@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from geoalign.config.compare import CompareConfig
 from geoalign.config.compare_loading import parse_compare_config, plain_compare_config
 from geoalign.config.places import read_yaml
+from geoalign.config.yaml_text import dump_yaml
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.experiments.compare.plan import Cell, PlannedRun, computed, settings_key
 from geoalign.experiments.run_folder import RunFolder, package_versions
@@ -100,7 +99,7 @@ class ComparisonFolder:
             now = {**first, "later": later} if later else first
         write_json(self.versions, now)
         plain = plain_compare_config(config)
-        write_atomically(self.config, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+        write_atomically(self.config, dump_yaml(plain))
 
     def prepared_shapes(self, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
         """The shapes of the runs that an earlier start has checked, by key; none unless its warm start is complete and

@@ -1,0 +1,478 @@
+"""Settings files and command lines as nobody should write them: each is refused by file, line and key, or kept exactly.
+
+`train --dry-run` reads every one of them; nothing is trained.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from harness import Outcome, run
+from settings import (
+    EXACT,
+    NO_NUMBER,
+    NO_SWITCH,
+    REFUSED_BYTES,
+    REFUSED_TEXTS,
+    Setting,
+    bombs,
+    texts_that_look_otherwise,
+    typed_settings,
+    wrong_values,
+)
+
+from geoalign.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.config.yaml_text import dump_yaml, parse_yaml
+from geoalign.errors import ConfigError
+
+# What a test draws of a corpus in the normal run; the long form takes all.
+EVERY = 29
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> None:
+    """Heavy imports, done once and outside the time of any command."""
+    importlib.import_module("geoalign.experiments.dry_run")
+    importlib.import_module("geoalign.experiments.evaluate")
+    importlib.import_module("geoalign.benchmarks.command")
+    importlib.import_module("geoalign.offline.command")
+
+
+def refused(outcome: Outcome, *parts: str) -> list[str]:
+    """What is wrong with the refusal of a command; none: it keeps every promise and names every part."""
+    found = outcome.broken()
+    said = " ".join(outcome.err.split())
+    if outcome.code != 2:
+        found.append(f"exit code {outcome.code}: {outcome.out[-200:]}")
+    return found + [f"{part!r} is not in {said[:400]!r}" for part in parts if part not in said]
+
+
+def written(folder: Path, content: str | bytes, name: str = "run.yaml") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def dry_run(path: Path | str | None = None, *overrides: str) -> Outcome:
+    given = [part for override in overrides for part in ("--set", override)]
+    return run("train", *([path] if path else []), *given, "--dry-run")
+
+
+def test_wrong_texts_are_refused_by_file_line_and_key(tmp_path: Path) -> None:
+    wrong = {}
+    for text, line, key in REFUSED_TEXTS:
+        path = written(tmp_path, text)
+        parts = [str(path), *([f"line {line}: "] if line else []), *([key] if key else [])]
+        if found := refused(dry_run(path), *parts):
+            wrong[text[:80]] = found
+    assert not wrong
+
+
+def test_wrong_bytes_and_bombs_are_refused_by_file(tmp_path: Path) -> None:
+    wrong = {}
+    for content in [*REFUSED_BYTES, *bombs()]:
+        path = written(tmp_path, content)
+        if found := refused(dry_run(path), str(path)):
+            wrong[str(content[:60])] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: socket_at(path)])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    path = tmp_path / "run.yaml"
+    make(path)
+    assert not refused(dry_run(path), str(path), "expected a readable YAML file")
+    below = written(tmp_path, "base: run.yaml\n", "above.yaml")
+    assert not refused(dry_run(below), str(below), "line 1", "base")
+    assert not refused(dry_run(None, f"launch.accelerate={path}"), "--set launch.accelerate=", str(path))
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/tty", "/dev/random"])
+def test_devices_are_refused_at_once(device: str) -> None:
+    assert not refused(dry_run(device), device)
+
+
+def test_standard_input_from_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        assert not refused(dry_run(f"/proc/self/fd/{reading}"), "got a pipe")
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_files_that_build_on_one_another(tmp_path: Path) -> None:
+    for number in range(40):
+        written(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
+    written(tmp_path, "seed: 3\n", "40.yaml")
+    assert not refused(dry_run(tmp_path / "0.yaml"), "at most 10 files", "line 1", "base")
+    assert load_run_config(tmp_path / "32.yaml").config.seed == 3
+    written(tmp_path, "base: b.yaml\n", "a.yaml")
+    written(tmp_path, "base: a.yaml\n", "b.yaml")
+    assert not refused(dry_run(tmp_path / "a.yaml"), "line 1", "base", "does not build on this one")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert not refused(dry_run(tmp_path / "loop.yaml"), "loop.yaml")
+    assert not refused(dry_run("x" * 5000))
+
+
+def of_every_setting(step: int) -> list[tuple[Setting, str]]:
+    return [(setting, value) for setting in typed_settings() for value in wrong_values(setting)][::step]
+
+
+def wrong_kinds(step: int) -> dict[str, list[str]]:
+    wrong = {}
+    for setting, value in of_every_setting(step):
+        override = f"{setting.key}={value}"
+        if found := refused(dry_run(None, *setting.kind, override), f"--set {setting.key}=", f"{setting.key}: "):
+            wrong[override[:80]] = found
+    return wrong
+
+
+def test_a_value_of_another_kind_is_refused_for_every_setting() -> None:
+    assert not wrong_kinds(EVERY)
+
+
+@pytest.mark.slow
+def test_every_value_of_another_kind_is_refused_for_every_setting() -> None:
+    assert len(of_every_setting(1)) > 1500
+    assert not wrong_kinds(1)
+
+
+def test_the_same_holds_for_every_option_of_trl() -> None:
+    from trl import GRPOConfig, RewardConfig, SFTConfig
+
+    from geoalign.training.options import _SET_HERE, check_options
+
+    accepted = []
+    for section, kind in (("grpo", GRPOConfig), ("sft", SFTConfig), ("reward_model", RewardConfig)):
+        for name, item in kind.__dataclass_fields__.items():
+            types = set(re.findall(r"\w+", getattr(item.type, "__name__", "") + str(item.type)))
+            values: list[Any] = [{"a": {1}}] if types & {"int", "float", "bool"} else []
+            if types & {"int", "float"} and "bool" not in types:
+                values += [True, False, ["1"], [True], float("nan"), float("inf")]
+            if types & {"int", "float"} and "str" not in types:
+                values += ["1", "yes"]
+            if "bool" in types and "str" not in types:
+                values += [0, 1, 1.0, "true", []]
+            for value in values if name not in _SET_HERE and item.init and "dict" not in types else []:
+                try:
+                    check_options(kind, section, {name: value})
+                except ConfigError as error:
+                    if str(error).startswith(f"{section}.{name}: expected"):
+                        continue
+                accepted.append((section, name, value))
+    assert not accepted
+
+
+def test_what_is_accepted_is_what_was_written(tmp_path: Path) -> None:
+    for text, key, expected in EXACT:
+        config = load_run_config(written(tmp_path, text)).config
+        value: Any = plain_run_config(config)
+        for part in key.split("."):
+            value = value[part]
+        assert value == expected, text
+        assert type(value) is type(expected), text
+        # And so it is after the run folder's own file.
+        again = parse_run_config(parse_yaml(dump_yaml(plain_run_config(config)), "config.yaml")[0])
+        assert again == config, text
+
+
+def resolved(folder: Path, count: int, seed: int) -> None:
+    for text in texts_that_look_otherwise(count, seed):
+        data = {
+            "output": {"folder": text},
+            "grpo": {"run_name": text, "generation_kwargs": {text: [text, {"a": text}]}},
+        }
+        path = written(folder, dump_yaml(data))
+        plain = plain_run_config(load_run_config(path).config)
+        assert (plain["output"]["folder"], plain["grpo"]) == (text, data["grpo"])
+        # Where PyYAML reads it as text too, it is the same text.
+        assert yaml.safe_load(dump_yaml(data))["output"]["folder"] == text
+
+
+def test_texts_stay_texts_through_the_file_of_a_run(tmp_path: Path) -> None:
+    resolved(tmp_path, 120, seed=0)
+
+
+@pytest.mark.slow
+def test_many_texts_stay_texts_through_the_file_of_a_run(tmp_path: Path) -> None:
+    resolved(tmp_path, 20_000, seed=1)
+
+
+def test_an_alias_is_a_copy(tmp_path: Path) -> None:
+    path = written(tmp_path, "sft: &a {max_steps: 9, save_steps: 3}\ngrpo: *a\n")
+    config = load_run_config(path, ["grpo.max_steps=5"]).config
+    assert config.sft == {"max_steps": 9, "save_steps": 3}
+    assert config.grpo == {"max_steps": 5, "save_steps": 3}
+
+
+# The command, and what its refusal must name.
+COMMANDS: list[tuple[Sequence[str], str]] = [
+    *(
+        (("train", "--dry-run", "--set", override), said)
+        for override, said in [
+            ("", "--set"),
+            ("=", "--set"),
+            ("=1", "--set"),
+            ("seed", "--set"),
+            ("a..b=1", "--set"),
+            (".seed=1", "--set"),
+            ("seed.=1", "--set"),
+            (". . =1", "--set"),
+            ("\x1b[31mseed=1", "--set"),
+            ("a." * 5000 + "a=1", "at most 40 keys"),
+            ("a." * 60 + "a=1", "at most 40 keys"),
+            ("x" * 9000 + "=1", "--set"),
+            ("sed=1", "expected seed"),
+            ("seed.x=1", "seed"),
+            ("curator=3", "curator"),
+            ("curator.projector.layers.x=1", "curator.projector.layers"),
+            ("curator=[]", "curator"),
+            ("grpo=text", "grpo"),
+            ("model=tiny", "model"),
+            ("task.0=1", "task.0"),
+            ("curator={alpha: 0.1, alpha: 0.2}", "curator.alpha: expected once"),
+            ("curator.projector={layers: 1, layers: 1}", "curator.projector.layers: expected once"),
+            ('curator.projector="{\\"steps\\": 1, \\"steps\\": 2}"', "once"),
+            ("curator={a: &a [*a]}", "curator.a"),
+            ("curator=" + "[" * 20_000, "at most 40 levels"),
+            ("seed=[1", "YAML value"),
+            ("seed=1\n---\n2", "YAML value"),
+            ("seed=\x00", "U+0000"),
+            ("seed=\udcff", "U+DCFF"),
+            ("seed=!!python/name:os.system", "!!python"),
+            ("seed=" + "y" * 90_000, "seed"),
+            ("grpo.max_steps=10000000", "grpo.max_steps"),
+            ("grpo.max_steps=1e7", "grpo.max_steps"),
+            ("grpo.vllm_server_port=0", "grpo.vllm_server_port"),
+            ("grpo.bf16=1", "grpo.bf16"),
+            ("launch.accelerate=/dev/zero", "launch.accelerate"),
+        ]
+    ),
+    *(
+        (("compare", *arguments, "--output", "nowhere"), said)
+        for arguments, said in [
+            (("--seeds", ""), "--seeds"),
+            (("--seeds", "0,0"), "--seeds"),
+            (("--seeds", "0,,1"), "--seeds"),
+            (("--seeds", "-1"), "--seeds"),
+            (("--seeds", "1.5"), "--seeds"),
+            (("--seeds", "1e3"), "--seeds"),
+            (("--seeds", "0x1"), "--seeds"),
+            (("--seeds", "1_0"), "--seeds"),
+            (("--seeds", "\u0663"), "--seeds"),
+            (("--seeds", "2147483648"), "--seeds"),
+            (("--seeds", "9" * 5001), "--seeds"),
+            (("--seeds", "true"), "--seeds"),
+            (("--levels", ""), "--levels"),
+            (("--levels", "nowhere"), "--levels"),
+            (("--levels", "flip_10,flip_10"), "--levels"),
+            (("--levels", "x" * 9000), "--levels"),
+            (("--curators", ""), "--curators"),
+            (("--curators", "grpo,grpo"), "--curators"),
+            (("--curators", "geoalign"), "--curators"),
+            (("--curators", "grpo,geoaling"), "nearest: geoalign"),
+            (("--curators", "grpo,../x"), "arms"),
+            (("--curators", "grpo," + "x" * 9000), "arms"),
+            (("--workers", "0"), "--workers"),
+            (("--workers", "-1"), "--workers"),
+            (("--workers", "1000000"), "--workers"),
+            (("--workers", "two"), "--workers"),
+            (("--set", "workers=true"), "workers"),
+            (("--set", "workers=1000000"), "workers"),
+            (("--set", "seeds=true"), "seeds"),
+            (("--set", "seeds=[true]"), "seeds"),
+            (("--set", "seeds=['1']"), "seeds"),
+            (("--set", "seeds=3"), "seeds"),
+            (("--set", "seeds.0=3"), "seeds"),
+            (("--set", "keep_runs=1"), "keep_runs"),
+            (("--set", "last_evaluations=0"), "last_evaluations"),
+            (("--set", "arms=3"), "arms"),
+            (("--set", "arms.grpo=3"), "arms"),
+            (("--set", "arms.a/b={}"), "arms.a/b"),
+            (("--set", "arms={1: {}}"), "arms"),
+            (("--set", "levels={yes: {}}"), "levels"),
+            (("--set", "levels=[]"), "levels"),
+            (("--set", "primary={}"), "primary"),
+            (("--set", "primary=[{arm: grpo, arm: grpo}]"), "primary.0.arm"),
+            (("--set", "primary=[{arm: 1, against: grpo}]"), "primary"),
+            (("--set", "oracle=true"), "oracle"),
+            (("--set", "baseline=nobody"), "baseline"),
+            (("--set", "metric=accurcy"), "metric"),
+            (("--set", "run=3"), "run"),
+            (("--set", "run.seed=true"), "seed"),
+            (("--set", "run.reward.flip=yes"), "reward.flip"),
+            (("--set", "levels.flip_10.reward.flip=yes"), "reward.flip"),
+            (("--set", "arms.geoalign.curator.alpha=yes"), "curator.alpha"),
+            (("--set", "arms.geoalign.seed=1"), "arms.geoalign.seed"),
+            (("--set", "armz.a=1"), "armz"),
+        ]
+    ),
+    *(
+        (("curate", "nowhere.jsonl", "--output", "nowhere", *arguments), said)
+        for arguments, said in [
+            (("--curator", ""), "curator.type"),
+            (("--curator", "nobody"), "curator.type"),
+            (("--curator", "geoaling"), "nearest: geoalign"),
+            (("--curator", "\x1b[2J"), "curator.type"),
+            (("--curator", "pods", "--set", "curator.type=gfpo"), "once"),
+            (("--curator", "pods", "--set", "curator=3"), "curator"),
+            (("--set", "curator={alpha: 0.1, alpha: 0.2}"), "curator.alpha: expected once"),
+            (("--set", "batch_size=0"), "batch_size"),
+            (("--set", "batch_size=true"), "batch_size"),
+            (("--set", "consensus_check=1"), "consensus_check"),
+            (("--set", "seed=.nan"), "seed"),
+            (("--set", "seeed=1"), "expected seed"),
+            (("--set", "chat_template_kwargs=[1]"), "chat_template_kwargs"),
+            (("--set", "chat_template_kwargs={1: 2}"), "chat_template_kwargs"),
+            (("--set", "curator.projector.steps=yes"), "curator.projector.steps"),
+        ]
+    ),
+    *(
+        (("evaluate", "nowhere", "--output", "nowhere", *arguments), said)
+        for arguments, said in [
+            (("--samples", "0"), "samples"),
+            (("--samples", "-1"), "--samples"),
+            (("--samples", "true"), "--samples"),
+            (("--samples", "1_0"), "--samples"),
+            (("--samples", "\u0663"), "--samples"),
+            (("--samples", "9" * 5001), "--samples"),
+            (("--samples", "a=1", "--samples", "a=2"), "--samples"),
+            (("--temperature", "nan"), "temperature"),
+            (("--temperature", "inf"), "temperature"),
+            (("--temperature", "-1"), "temperature"),
+            (("--max-new-tokens", "0"), "max_new_tokens"),
+            (("--set", "temperature=yes"), "temperature"),
+            (("--set", "temperature='1'"), "temperature"),
+            (("--set", "pass_at_k=1"), "pass_at_k"),
+            (("--set", "samples={a: true}"), "samples"),
+            (("--set", "samples={a: 1, a: 2}"), "samples.a: expected once"),
+            (("--set", "reward.workers=0"), "reward.workers"),
+            (("--set", "reward.workers=100000"), "reward.workers"),
+            (("--set", "reward.timeout=.inf"), "reward.timeout"),
+            (("--set", "reward.model.url=http://host:99999"), "reward.model.url"),
+            (("--set", "sampels=1"), "expected samples"),
+            (("--greedy", "--temperature", "1"), "--greedy"),
+            (("--benchmark", "aime24"), ""),
+            (("--benchmark", "aime42=x"), ""),
+            (("--benchmark", "x" * 9000), ""),
+        ]
+    ),
+    *(
+        (("judge", "a", "b", "--output", "nowhere", *arguments), said)
+        for arguments, said in [
+            ((), "--base-url"),
+            (("--local", "--set", "timeout=1"), "--local"),
+            *(
+                (("--base-url", "http://localhost:1/v1", "--model", "m", "--set", override), said)
+                for override, said in [
+                    ("temperature=yes", "temperature"),
+                    ("temperature=.nan", "temperature"),
+                    ("temperature.x=1", "temperature"),
+                    ("timeout=.inf", "timeout"),
+                    ("concurrency=0", "concurrency"),
+                    ("concurrency=1000", "concurrency"),
+                    ("retries=true", "retries"),
+                    ("retries='3'", "retries"),
+                    ("model=x", "model"),
+                    ("tempreature=1", "expected temperature"),
+                    ("request={a: 1, a: 2}", "request.a: expected once"),
+                    ("request=3", "request"),
+                    ("request.n=3", "request"),
+                ]
+            ),
+            *(
+                (("--base-url", url, "--model", "m"), "base_url")
+                for url in (
+                    "",
+                    "localhost",
+                    "http://",
+                    "http://host:99999",
+                    "http://host:0",
+                    "http://[::1/v1",
+                    "ftp://h",
+                )
+            ),
+        ]
+    ),
+    *(
+        (("bench", *arguments), said)
+        for arguments, said in [
+            (("--shape", "0x0x0"), "--shape"),
+            (("--shape", "1x2"), "--shape"),
+            (("--shape", "1x2x3x4"), "--shape"),
+            (("--shape", "axbxc"), "--shape"),
+            (("--shape", "-1x2x3"), "--shape"),
+            (("--shape", "\u00b2x2x2"), "--shape"),
+            (("--shape", "1e3x2x2"), "--shape"),
+            (("--shape", ""), "--shape"),
+            (("--shape", "100000x100000x100000"), "--shape"),
+            (("--shape", "x".join(["9" * 5001] * 3)), "--shape"),
+            (("--repeats", "0"), "--repeats"),
+            (("--repeats", "1000000000"), "--repeats"),
+            (("--detection", "--seeds", "0"), "--seeds"),
+            (("--detection", "--seeds", "1000000000"), "--seeds"),
+            (("--detection", "--corruption", "2"), "--corruption"),
+            (("--detection", "--corruption", "nan"), "--corruption"),
+        ]
+    ),
+    *(
+        (("serve-reward", "--model", "nowhere", *arguments), said)
+        for arguments, said in [
+            (("--port", "0"), "--port"),
+            (("--port", "65536"), "--port"),
+            (("--port", "http"), "--port"),
+            (("--batch-size", "0"), "--batch-size"),
+            (("--dtype", "float63"), "dtype"),
+        ]
+    ),
+]
+
+
+def test_wrong_command_lines_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = {}
+    for arguments, said in COMMANDS:
+        if found := refused(run(*arguments), said):
+            wrong[" ".join(arguments)[:100]] = found
+    assert not wrong
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_a_started_folder_needs_settings(tmp_path: Path) -> None:
+    for name in ("config.yaml", "versions.json"):
+        (tmp_path / name).write_text("{}")
+    assert not refused(run("train", "--output", tmp_path, "--resume", "--dry-run"), "--dry-run")
+
+
+@pytest.mark.parametrize("stage", ["2.5", "x", "[2]", "-1", "true", "9" * 5001])
+def test_a_wrong_stage_in_the_file_of_accelerate(tmp_path: Path, stage: str) -> None:
+    from geoalign.experiments.dry_run import _zero_stage
+
+    for text in (f"deepspeed_config: {{zero_stage: {stage}}}\n", f"deepspeed_config: {stage}\n"):
+        with pytest.raises(ConfigError, match=r"launch\.accelerate: "):
+            _zero_stage(str(written(tmp_path, text)))
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(REFUSED_TEXTS) + len(REFUSED_BYTES) + len(COMMANDS) + len(EXACT) > 300
+    assert len({text for text, _, _ in REFUSED_TEXTS}) == len(REFUSED_TEXTS)
+    assert len(NO_NUMBER) + len(NO_SWITCH) > 15
+
+
+def socket_at(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # a socket's whole path is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)

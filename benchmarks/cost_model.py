@@ -2,7 +2,7 @@
 
 Each stage of a call is a sum of terms, counted from groups G, rollouts of each K and hidden size d, times constants
 that are fitted to the stages of measured calls (`geoalign bench --json`). What follows for several nodes is arithmetic
-on top of it. benchmarks/scaling.md has the constants, and how far the model was off on shapes that it was not fitted to.
+on top of it. benchmarks/scaling.md has the constants, and how far it was off on shapes that it was not fitted to.
 """
 
 from __future__ import annotations

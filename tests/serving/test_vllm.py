@@ -118,7 +118,7 @@ def results(*probs):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got '\[0.4, 0.6\]'"),
+        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got \[0.4, 0.6\]"),
         (results([1.0], [1.0]), "expected raw outputs, got 1.0 for each of 2 responses"),
         (results([1.0]), "expected 2 results"),
         ({"data": [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}]}, "expected the results 0 to 1"),

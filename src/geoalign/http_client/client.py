@@ -18,7 +18,7 @@ from geoalign.http_client.replies import message_of, quoted
 from geoalign.http_client.retries import Retries, retry_after
 
 # Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
-MAX_REPLY_BYTES = 4 * 2**20
+MAX_REPLY_BYTES = 3 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
 
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.

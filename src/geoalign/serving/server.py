@@ -85,6 +85,5 @@ def serve(app: Any, sockets: list[socket.socket]) -> None:
 
 def _bind_problem(host: str, port: int, error: OSError) -> str:
     expected = {errno.EADDRINUSE: "a free one", errno.EACCES: "one that this user may listen at, such as 8100"}
-    return (
-        f"port: expected {expected.get(error.errno or 0, 'one to listen at')} at {host}, got {port}: {error.strerror}"
-    )
+    wanted = expected.get(error.errno or 0, "one to listen at")
+    return f"port: expected {wanted} at {host}, got {port}: {error.strerror}"

@@ -126,13 +126,15 @@ def test_a_client_that_never_reads_is_let_go(serve, monkeypatch):
     monkeypatch.setattr(BoundedProtocol, "reply_seconds", 0.3)
     monkeypatch.setattr(BoundedProtocol, "head_seconds", 1.0)
     server = serve(Lengths(), token="secret")
-    many = get(b"/health") * 500
-    with sockets(server, 1) as [one]:
+    many = get(b"/metrics", b"GET", b"Authorization: Bearer secret") * 100
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", server.port))
         one.settimeout(0.5)
         with contextlib.suppress(OSError):  # the server reads no more once its answers pile up
-            for _ in range(200):
+            for _ in range(100):
                 one.sendall(many)
-        end = time.monotonic() + 8
+        end = time.monotonic() + 20
         while server.server.server_state.connections and time.monotonic() < end:
             time.sleep(0.05)
         assert not server.server.server_state.connections
@@ -158,7 +160,7 @@ def test_more_requests_than_may_wait_are_told_to_come_again(serve, monkeypatch):
         assert time.monotonic() - start < 2
         replies = [received(one) for one in ones]
     told = [reply for reply in replies if b" 503 " in reply.split(b"\r\n")[0]]
-    assert 4 <= len(told) <= 6
+    assert len(told) == 6
     assert all(b"retry-after: 1" in reply for reply in told)
     assert sum(b" 200 " in reply.split(b"\r\n")[0] for reply in replies) == 8 - len(told)
 
@@ -168,7 +170,7 @@ REQUESTS: dict[str, tuple[bytes, set[int]]] = {
     "no HTTP": (b"hello\r\n\r\n", {400}),
     "zeros": (b"\x00" * 1000, {400}),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100, {400}),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 404}),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 401}),
     "HTTP/0.9": (b"GET /health\r\n\r\n", {400}),
     "HTTP/9.9": (b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n", {400, 200}),
     "no host": (b"GET /health HTTP/1.1\r\n\r\n", {400}),
@@ -199,7 +201,7 @@ REQUESTS: dict[str, tuple[bytes, set[int]]] = {
     "length and chunks": (AUTHORISED + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400, 422}),
     "a length of 100 MB": (AUTHORISED + b"Content-Length: 100000000\r\n\r\n" + b" " * 1000, {413}),
     "100 MB": (post(b" " * 100_000_000), {413, 0}),
-    "100 MB without the token": (HEAD + b"Content-Length: 100000000\r\n\r\n" + b" " * 100_000_000, {401, 0}),
+    "100 MB without the token": (HEAD + b"Content-Length: 100000000\r\n\r\n" + b" " * 100_000_000, {401, 413, 0}),
     "100 MB of chunks": (CHUNKED + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 1600, {413, 0}),
     "a chunk size that is text": (CHUNKED + b"size\r\n", {400, 0}),
     "a chunk size of 30 digits": (CHUNKED + b"f" * 30 + b"\r\n", {400, 0}),

@@ -19,7 +19,7 @@ from geoalign.serving.access import BearerToken
 from geoalign.serving.messages import Health, ScoreReply, ScoreRequest
 from geoalign.serving.metrics import ServerMetrics
 
-# Requests that wait for the model; a client takes the refusal of more as a sign to come again.
+# Requests at the model or waiting for it; a client takes the refusal of more as a sign to come again.
 _MOST_IN_LINE = 64
 
 # Counters of a source that do not say why a response has no score.
@@ -46,13 +46,19 @@ def reward_app(source: RewardSource, *, token: str | None, max_batch: int, max_b
     )
     metrics = ServerMetrics()
     one_at_a_time = CapacityLimiter(1)
+    in_line = 0
 
     @app.post("/score")
     async def score(request: ScoreRequest) -> ScoreReply:
         _check(request, max_batch)
-        if one_at_a_time.statistics().tasks_waiting >= _MOST_IN_LINE:
-            raise HTTPException(503, f"busy: {_MOST_IN_LINE} requests wait for the model", headers={"Retry-After": "1"})
-        return await to_thread.run_sync(partial(_score, source, request, metrics), limiter=one_at_a_time)
+        nonlocal in_line
+        if in_line >= _MOST_IN_LINE:
+            raise HTTPException(503, f"busy: {in_line} requests wait for the model", headers={"Retry-After": "1"})
+        in_line += 1
+        try:
+            return await to_thread.run_sync(partial(_score, source, request, metrics), limiter=one_at_a_time)
+        finally:
+            in_line -= 1
 
     @app.get("/health")
     async def health() -> Health:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from scripted_server import ScriptedServer, Step, http, paced
 
 from geoalign.config.judge import JudgeConfig
 from geoalign.config.reward_model import RewardModelConfig
-from geoalign.errors import ServiceError
+from geoalign.errors import ConfigError, ServiceError
 from geoalign.evaluation.judge.asking import RequestFailedError
 from geoalign.evaluation.judge.client import EndpointJudge
 from geoalign.evaluation.judge.prompt import Comparison
@@ -33,7 +34,7 @@ MEGABYTES = 100
 
 def limit(kind: str) -> float:
     """Seconds for one attempt: enough for a busy machine, but where waiting is the point."""
-    return 0.4 if kind == LATE else 10.0
+    return 0.25 if kind == LATE else 10.0
 
 
 class Measured:
@@ -51,17 +52,21 @@ class Measured:
 
 
 def after_health(name: str, elsewhere: ScriptedServer) -> Callable[[bytes], object]:
-    return lambda path: [http(HEALTH)] if path == b"/health" else steps(name, SCORES, f"{elsewhere.url}/score")
+    return lambda path: (
+        [http(HEALTH, "200 OK", "Connection: close")]
+        if path == b"/health"
+        else steps(name, SCORES, f"{elsewhere.url}/score")
+    )
 
 
 def score(url: str, kind: str) -> tuple[list[float], dict[str, int]]:
-    config = RewardModelConfig(url=url, timeout=limit(kind), patience=0.3)
+    config = RewardModelConfig(url=url, timeout=limit(kind), patience=0.05)
     with ServedRewardModel(config) as model:
         return model.score(["a", "b"], ["", ""], prompts=[PROMPT] * 2), model.counters
 
 
 def ask(url: str, kind: str) -> str:
-    config = JudgeConfig(base_url=url, model="m", timeout=limit(kind), retries=1, backoff=0.001, patience=0.3)
+    config = JudgeConfig(base_url=url, model="m", timeout=limit(kind), retries=1, backoff=0.001, patience=0.05)
 
     async def once() -> str:
         async with EndpointJudge(config) as judge:
@@ -132,7 +137,7 @@ SCORED = {
 
 @pytest.mark.parametrize("body", SCORED)
 def test_scores_that_are_none_are_counted(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
     rewards, counters = score(scripted.url, FINE)
     assert sum(map(math.isnan, rewards)) == counters["not_finite"] == SCORED[body]
 
@@ -155,7 +160,7 @@ def test_scores_that_are_none_are_counted(body: bytes, scripted: ScriptedServer)
 )
 def test_what_is_no_score_is_an_error(scores: str, scripted: ScriptedServer) -> None:
     body = f'{{"scores": [{scores}]}}'.encode()
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
     with pytest.raises(ServiceError, match="/score: expected") as caught:
         score(scripted.url, FINE)
     assert not CONTROL.search(str(caught.value))
@@ -175,7 +180,7 @@ def test_what_is_no_score_is_an_error(scores: str, scripted: ScriptedServer) -> 
     ],
 )
 def test_what_is_no_answer_is_an_error(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
     with pytest.raises(ServiceError, match="/score: expected"):
         score(scripted.url, FINE)
 
@@ -221,7 +226,11 @@ def test_what_is_no_completion_fails(body: bytes, scripted: ScriptedServer) -> N
 
 
 def trickling(path: bytes) -> list[Step]:
-    return [http(HEALTH)] if path == b"/health" else [b"HTTP/1.1 200 OK\r\n\r\n", *paced(b" " * 80, 0.5)]
+    return (
+        [http(HEALTH, "200 OK", "Connection: close")]
+        if path == b"/health"
+        else [b"HTTP/1.1 200 OK\r\n\r\n", *paced(b" " * 80, 0.5)]
+    )
 
 
 def test_a_byte_every_half_second_holds_no_client_beyond_its_patience(scripted: ScriptedServer) -> None:
@@ -268,3 +277,39 @@ def test_a_cancelled_question_leaves_no_connection(scripted: ScriptedServer) -> 
     if before:
         # The server's own ends close a moment later.
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4
+
+
+def test_ctrl_c_ends_a_waiting_client_at_once(scripted: ScriptedServer) -> None:
+    scripted.script = lambda path: [9.0]
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGALRM, interrupt)
+    start = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt), ServedRewardModel(RewardModelConfig(url=scripted.url)) as model:
+            model.score(["a"], [""], prompts=[PROMPT])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+    assert time.monotonic() - start < 5
+    assert not [one for one in threading.enumerate() if one.name == "reward-client"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://host\x7f", "http://:80x"])
+def test_an_address_that_cannot_be_asked(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"reward\.model\.url: expected an address|url: "):
+        ServedRewardModel(RewardModelConfig(url=url))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x..y", "http://no.such.host.invalid", "http://" + "a" * 300, "https://127.0.0.1:9"]
+)
+def test_a_host_that_nobody_knows_is_unreachable(url: str) -> None:
+    with ServedRewardModel(RewardModelConfig(url=url, timeout=2.0, patience=0.1)) as model:
+        assert all(map(math.isnan, model.score(["a"], [""], prompts=[PROMPT])))
+        assert model.counters["unreachable"] == 1
+        with pytest.raises(ConfigError, match=r"reward\.model\.url: expected a server"):
+            model.check()

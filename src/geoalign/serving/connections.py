@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -89,6 +88,7 @@ class BoundedProtocol(H11Protocol):
             return
         seconds = {_HEAD: self.head_seconds, _BODY: self.body_seconds, _ANSWERED: self.answered_seconds}
         self._timer = self.loop.call_later(seconds.get(stage, self.reply_seconds), self.transport.abort)
-        same: list[Any] = [one for one in self.connections if one._stage == stage and not one.transport.is_closing()]
+        others = (one for one in self.connections if isinstance(one, BoundedProtocol) and one._stage == stage)
+        same = [one for one in others if not one.transport.is_closing()]
         if len(same) > self.most_waiting:
             min(same, key=lambda one: one._since).transport.abort()

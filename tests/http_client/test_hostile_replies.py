@@ -313,3 +313,13 @@ def test_a_host_that_nobody_knows_is_unreachable(url: str) -> None:
         assert model.counters["unreachable"] == 1
         with pytest.raises(ConfigError, match=r"reward\.model\.url: expected a server"):
             model.check()
+
+
+def test_a_proxy_is_not_asked_for_this_machine(
+    scripted: ScriptedServer, elsewhere: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", elsewhere.url)
+    monkeypatch.setenv("http_proxy", elsewhere.url)
+    scripted.script = lambda path: [http(COMPLETION)]
+    assert ask(scripted.url, FINE) == "well"
+    assert elsewhere.requests == []

@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "geoalign"
 LAYERS = [
     {"errors"},
     {"config"},
-    {"types", "statistics"},
+    {"types", "statistics", "http_client"},
     {"method"},
     {"curators"},
     {"hidden", "rewards"},

@@ -404,7 +404,7 @@ def judge_command(
     """Judge the responses of A against those of B, pair by pair in both orders: win, lose and tie rates, scores.
 
     Run again on the same folder it goes on; nothing is asked twice. The key comes from OPENAI_API_KEY, or from the
-    variable that --set api_key_variable=NAME names. Exit status 1 where the judge gave no answer for a pair. Examples:
+    variable that --set token_env=NAME names. Exit status 1 where the judge gave no answer for a pair. Examples:
 
       geoalign judge ours.jsonl base.jsonl --output runs/judge --base-url http://localhost:8000/v1 --model Qwen3-32B
 

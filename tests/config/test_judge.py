@@ -13,10 +13,10 @@ URL = "http://localhost:8000/v1"
 
 def test_settings_from_the_command_line() -> None:
     found = load_judge_config(
-        f"{URL}/", "m", ["temperature=1", "request.seed=3", "request.max_tokens=null", "api_key_variable=KEY"]
+        f"{URL}/", "m", ["temperature=1", "request.seed=3", "request.max_tokens=null", "token_env=KEY"]
     )
     assert found == JudgeConfig(
-        base_url=URL, model="m", temperature=1.0, request={"seed": 3, "max_tokens": None}, api_key_variable="KEY"
+        base_url=URL, model="m", temperature=1.0, request={"seed": 3, "max_tokens": None}, token_env="KEY"
     )
 
 

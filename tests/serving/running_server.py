@@ -11,6 +11,8 @@ from typing import Any
 
 import uvicorn
 
+from geoalign.serving.server import server_settings
+
 
 class Lengths:
     """Scores a response by its length; `too long` and `odd` ones not at all. Notes what it is asked, and when."""
@@ -51,10 +53,7 @@ class Running:
         self.start()
 
     def start(self) -> None:
-        settings = uvicorn.Config(
-            self.app, host="127.0.0.1", port=self.port, log_level="critical", access_log=False, lifespan="off"
-        )
-        self.server = uvicorn.Server(settings)
+        self.server = uvicorn.Server(server_settings(self.app, host="127.0.0.1", port=self.port))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         deadline = time.monotonic() + 30

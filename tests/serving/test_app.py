@@ -7,7 +7,7 @@ import pytest
 from running_server import Lengths
 
 from geoalign.errors import ConfigError
-from geoalign.serving.access import check_host, token_from
+from geoalign.serving.access import check_host
 
 PROMPT = [{"role": "user", "content": "how do i fix it?"}]
 
@@ -155,16 +155,3 @@ def test_other_hosts_need_a_token_or_insistence(host):
         check_host(host, token=None, allow_without_token=False)
     check_host(host, token="secret", allow_without_token=False)
     check_host(host, token=None, allow_without_token=True)
-
-
-@pytest.mark.parametrize("value", [None, "", "  ", "naïve", "two\nlines"])
-def test_a_variable_without_a_usable_token_is_an_error(monkeypatch, value):
-    if value is None:
-        monkeypatch.delenv("REWARD_TOKEN", raising=False)
-    else:
-        monkeypatch.setenv("REWARD_TOKEN", value)
-    with pytest.raises(ConfigError, match=r"token-env: expected a token .* in \$REWARD_TOKEN, got none"):
-        token_from("REWARD_TOKEN")
-    monkeypatch.setenv("REWARD_TOKEN", " secret\n")
-    assert token_from("REWARD_TOKEN") == "secret"
-    assert token_from(None) is None

@@ -118,11 +118,18 @@ def results(*probs):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got '\[0.4, 0.6\]'"),
+        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got \[0.4, 0.6\]"),
         (results([1.0], [1.0]), "expected raw outputs, got 1.0 for each of 2 responses"),
         (results([1.0]), "expected 2 results"),
         ({"data": [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}]}, "expected the results 0 to 1"),
         (results(["1"], [2.0]), "expected a number or null"),
+        (results([True], [2.0]), "expected a number or null"),
+        (results([], [2.0]), "expected one output a response"),
+        ({"data": [{"index": [0], "probs": [1.0]}, {"index": {}, "probs": [2.0]}]}, "expected the results 0 to 1"),
+        ({"data": [{"index": False, "probs": [1.0]}, {"index": True, "probs": [2.0]}]}, "expected the results 0 to 1"),
+        ({"data": [{"index": 0, "probs": 1.0}, {"index": 1, "probs": None}]}, "expected one output a response"),
+        ({"data": [1.0, 2.0]}, "expected 2 results"),
+        ({"data": None}, "expected 2 results"),
         ({"error": "x"}, "expected 2 results"),
     ],
 )
@@ -153,3 +160,27 @@ def test_a_server_of_another_kind_and_a_missing_tokenizer_are_named(serve, token
         pytest.raises(ConfigError, match=r"reward\.model\.tokenizer: expected a tokenizer"),
     ):
         model.check()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        {"data": []},
+        {"data": [5]},
+        {"data": {"id": "a"}},
+        {"data": [{"id": 5}]},
+        {"data": [{"id": "a", "max_model_len": True}]},
+        {"data": [{"id": "a", "max_model_len": -1}]},
+        {"data": [{"id": "a", "max_model_len": "60"}]},
+    ],
+)
+def test_a_list_of_models_that_is_none_is_an_error(serve, tokenizer, reply):
+    app = FastAPI()
+
+    @app.get("/v1/models")
+    async def models():
+        return reply
+
+    with client(serve(app=app).url, tokenizer) as model, pytest.raises(ServiceError, match="expected vLLM's list"):
+        score(model, ["a"])

@@ -32,7 +32,7 @@ class JudgeConfig:
         metadata=_help("Address up to and with the version: https://host/v1. /chat/completions is added.")
     )
     model: Annotated[str, Field(min_length=1)] = field(metadata=_help("The model's name at the endpoint."))
-    api_key_variable: Annotated[str, Field(min_length=1)] | None = field(
+    token_env: Annotated[str, Field(min_length=1)] | None = field(
         default=None,
         metadata=_help(
             "Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent."
@@ -52,6 +52,9 @@ class JudgeConfig:
     )
     backoff: Annotated[float, Field(ge=0)] = field(
         default=1.0, metadata=_help("Seconds before the first of these tries; doubled each time, at most 120.")
+    )
+    patience: Annotated[float, Field(ge=0)] = field(
+        default=1800.0, metadata=_help("Seconds for one answer over all tries and the pauses between them.")
     )
     malformed_retries: Annotated[int, Field(ge=0)] = field(
         default=2, metadata=_help("How often the judge is asked again after an answer that is no verdict.")

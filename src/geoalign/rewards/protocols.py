@@ -6,10 +6,11 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ServiceError
+from geoalign.http_client.replies import shown
 from geoalign.rewards.patient_client import PatientClient
 
 Dialogue = list[dict[str, Any]]
@@ -49,11 +50,11 @@ class GeoAlignProtocol(Protocol):
         health = self.client.ask("GET", "/health", patiently=patiently)
         if not isinstance(health, dict) or health.get("server") != "geoalign":
             raise ServiceError(
-                f"{place}: expected a geoalign reward server, got {str(health)[:200]!r}: for vLLM set reward.model.api"
+                f"{place}: expected a geoalign reward server, got {shown(health)}: for vLLM set reward.model.api"
             )
         batch, size = health.get("max_batch"), health.get("max_bytes")
-        if not isinstance(batch, int) or not isinstance(size, int) or min(batch, size) < 1:
-            raise ServiceError(f"{place}: expected max_batch and max_bytes, got {str(health)[:200]!r}")
+        if not is_count(batch) or not is_count(size):
+            raise ServiceError(f"{place}: expected max_batch and max_bytes, got {shown(health)}")
         self._max_batch, self._max_bytes = batch, size
 
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
@@ -81,13 +82,13 @@ class GeoAlignProtocol(Protocol):
         place = f"{self.client.url}/score"
         scores = reply.get("scores") if isinstance(reply, dict) else None
         if not isinstance(scores, list) or len(scores) != len(rows):
-            raise ServiceError(f"{place}: expected {len(rows)} scores, got {str(reply)[:200]!r}")
+            raise ServiceError(f"{place}: expected {len(rows)} scores, got {shown(reply)}")
         rewards = [number_of(score, place) for score in scores]
         unexplained = sum(map(math.isnan, rewards))
         reasons = reply.get("unscored")
         for name in ("too_long", "empty"):
             told = reasons.get(name, 0) if isinstance(reasons, dict) else 0
-            number = min(told, unexplained) if isinstance(told, int) and told > 0 else 0
+            number = min(told, unexplained) if is_count(told) else 0
             counters[name] += number
             unexplained -= number
         counters["not_finite"] += unexplained
@@ -99,6 +100,11 @@ def _bytes(dialogue: Dialogue) -> int:
     return len(json.dumps(dialogue)) + _AROUND
 
 
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number of at least 1; true is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def number_of(value: Any, place: str) -> float:
     """A score as a server gives it: a number, or null; NaN where it is none or not finite.
 
@@ -106,7 +112,7 @@ def number_of(value: Any, place: str) -> float:
         ServiceError: anything else.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ServiceError(f"{place}: expected a number or null as a score, got {str(value)[:200]!r}")
+        raise ServiceError(f"{place}: expected a number or null as a score, got {shown(value)}")
     try:
         number = math.nan if value is None else float(value)
     except OverflowError:

@@ -6,6 +6,7 @@ responses), versions 0.15 to 0.28.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError, ServiceError
-from geoalign.rewards.protocols import Dialogue, Protocol, number_of
+from geoalign.http_client.replies import shown
+from geoalign.rewards.protocols import Dialogue, Protocol, is_count, number_of
 
 
 class VLLMProtocol(Protocol):
@@ -28,11 +30,13 @@ class VLLMProtocol(Protocol):
         place = f"{self.client.url}/v1/models"
         reply = self.client.ask("GET", "/v1/models", patiently=patiently)
         models = reply.get("data") if isinstance(reply, dict) else None
-        if not isinstance(models, list) or not models or not isinstance(models[0], dict) or "id" not in models[0]:
-            raise ServiceError(f"{place}: expected vLLM's list of models, got {str(reply)[:200]!r}")
-        self._model = str(models[0]["id"])
-        limits = [self.config.max_length, models[0].get("max_model_len")]
-        self._longest = min((limit for limit in limits if isinstance(limit, int)), default=None)
+        model = models[0] if isinstance(models, list) and models else None
+        name, longest = (model.get("id"), model.get("max_model_len")) if isinstance(model, dict) else (None, None)
+        if not isinstance(name, str) or not (longest is None or is_count(longest)):
+            raise ServiceError(f"{place}: expected vLLM's list of models, got {shown(reply)}")
+        self._model = name
+        limits = [self.config.max_length, longest]
+        self._longest = min((limit for limit in limits if limit is not None), default=None)
         self._tokenizer = _tokenizer(self.config.tokenizer or self._model)
 
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
@@ -80,11 +84,13 @@ class VLLMProtocol(Protocol):
         place = f"{self.client.url}{path}"
         items = reply.get("data") if isinstance(reply, dict) else None
         if not isinstance(items, list) or len(items) != len(texts) or not all(isinstance(item, dict) for item in items):
-            raise ServiceError(f"{place}: expected {len(texts)} results, got {str(reply)[:200]!r}")
-        by_index = {item.get("index"): item.get("data" if pooling else "probs") for item in items}
-        if set(by_index) != set(range(len(texts))):
-            raise ServiceError(f"{place}: expected the results 0 to {len(texts) - 1}, got {sorted(map(str, by_index))}")
-        scores = [_score(by_index[index], place) for index in range(len(texts))]
+            raise ServiceError(f"{place}: expected {len(texts)} results, got {shown(reply)}")
+        # As text, in which true is no 1, and a list no key that fails.
+        by_index = {json.dumps(item.get("index")): item.get("data" if pooling else "probs") for item in items}
+        expected = [str(index) for index in range(len(texts))]
+        if by_index.keys() != set(expected):
+            raise ServiceError(f"{place}: expected the results 0 to {len(texts) - 1}, got {shown(sorted(by_index))}")
+        scores = [_score(by_index[index], place) for index in expected]
         if len(scores) > 1 and all(score == 1.0 for score in scores):
             raise ServiceError(
                 f"{place}: expected raw outputs, got 1.0 for each of {len(scores)} responses, the softmax of a single "
@@ -110,5 +116,5 @@ def _score(values: Any, place: str) -> float:
     if isinstance(values, list) and values and isinstance(values[-1], list):
         values = values[-1]
     if not isinstance(values, list) or len(values) != 1:
-        raise ServiceError(f"{place}: expected one output a response, got {str(values)[:200]!r}")
+        raise ServiceError(f"{place}: expected one output a response, got {shown(values)}")
     return number_of(values[0], place)

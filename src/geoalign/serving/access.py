@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
@@ -38,20 +37,6 @@ class BearerToken:
                 await refusal(scope, receive, send)
                 return
         await self.app(scope, receive, send)
-
-
-def token_from(variable: str | None) -> str | None:
-    """The token in an environment variable; None where no variable is named.
-
-    Raises:
-        ConfigError: the variable is unset or empty, or holds what no header can.
-    """
-    if variable is None:
-        return None
-    token = os.environ.get(variable, "").strip()
-    if not token or not token.isascii() or not token.isprintable():
-        raise ConfigError(f"token-env: expected a token of printable ASCII in ${variable}, got none")
-    return token
 
 
 def check_host(host: str, *, token: str | None, allow_without_token: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
@@ -18,6 +18,9 @@ from geoalign.rewards.base import RewardSource
 from geoalign.serving.access import BearerToken
 from geoalign.serving.messages import Health, ScoreReply, ScoreRequest
 from geoalign.serving.metrics import ServerMetrics
+
+# Requests at the model or waiting for it; a client takes the refusal of more as a sign to come again.
+_MOST_IN_LINE = 64
 
 # Counters of a source that do not say why a response has no score.
 _NO_REASON = ("scored", "correct", "compared")
@@ -43,11 +46,19 @@ def reward_app(source: RewardSource, *, token: str | None, max_batch: int, max_b
     )
     metrics = ServerMetrics()
     one_at_a_time = CapacityLimiter(1)
+    in_line = 0
 
     @app.post("/score")
     async def score(request: ScoreRequest) -> ScoreReply:
         _check(request, max_batch)
-        return await to_thread.run_sync(partial(_score, source, request, metrics), limiter=one_at_a_time)
+        nonlocal in_line
+        if in_line >= _MOST_IN_LINE:
+            raise HTTPException(503, f"busy: {in_line} requests wait for the model", headers={"Retry-After": "1"})
+        in_line += 1
+        try:
+            return await to_thread.run_sync(partial(_score, source, request, metrics), limiter=one_at_a_time)
+        finally:
+            in_line -= 1
 
     @app.get("/health")
     async def health() -> Health:
@@ -64,7 +75,7 @@ def reward_app(source: RewardSource, *, token: str | None, max_batch: int, max_b
             response = await call_next(request)
             status = response.status_code
         finally:
-            if request.url.path == "/score":
+            if request.scope["path"] == "/score":
                 metrics.answered(status)
         return response
 

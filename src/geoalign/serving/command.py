@@ -9,18 +9,15 @@ from rich.console import Console
 
 from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import MissingExtraError
+from geoalign.http_client.token import token_from
 from geoalign.rewards.reward_model import RewardModelScorer
 
 try:
-    import uvicorn
-
-    from geoalign.serving.access import check_host, token_from
+    from geoalign.serving.access import check_host
     from geoalign.serving.app import reward_app
+    from geoalign.serving.server import bound_sockets, serve
 except ImportError as _absent:
     raise MissingExtraError("serve-reward needs FastAPI and uvicorn: pip install 'geoalign[trl,serve]'") from _absent
-
-# Requests in flight; more are refused with 503, which a client takes as a sign to come again.
-_MOST_AT_ONCE = 64
 
 
 def serve_reward(
@@ -37,16 +34,17 @@ def serve_reward(
     """Serves the model of `model.path` until the process is told to stop.
 
     Raises:
-        ConfigError: there is no such model, no token in the variable named, or the host is open to other machines
-            without a token.
+        ConfigError: there is no such model, no token in the variable named, the host is open to other machines
+            without a token, or nothing can listen at the port.
     """
-    token = token_from(token_env)
+    token = None if token_env is None else token_from(token_env, key="token-env")
     check_host(host, token=token, allow_without_token=allow_without_token)
     place = model.path
     assert place is not None
     if model.device is None and torch.accelerator.is_available():
         model = replace(model, device=str(torch.accelerator.current_accelerator()))
-    with RewardModelScorer.load(place, model) as scorer:
+    # The port first: loading may take minutes.
+    with bound_sockets(host, port) as sockets, RewardModelScorer.load(place, model) as scorer:
         app = reward_app(scorer, token=token, max_batch=max_batch, max_bytes=max_bytes)
         console.print(
             f"Reward model {place} at http://{host}:{port} "
@@ -55,12 +53,4 @@ def serve_reward(
             highlight=False,
             soft_wrap=True,
         )
-        uvicorn.run(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=_MOST_AT_ONCE,
-        )
+        serve(app, sockets)

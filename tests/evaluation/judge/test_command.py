@@ -211,7 +211,7 @@ def test_the_key_is_nowhere_on_disk(
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     server.reply = lambda request: completion(f"key {server.headers[-1]['Authorization']}")
-    _, said = run(files, settings(api_key_variable="JUDGE_KEY", malformed_retries=0), tmp_path / "out")
+    _, said = run(files, settings(token_env="JUDGE_KEY", malformed_retries=0), tmp_path / "out")
     everything = [said.encode(), *(path.read_bytes() for path in (tmp_path / "out").iterdir())]
     assert server.headers[0]["Authorization"] == "Bearer sk-secret"
     assert not any(b"sk-secret" in content for content in everything)

@@ -1,0 +1,1 @@
+"""Talking to HTTP servers that may be slow, overloaded or hostile: deadlines, retries, limits; needs httpx2."""

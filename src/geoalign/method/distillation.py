@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -60,8 +61,8 @@ def distil(
 
     Adam, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the pairs (4096 at
     most) is kept out of the loss; training stops early once their orientation accuracy, looked at every five steps,
-    reaches `target_accuracy`, or has not risen for `patience` looks. Each step takes all pairs of `groups_per_step`
-    groups, walking through shuffled rounds of all groups.
+    reaches `target_accuracy`, or has not risen by its standard error for `patience` looks. Each step takes all pairs of
+    `groups_per_step` groups, walking through shuffled rounds of all groups.
 
     Pairs that were held out deviate more than those trained on. With `refit` no pair is treated so: the projector goes
     back to where it began and is trained on all pairs, for as many steps as served the held-out pairs best. That costs
@@ -72,7 +73,7 @@ def distil(
         states: [B, d] centred states in sorted order.
         row_offsets: [G + 1] where the rows of each group begin.
         pairs: at least one, with their distances.
-        patience: looks without a higher accuracy before training stops; None, or no `target_accuracy`: never for that.
+        patience: looks without a gain before training stops; None, or no `target_accuracy`: never for that.
         generator: CPU generator of the probe, the held-out pairs and the group draws.
 
     Returns:
@@ -107,13 +108,13 @@ class _Watch:
         return taken == most or (self.target is not None and taken % CHECK_EVERY == 0)
 
     def look(self, accuracy: float, taken: int) -> bool:
-        """Notes an accuracy; True where training is to stop."""
+        """Notes an accuracy; True where training is to stop. A gain below its standard error is none."""
         self.idle += 1
-        if not accuracy <= self.best:  # the first one is higher than NaN
+        error = math.sqrt(max(accuracy * (1 - accuracy), 0) / len(self.heldout))
+        reached = self.target is not None and accuracy >= self.target
+        if reached or not accuracy <= self.best + error:  # the first one is higher than NaN
             self.best, self.best_steps, self.idle = accuracy, taken, 0
-        if self.target is None:
-            return False
-        return accuracy >= self.target or (self.patience is not None and self.idle >= self.patience)
+        return reached or (self.target is not None and self.patience is not None and self.idle >= self.patience)
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,7 @@ def trap(data: Batch, seed: int) -> Outcome:
     held[torch.randperm(groups, generator=generator)[: groups // 10]] = True
     training = pairs.take(~held[pairs.group])
     consensus = ProjectedConsensus(states.shape[1], PROJECTOR, generator)
-    consensus.fit(states, rows, training, generator)
+    consensus.fit(states, rows, training, generator, scored=False)
     view = consensus.view(states)
     consensus.settle(view, training, prototype_weights(training, margin_weighted=True))
     deviation = 1 - consensus.cosines(view, pairs)

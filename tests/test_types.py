@@ -7,6 +7,7 @@ import torch
 
 from geoalign import Curation, Rollouts
 from geoalign.errors import GeoAlignError, InputError
+from geoalign.types import response_keys
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +88,24 @@ def test_curation_checks_its_shapes():
     ):
         with pytest.raises(InputError, match=message):
             Curation(**{**whole, **change})
+
+
+def test_half_precision_numbers_become_float32():
+    values = torch.tensor([0.125, 0.25, 0.5])
+    for dtype in (torch.bfloat16, torch.float16):
+        made = rollouts(rewards=values.to(dtype), true_rewards=values.to(dtype), advantages=values.to(dtype))
+        for name in ("rewards", "true_rewards", "advantages"):
+            assert getattr(made, name).dtype == torch.float32
+            assert torch.equal(getattr(made, name), values)
+    assert rollouts(rewards=values.double()).rewards.dtype == torch.float64
+    assert rollouts(hidden=torch.zeros(3, 2).bfloat16()).hidden.dtype == torch.bfloat16
+
+
+def test_response_keys():
+    keys = response_keys([[1, 2], [12], [1, 2], [], "12", "\ud800"])
+    assert keys[0] == keys[2]
+    assert len(keys.unique()) == 4
+    assert (keys >= 0).all()
+    assert torch.equal(keys, response_keys([[1, 2], [12], [1, 2], [], "12", "\ud800"]))
+    with pytest.raises(InputError, match="response_keys: expected 3 rows"):
+        rollouts(response_keys=keys)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -23,7 +24,10 @@ OPTIONAL_FIELDS = (
     "advantages",
     "ids",
     "donor_ok",
+    "response_keys",
 )
+# Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
+_NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,8 @@ class Rollouts:
     donor and gets weight 0.
 
     Attributes:
-        rewards: [B] scalar reward per rollout (any float dtype; kept as float32, or float64 if it came so).
+        rewards: [B] scalar reward per rollout (any float dtype; kept as float32, or float64 if it came so, as are the
+            other numbers below).
         groups: [B] group id per rollout.
         hidden: [B, d] hidden state per rollout, finite; detached here, so no gradient reaches the policy.
         lengths: [B] response length in tokens.
@@ -46,6 +51,9 @@ class Rollouts:
         advantages: [B] the engine's own advantages, for curators that work after it.
         ids: B strings that name the rows in reports.
         donor_ok: [B] False for rows unfit to replace another (truncated, for example).
+        response_keys: [B] equal for rows of a group that hold the same response, token for token (`response_keys` makes
+            them). Padding and batching let the hidden states of identical responses differ by rounding, so states alone
+            do not tell.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -63,6 +71,7 @@ class Rollouts:
     advantages: Float[Tensor, " b"] | None = None
     ids: Sequence[str] | None = None
     donor_ok: Bool[Tensor, " b"] | None = None
+    response_keys: Int[Tensor, " b"] | None = None
 
     def __post_init__(self) -> None:
         _check_tensor("rewards", self.rewards, rank=1, kind="float")
@@ -75,12 +84,14 @@ class Rollouts:
         _check_tensor("true_rewards", self.true_rewards, rank=1, kind="float", size=size)
         _check_tensor("advantages", self.advantages, rank=1, kind="float", size=size)
         _check_tensor("donor_ok", self.donor_ok, rank=1, kind="bool", size=size)
+        _check_tensor("response_keys", self.response_keys, rank=1, kind="int", size=size)
         _check_strings("answers", self.answers, size=size, none_allowed=True)
         _check_strings("ids", self.ids, size=size, none_allowed=False)
-        for name in ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages", "hidden"):
+        for name in (*_NUMBERS, "hidden"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, value.detach())
+                wide = value if name == "hidden" or value.dtype.itemsize >= 4 else value.float()
+                object.__setattr__(self, name, wide.detach())
         infinite = self.rewards.isinf()
         if infinite.any():
             row = int(infinite.nonzero()[0])
@@ -122,6 +133,19 @@ class Rollouts:
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
                 "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
             )
+
+
+def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:
+    """A number for each response, equal for equal token ids (or texts): the `response_keys` of `Rollouts`.
+
+    63 bits of a hash of the response alone, so that several processes agree without asking each other.
+    """
+    keys = []
+    for response in responses:
+        content = response if isinstance(response, str) else ",".join(str(int(token)) for token in response)
+        digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        keys.append(int.from_bytes(digest, "little") >> 1)
+    return torch.tensor(keys, dtype=torch.int64)
 
 
 @dataclass(frozen=True, eq=False)

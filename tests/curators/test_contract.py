@@ -83,6 +83,10 @@ class Made:
         return self.name in ("s_grpo", "pair_count")
 
     @property
+    def counts_calls(self):
+        return self.settings.get("start_step") or getattr(self.settings.get("geoalign"), "start_step", 0)
+
+    @property
     def rectifies(self):
         """Changes nothing where there is no pair: GeoAlign, its controls, and those that only weigh or shape."""
         return self.name in (
@@ -265,8 +269,15 @@ def test_degenerate_batches_flag_nothing(make):
 
 
 def test_empty_batch(make):
-    empty = Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long), hidden=torch.zeros(0, 4))
-    assert len(curate(make(), completed(empty)).source) == 0
+    empty = Rollouts(rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long), hidden=torch.zeros(0, 16))
+    curator = make()
+    curation = curate(curator, completed(empty))
+    shapes = {name: getattr(curation, name).shape for name in ("source", "rewards", "weights", "scores", "anomalous")}
+    assert set(shapes.values()) == {(0,)}
+    assert curation.source.dtype == torch.int64
+    # Nothing was seen, so nothing was learned: the next batch is decided as by a new curator, unless calls are counted.
+    if not make.counts_calls:
+        assert same(curate(curator, batch(make)), curate(make(), batch(make)))
 
 
 def test_single_row_and_ragged_groups(make):
@@ -315,8 +326,18 @@ def test_extreme_rewards(make, scale):
     curation = curate(
         make(), replace(rollouts, rewards=rollouts.rewards * scale, true_rewards=rollouts.rewards * scale)
     )
+    taken = (rollouts.rewards * scale)[curation.source]
     assert curation.weights.isfinite().all()
     assert curation.advantages is None or curation.advantages.isfinite().all()
+    if make.shapes_rewards:
+        assert curation.rewards.isfinite().all()
+    else:
+        assert torch.equal(curation.rewards, taken)
+    # What depends on the order of the rewards alone decides as it would at their usual size.
+    if make.name in ("geoalign", "random", "gfpo"):
+        usual = curate(make(), rollouts)
+        assert torch.equal(curation.anomalous, usual.anomalous)
+        assert torch.equal(curation.source, usual.source)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
@@ -329,13 +350,23 @@ def test_dtypes_of_hidden_states(make, dtype):
     assert same(curate(make(), low), curate(make(), full))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_dtypes_of_rewards(make, dtype):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_rewards_are_decided_in_float32(make, dtype):
     rollouts = batch(make)
     low = rollouts.rewards.to(dtype)
     curation = curate(make(), replace(rollouts, rewards=low, true_rewards=low))
-    assert curation.rewards.isfinite().all()
-    assert len(curation.scores) == len(low)
+    assert curation.rewards.dtype == torch.float32
+    assert same(curation, curate(make(), replace(rollouts, rewards=low.float(), true_rewards=low.float())))
+
+
+def test_float64_rewards_stay_and_decide_alike(make):
+    rollouts = batch(make)
+    wide = rollouts.rewards.double()
+    curation = curate(make(), replace(rollouts, rewards=wide, true_rewards=wide))
+    expected = curate(make(), replace(rollouts, true_rewards=rollouts.rewards))
+    assert curation.rewards.dtype == torch.float64
+    assert torch.equal(curation.source, expected.source)
+    assert torch.equal(curation.anomalous, expected.anomalous)
 
 
 def test_a_callers_autocast_and_inference_mode_do_not_matter(make):

@@ -1,6 +1,7 @@
 """GeoAlign itself: each step, strategy, option and degenerate case."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -199,6 +200,22 @@ def test_identical_responses_are_counted_and_left_alone():
     assert not curation.replaced[:8].any()
 
 
+def test_rows_of_one_response_key_have_no_direction_between_them():
+    # The states of one response differ by the rounding of another padding: 6e-3 in bfloat16.
+    rollouts = planted().rollouts
+    hidden = rollouts.hidden.clone()
+    hidden[:8] = hidden[0] + 6e-3 * torch.randn(8, hidden.shape[1], generator=torch.Generator().manual_seed(0))
+    keys = torch.arange(len(rollouts))
+    keys[:8] = 5
+    keys[8] = 5  # the same response to another prompt: no pair anyway
+    unknown = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=hidden)
+    assert curate(geoalign(), unknown).metrics["zero_displacements"] == 0
+    curation = curate(geoalign(), replace(unknown, response_keys=keys))
+    assert curation.metrics["zero_displacements"] == 28
+    assert curation.scores[:8].isnan().all()
+    assert not curation.scores[8:].isnan().any()
+
+
 def test_equal_scores_have_no_spread():
     # One pair a group along the same line: every deviation is 0, every score equal.
     rewards = torch.tensor([0.0, 1.0] * 20)
@@ -218,6 +235,14 @@ def test_group_counts():
     # Group 0 has one pair; group 1 is tied; group 2 is single; group 3 has one scored row, so it is neither.
     assert (metrics["pairs"], metrics["scored_groups"], metrics["scored_rollouts"]) == (1, 1, 2)
     assert (metrics["tied_groups"], metrics["single_groups"], metrics["unscored_rewards"]) == (1, 1, 1)
+
+
+def test_the_cap_is_the_share_as_it_was_written():
+    # 0.29 of 100 rows is 29; a product of floats falls one short.
+    rollouts = planted(groups=10, size=10, corruption=0.2).rollouts
+    curation = curate(geoalign(alpha=0.999, max_fraction=0.29), rollouts)
+    assert curation.metrics["suspects"] > 29
+    assert curation.anomalous.sum() == 29
 
 
 @pytest.mark.parametrize("factor", [8.0, 7.3, 1e-20, 1e20])
@@ -334,6 +359,7 @@ def test_paper_preset():
         assert config.max_fraction is None
         assert config.min_scores == 2
         assert config.projector.groups_per_step is None
+        assert config.projector.early_stop == "paper"
         assert (config.projector.layers, config.projector.steps, config.projector.learning_rate) == (3, 50, 1e-3)
     assert GeoAlignConfig.preset("paper", task="math", alpha=0.07).alpha == 0.07
     with pytest.raises(ConfigError, match="expected 'paper', got 'released'"):

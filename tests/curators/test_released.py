@@ -8,6 +8,7 @@ import torch
 from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.config import GeoAlignReleasedConfig
 from geoalign.curators import GeoAlignReleased
+from geoalign.curators import geoalign_released as released
 from geoalign.curators.geoalign_released import ReleasedNetwork, _loss, _released_odds
 from geoalign.errors import ConfigError
 from geoalign.method.pairs import Pairs
@@ -28,15 +29,11 @@ def test_odds_are_left_unnormalised():
 
 
 def test_loss_is_weighted_by_the_margin():
-    # All weights zero, head bias 1: both orientations give softplus(-1) + softplus(1) = 0.313262 + 1.313262.
-    network = ReleasedNetwork(4, 4, 0.0, None)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.zero_()
-        network.head.bias.fill_(1)
-    group, margin = torch.zeros(2, dtype=torch.long), torch.tensor([3.0, 1.0])
-    pairs = Pairs(torch.tensor([0, 1]), torch.tensor([1, 2]), group, margin, torch.ones(2))
-    assert float(_loss(network, torch.randn(3, 4), pairs, None).detach()) == pytest.approx(1.626523, abs=1e-5)
+    # Sums of the projections 7, 5 and 2: softplus(-7) = .000911, softplus(-5) = .006715, softplus(-2) = .126928, and
+    # softplus(0) = .693147 for each reversed pair, whose projection is zero. Margins 3, 1, 4: divided by 8.
+    states, pairs = three_pairs((3.0, 1.0, 4.0))
+    expected = (3 * 0.000911 + 1 * 0.006715 + 4 * 0.126928) / 8 + 0.693147
+    assert float(_loss(plain_network(), states, pairs, None).detach()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_output_is_not_negative():
@@ -76,17 +73,101 @@ def test_every_call_starts_afresh():
     assert curator.state_dict() == {}
 
 
-def test_epochs_and_scheduler():
-    # 672 pairs less 67 held out = 605: one batch of 1024 an epoch, 4 epochs, never reaching accuracy 1.
+def test_epochs_and_early_stop():
+    # 672 pairs less 67 held out = 605: one batch of 1024 an epoch, 4 epochs; accuracy 1 is never reached in so few.
     _, curation = curate(small(target_accuracy=1.0))
     assert curation.metrics["projector_steps"] == 4
-    assert 0 <= curation.metrics["heldout_pair_accuracy"] <= 1
+    # Batches of 200: four an epoch. Any accuracy will do after two epochs.
+    _, curation = curate(small(target_accuracy=0.01, batch_size=200))
+    assert curation.metrics["projector_steps"] == 2 * 4
     with pytest.raises(ConfigError, match="expected at least min_epochs"):
         GeoAlignReleasedConfig(min_epochs=5, max_epochs=4)
+
+
+def test_training_finds_a_strong_direction():
+    _, trained = curate(small(learning_rate=1e-2, max_epochs=40, min_epochs=40))
+    _, untrained = curate(small(learning_rate=1e-12))
+    assert trained.metrics["heldout_pair_accuracy"] > 0.8
+    assert 0.3 < untrained.metrics["heldout_pair_accuracy"] < 0.7
+
+
+def test_the_schedule_steps_with_every_batch_and_has_its_period_in_epochs(monkeypatch):
+    rates = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(
+        torch.optim.Adam, "step", lambda self, *a, **k: rates.append(self.param_groups[0]["lr"]) or step(self, *a, **k)
+    )
+    curate(small(batch_size=200, target_accuracy=1.0, learning_rate=1e-3))
+    # Four epochs of four batches; (1 + cos(pi step / 4)) / 2, so it falls to zero in the first epoch and rises again.
+    expected = [1e-3 * (1 + math.cos(math.pi * number / 4)) / 2 for number in range(16)]
+    assert rates == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_best_weights_are_kept(monkeypatch):
+    # The second epoch is said to be the best one: its weights score, not those of the last.
+    said, weights = iter([0.5, 0.9, 0.6, 0.7]), []
+
+    def accuracy(network, states, pairs):
+        weights.append({name: value.clone() for name, value in network.state_dict().items()})
+        return next(said)
+
+    used = []
+    cosines = released._cosines
+    monkeypatch.setattr(released, "_accuracy", accuracy)
+    monkeypatch.setattr(released, "_cosines", lambda network, *rest: used.append(network) or cosines(network, *rest))
+    _, curation = curate(small(target_accuracy=1.0, learning_rate=1e-2))
+    assert curation.metrics["heldout_pair_accuracy"] == 0.9
+    final = used[0].state_dict()
+    assert all(torch.equal(final[name], weights[1][name]) for name in final)
+    assert not all(torch.equal(final[name], weights[3][name]) for name in final)
+
+
+def plain_network():
+    """First layer and second the identity, no bias, dimension 2: the projection is ReLU(ReLU(difference))."""
+    network = ReleasedNetwork(4, 2, 0.0, None)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.first.weight[:, :2] = torch.eye(2)
+        network.second.weight.copy_(torch.eye(2))
+        network.head.weight.fill_(1)
+    return network
+
+
+def three_pairs(margins=(1.0, 1.0, 1.0)):
+    # Differences (3, 4), (5, 0) and (2, 0), in the first two columns; distances are never looked at.
+    states = torch.tensor([[3.0, 4.0, 0, 0], [0, 0, 0, 0], [5.0, 0, 0, 0], [2.0, 0, 0, 0]])
+    winner, loser = torch.tensor([0, 2, 3]), torch.tensor([1, 1, 1])
+    return states, Pairs(winner, loser, torch.zeros(3, dtype=torch.long), torch.tensor(margins), torch.full((3,), 7.0))
+
+
+def test_differences_are_raw():
+    states, pairs = three_pairs()
+    found = released._differences(plain_network(), states, pairs).detach()
+    assert found.tolist() == [[3.0, 4.0], [5.0, 0.0], [2.0, 0.0]]
+    # The loss feels their length: softplus(-7) + softplus(0), and so on.
+    expected = [math.log1p(math.exp(-size)) + math.log(2) for size in (7, 5, 2)]
+    assert float(_loss(plain_network(), states, pairs, None).detach()) == pytest.approx(sum(expected) / 3, abs=1e-5)
+
+
+def test_the_prototype_is_unweighted():
+    # Directions (.6, .8), (1, 0), (1, 0): sum (2.6, .8), length 2.72029; the margins do not enter.
+    for margins in ((1.0, 1.0, 1.0), (100.0, 1.0, 1.0)):
+        states, pairs = three_pairs(margins)
+        cosines = released._cosines(plain_network(), states, pairs)
+        assert cosines.tolist() == pytest.approx([2.2 / 2.72029, 2.6 / 2.72029, 2.6 / 2.72029], abs=1e-5)
+
+
+def test_the_cap_is_a_share_of_all_rollouts():
+    # 0.29 of 100 rollouts is 29, however many of them are scored; a product of floats falls one short.
+    curator = small(min_scores=2, max_fraction=0.29, alpha=0.999)
+    scores = torch.full((100,), math.nan)
+    scores[:90] = torch.linspace(0, 1, 90) ** 3
+    assert int(curator._flag(scores, 100).sum()) == 29
 
 
 def test_defaults_are_those_of_the_released_code():
     config = GeoAlignReleasedConfig()
     assert (config.min_epochs, config.max_epochs, config.batch_size, config.learning_rate) == (50, 100, 1024, 1e-4)
     assert (config.max_fraction, config.min_scores, config.dropout, config.output_dim) == (0.2, 100, 0.1, 512)
-    assert not math.isnan(config.holdout)
+    assert (config.alpha, config.holdout, config.target_accuracy) == (0.05, 0.1, 0.95)

@@ -205,3 +205,53 @@ def test_auto_thins_the_steps_of_large_groups(monkeypatch):
         assert len(batch) == 100
         assert (batch.group[1:] >= batch.group[:-1]).all()
         assert batch.winner.max() < 128
+
+
+def heldout_and_trained_deviation(**changes):
+    """Pure noise in many dimensions: mean loss on the pairs drawn for holding out, and on the others."""
+    _, rows, states, pairs = prepared(groups=16, size=6, d=1024, signal=0.0)
+    net, _ = projector(d=1024, hidden_dim=64, output_dim=32)
+    result = run(states, rows, pairs, net, steps=40, learning_rate=1e-2, target_accuracy=0.9999, **changes)
+    out = torch.zeros(len(pairs), dtype=torch.bool)
+    out[torch.randperm(len(pairs), generator=_after_probe(net))[: int(0.2 * len(pairs))]] = True
+    first = displacement(net.on_rollouts(states), pairs)
+    loss = torch.nn.functional.softplus(-net.logit(net.features(first), result.probe)).detach()
+    return result, float(loss[out].mean()), float(loss[~out].mean())
+
+
+def test_refit_treats_held_out_pairs_like_the_others():
+    paper, outside, inside = heldout_and_trained_deviation()
+    assert paper.steps == 40
+    gap = outside - inside
+    assert gap > 0.1  # without it they stand apart
+    refitted, outside, inside = heldout_and_trained_deviation(refit=True)
+    assert abs(outside - inside) < gap / 5
+    assert refitted.heldout_accuracy < 1  # of the training that held them out
+
+
+def test_a_plateau_stops_and_the_refit_takes_the_steps_that_served_best(monkeypatch):
+    said = iter([0.5, 0.7, 0.7, 0.71, 0.72, 0.9])
+    monkeypatch.setattr(
+        "geoalign.method.distillation._right", lambda net, probe, seen, local: torch.full((10,), next(said))
+    )
+    taken = []
+    backward = _backward
+    monkeypatch.setattr(
+        "geoalign.method.distillation._backward",
+        lambda net, probe, states, pairs: taken.append(len(pairs)) or backward(net, probe, states, pairs),
+    )
+    _, rows, states, pairs = prepared(groups=24, size=6)
+    # 72 held-out pairs: a standard error of .054 at .7. The look at 10 steps is the last gain; three more without one
+    # stop at 25; then 10 steps on all 360 pairs.
+    result = run(states, rows, pairs, projector()[0], target_accuracy=0.95, patience=3, refit=True)
+    assert taken == [288] * 25 + [360] * 10
+    assert result.steps == 10
+    assert result.heldout_accuracy == pytest.approx(0.7)
+
+
+def test_without_a_target_nothing_stops_and_a_refit_holds_nothing_out():
+    _, rows, states, pairs = prepared(groups=24, size=6, signal=0.0)
+    assert run(states, rows, pairs, projector()[0], patience=1).steps == 40
+    whole = run(states, rows, pairs, projector()[0], patience=1, refit=True)
+    assert whole.steps == 40
+    assert whole.heldout_accuracy != whole.heldout_accuracy

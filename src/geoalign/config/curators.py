@@ -76,7 +76,14 @@ class ProjectorConfig:
         default=0.1, metadata=_help("Share of the pairs held out, for the early stop only.")
     )
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = field(
-        default=0.95, metadata=_help("Stop once the held-out pairs reach this accuracy; null: never.")
+        default=0.95, metadata=_help("Stop once the held-out pairs reach this accuracy; null: never stop early.")
+    )
+    early_stop: Literal["refit", "paper"] = field(
+        default="refit",
+        metadata=_help(
+            "refit: stop at target_accuracy or once 3 looks (15 steps) bring no gain, then train anew on all pairs for "
+            "as many steps; paper: stop at target_accuracy only, and leave the held-out pairs out."
+        ),
     )
     folds: Annotated[int, Field(ge=2)] = field(default=2, metadata=_help("Folds of the cross-fitted scoring."))
     warm_start: bool = field(default=True, metadata=_help("Keep the weights from one call to the next."))
@@ -161,8 +168,8 @@ class GeoAlignConfig:
     def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
         """The paper's settings for `task` "math" or "dialogue"; keywords override single values.
 
-        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85, no cap, no minimum count
-        beyond what a density needs, all groups in every step.
+        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
+        count beyond what a density needs, all groups in every step.
 
         Raises:
             ConfigError: an unknown preset or task.
@@ -177,7 +184,7 @@ class GeoAlignConfig:
             "alpha": alpha,
             "max_fraction": None,
             "min_scores": 2,
-            "projector": ProjectorConfig(target_accuracy=target_accuracy, groups_per_step=None),
+            "projector": ProjectorConfig(target_accuracy=target_accuracy, groups_per_step=None, early_stop="paper"),
         }
         return cls(**{**preset, **overrides})
 

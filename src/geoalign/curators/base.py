@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -67,14 +65,6 @@ class Curator(ABC, Generic[_Config]):
         """
         if state:
             raise ConfigError(f"{type(self).__name__}: expected an empty state, got keys {sorted(state)}")
-
-
-@contextmanager
-def full_precision(rollouts: Rollouts) -> Iterator[None]:
-    """Keeps a caller's autocast and inference mode out: curators compute in float32 and may train small networks."""
-    device = rollouts.rewards.device if rollouts.hidden is None else rollouts.hidden.device
-    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
-        yield
 
 
 def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.config import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
-from geoalign.curators.base import Curator, full_precision
+from geoalign.curators.base import Curator
 from geoalign.curators.batches import canonical_rows
 from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
@@ -36,7 +37,7 @@ class PairCount(Curator[PairCountConfig]):
         """Flags the sparse upper tail of the pair counts and rectifies it as GeoAlign does."""
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
-            pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m)
+            pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
             counts = pair_count(pairs, len(rollouts))
             scores = counts.masked_fill(counts == 0, torch.nan)
             return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.config import GeoAlignConfig, ProjectorConfig
-from geoalign.curators.base import Curator, full_precision, hidden_states
+from geoalign.curators.base import Curator, hidden_states
+from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
@@ -57,8 +58,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
     With `consensus_gate` it acts only while the orientation accuracy on groups never trained on, pooled over the last
     `gate_window` calls, is above chance at that confidence; until then it scores and logs. Not in the paper.
 
-    Needs `hidden`. Groups without a strict pair are unscored and unchanged; a batch without any pair is returned as it
-    came. A group whose flagged rollouts find no donor stays as it is and is counted.
+    Needs `hidden`; heeds `response_keys`: rows of one key have no direction between them. Groups without a strict pair
+    are unscored and unchanged; a batch without any pair is returned as it came. A group whose flagged rollouts find no
+    donor stays as it is and is counted.
 
     Raises:
         InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
@@ -79,11 +81,13 @@ class GeoAlign(Curator[GeoAlignConfig]):
     ) -> Curation:
         """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
 
-        The same rows and generator state give the same bits; another order of the rows gives the same decisions.
+        The same rows and generator state give the same bits on the same CPU with as many threads; another order of the
+        rows gives the same decisions up to rounding. On an accelerator the same holds as far as its libraries keep the
+        order of their sums (`full_precision`).
         """
         started = time.perf_counter()
         with full_precision(rollouts):
-            batch = self._prepare(rollouts)
+            batch = self._prepare(rollouts, generator)
             scored = self._score(batch, generator)
             scores = deviation_index(1 - scored.cosine, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
             flags = flag_sparse_tail(
@@ -125,22 +129,37 @@ class GeoAlign(Curator[GeoAlignConfig]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`; the settings must be those that it was saved with."""
+        """Restores `state_dict`; the settings must be those that it was saved with.
+
+        Raises:
+            ConfigError: the state is of another curator, scoring, number of folds or projector; nothing is restored.
+        """
         missing = {"calls", "width", "consensus", "gate"} - set(state)
         if missing:
             raise ConfigError(f"GeoAlign state: expected keys calls, width, consensus, gate; missing {sorted(missing)}")
-        self._gate.load([call.numpy() for call in state["gate"]])
-        self._calls, self._width = int(state["calls"]), state["width"]
-        self._consensus = []
-        for saved in state["consensus"]:
-            consensus = new_consensus(int(self._width or 0), self.config.projector, None)
+        width, saved = state["width"], state["consensus"]
+        if len(saved) not in (0, self._folds):
+            raise ConfigError(
+                f"GeoAlign state: expected a state of {_scoring(self.config.scoring, self._folds)}, got one of "
+                f"{_scoring('in_sample' if len(saved) == 1 else 'cross_fit', len(saved))}"
+            )
+        restored = []
+        for one in saved:
+            consensus = new_consensus(int(width or 0), self.config.projector, None)
             try:
-                consensus.load_state_dict(saved)
+                consensus.load_state_dict(one)
             except (KeyError, RuntimeError) as error:
                 raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
-            self._consensus.append(consensus)
+            restored.append(consensus)
+        self._gate.load([call.numpy() for call in state["gate"]])
+        self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 
-    def _prepare(self, rollouts: Rollouts) -> _Batch:
+    @property
+    def _folds(self) -> int:
+        """How many consensus the scoring keeps."""
+        return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
+
+    def _prepare(self, rollouts: Rollouts, generator: torch.Generator | None) -> _Batch:
         hidden = hidden_states(rollouts, by="GeoAlign")
         if self._width not in (None, hidden.shape[1]):
             raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
@@ -148,9 +167,13 @@ class GeoAlign(Curator[GeoAlignConfig]):
         rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
         rows = canonical_order(rewards, groups, hidden)
         rewards = rewards[rows.order]
-        pairs = preference_pairs(rewards, rows, top_m=self.config.top_m)
+        pairs = preference_pairs(rewards, rows, top_m=self.config.top_m, generator=generator)
         states, length = centred_states(hidden, rows)
         pairs, directed = with_distances(pairs, states, length, rows)
+        if rollouts.response_keys is not None:
+            # Padding leaves the states of one response apart by rounding, which is no direction.
+            keys = rollouts.response_keys.to(hidden.device)[rows.order]
+            directed = directed & (keys[pairs.winner] != keys[pairs.loser])
         pairs, zero = pairs.take(directed), int((~directed).sum())
         weights = prototype_weights(pairs, self.config.margin_weighted_prototype)
         prototype = raw_prototype(states, pairs, weights)
@@ -159,13 +182,12 @@ class GeoAlign(Curator[GeoAlignConfig]):
     def _score(self, batch: _Batch, generator: torch.Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
         config, pairs = self.config, batch.pairs
-        folds = (config.projector or ProjectorConfig()).folds if config.scoring == "cross_fit" else 1
-        if len(pairs.group.unique_consecutive()) < folds:
+        if len(pairs.group.unique_consecutive()) < self._folds:
             return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
         earlier = self._consensus
         width = batch.states.shape[1]
         if not (earlier and (config.projector is None or config.projector.warm_start)):
-            self._consensus = [new_consensus(width, config.projector, generator) for _ in range(folds)]
+            self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
         parts = (batch.states, batch.rows, pairs, batch.weights, generator)
         if config.scoring == "cross_fit":
             return score_cross_fit(self._consensus, *parts)
@@ -194,6 +216,10 @@ class GeoAlign(Curator[GeoAlignConfig]):
             raw_plane=raw,
             projected_plane=projected,
         )
+
+
+def _scoring(name: str, folds: int) -> str:
+    return f"scoring={name}" + (f" with folds={folds}" if name == "cross_fit" else "")
 
 
 def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, float]:

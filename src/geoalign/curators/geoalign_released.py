@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geoalign.config import GeoAlignReleasedConfig
-from geoalign.curators.base import Curator, full_precision, hidden_states, reward_weights
+from geoalign.curators.base import Curator, hidden_states, reward_weights
+from geoalign.curators.precision import full_precision
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, sparse_tail
 from geoalign.method.distillation import BLOCK
 from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.rectification import replace
+from geoalign.method.shares import share_of
 from geoalign.types import Curation, Rollouts
 
 
@@ -31,9 +33,9 @@ class ReleasedNetwork(nn.Module):
 
     def __init__(self, d: int, output_dim: int, dropout: float, generator: torch.Generator | None) -> None:
         super().__init__()
-        self.first = nn.utils.skip_init(nn.Linear, d, max(1, d // 2))
-        self.second = nn.utils.skip_init(nn.Linear, max(1, d // 2), min(output_dim, d))
-        self.head = nn.utils.skip_init(nn.Linear, min(output_dim, d), 1)
+        self.first = nn.utils.skip_init(nn.Linear, d, max(1, d // 2), dtype=torch.float32)
+        self.second = nn.utils.skip_init(nn.Linear, max(1, d // 2), min(output_dim, d), dtype=torch.float32)
+        self.head = nn.utils.skip_init(nn.Linear, min(output_dim, d), 1, dtype=torch.float32)
         self.dropout = dropout
         for linear in (self.first, self.second, self.head):
             bound = 1 / math.sqrt(linear.in_features)
@@ -119,7 +121,7 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
         config = self.config
         network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)
         shuffled = torch.randperm(len(pairs), generator=generator).to(states.device)
-        count = min(int(config.holdout * len(pairs)), len(pairs) - 1)
+        count = min(share_of(config.holdout, len(pairs)), len(pairs) - 1)
         heldout, training = pairs.take(shuffled[:count]), shuffled[count:]
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.max_epochs)
@@ -153,7 +155,7 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
         beyond = tail.flagged
         if math.isnan(tail.threshold):
             beyond = values > values.mean() + 2 * values.std()
-        kept = cap_highest(values, beyond, self.config.max_fraction * rollouts / len(values))
+        kept = cap_highest(values, beyond, self.config.max_fraction, of=rollouts)
         flagged[scored] = torch.from_numpy(kept).to(scored.device)
         return flagged
 

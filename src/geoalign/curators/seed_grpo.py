@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.config import SeedGRPOConfig
-from geoalign.curators.base import Curator, full_precision
+from geoalign.curators.base import Curator
 from geoalign.curators.batches import mean_of, reweighted, rows_by_group
+from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.semantic_entropy import (
     cluster_masses,

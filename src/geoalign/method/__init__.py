@@ -6,6 +6,7 @@ projector     the projector M and its probe, with the first layer on rollouts
 distillation  training the projector (Eq. 4)
 consensus     prototype, deviation, GDI (Eqs. 5 to 7)
 density       the density criterion
+shares        a share of a count, exactly
 rectification what stands in the place of an anomalous rollout (Eq. 8)
 advantages    group-relative advantages (Eq. 9)
 generalisation accuracy and deviation on groups never trained on

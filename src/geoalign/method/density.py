@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import gaussian_kde
 
+from geoalign.method.shares import share_of
+
 # Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
 GRID_POINTS = 2048
@@ -85,12 +87,19 @@ def _at(estimate: gaussian_kde, scores: np.ndarray) -> np.ndarray:
 
 
 def cap_highest(
-    scores: Float[np.ndarray, " n"], flagged: Bool[np.ndarray, " n"], max_fraction: float | None
+    scores: Float[np.ndarray, " n"],
+    flagged: Bool[np.ndarray, " n"],
+    max_fraction: float | None,
+    *,
+    of: int | None = None,
 ) -> Bool[np.ndarray, " n"]:
-    """Keeps the highest flagged scores, at most `max_fraction` of all scores (rounded down); None: all of them."""
+    """Keeps the highest flagged scores, at most `max_fraction` of `of` (None: of all scores), rounded down.
+
+    `max_fraction` None keeps all of them.
+    """
     if max_fraction is None:
         return flagged
-    limit = int(max_fraction * len(scores))
+    limit = share_of(max_fraction, len(scores) if of is None else of)
     if flagged.sum() <= limit:
         return flagged
     kept = np.zeros_like(flagged)

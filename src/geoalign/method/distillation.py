@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -12,6 +15,7 @@ from torch.nn import functional
 
 from geoalign.method.pairs import Pairs, group_ranges
 from geoalign.method.projector import Projector, displacement, new_probe
+from geoalign.method.shares import share_of
 
 # Pairs that go through the layers behind the first at a time: bounds memory whatever the batch. More on an accelerator,
 # where starting an operation on so few takes about as long as the operation.
@@ -48,6 +52,8 @@ def distil(
     learning_rate: float,
     holdout: float,
     target_accuracy: float | None,
+    patience: int | None = None,
+    refit: bool = False,
     groups_per_step: int | Literal["auto"] | None,
     generator: torch.Generator | None,
 ) -> Distilled:
@@ -55,46 +61,112 @@ def distil(
 
     Adam, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the pairs (4096 at
     most) is kept out of the loss; training stops early once their orientation accuracy, looked at every five steps,
-    reaches `target_accuracy`. Each step takes all pairs of `groups_per_step` groups, walking through shuffled rounds of
-    all groups.
+    reaches `target_accuracy`, or has not risen by its standard error for `patience` looks. Each step takes all pairs of
+    `groups_per_step` groups, walking through shuffled rounds of all groups.
+
+    Pairs that were held out deviate more than those trained on. With `refit` no pair is treated so: the projector goes
+    back to where it began and is trained on all pairs, for as many steps as served the held-out pairs best. That costs
+    these steps again. Where there is nothing to stop for (`target_accuracy` None), `refit` holds nothing out instead.
 
     Args:
         projector: trained in place.
         states: [B, d] centred states in sorted order.
         row_offsets: [G + 1] where the rows of each group begin.
         pairs: at least one, with their distances.
+        patience: looks without a gain before training stops; None, or no `target_accuracy`: never for that.
         generator: CPU generator of the probe, the held-out pairs and the group draws.
+
+    Returns:
+        The probe, the steps behind it, and the held-out accuracy after that many (NaN without held-out pairs).
     """
-    probe = new_probe(projector.output_dim, generator).to(states.device).requires_grad_()
-    heldout, training = _split_pairs(pairs, holdout, generator)
-    # Groups are drawn, and their rows and pairs listed, on the CPU: an accelerator would be waited for in every step.
-    groups = training.group.unique_consecutive().cpu()
-    pair_offsets = torch.searchsorted(training.group, torch.arange(len(row_offsets), device=row_offsets.device)).cpu()
-    row_offsets = row_offsets.cpu()
-    draws = _GroupDraws(groups, _groups_in_step(groups_per_step, len(groups), len(training)), generator)
-    optimizer = torch.optim.Adam(
-        [*projector.parameters(), probe], lr=learning_rate, fused=states.device.type in ("cpu", "cuda")
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))
-    seen, local = _rows_of(heldout)
-    loss, taken = torch.full((), torch.nan), 0
-    for step in range(steps):
-        chosen = draws.next()
-        rows, batch = (None, training) if chosen is None else _only(chosen, row_offsets, pair_offsets, training)
-        if groups_per_step == "auto" and len(batch) > 2 * AUTO_PAIRS:
-            drawn = torch.randperm(len(batch), generator=generator)[: 2 * AUTO_PAIRS]
-            batch = batch.take(drawn.sort().values.to(batch.winner.device))
-        optimizer.zero_grad()
-        loss = _backward(projector, probe, states if rows is None else states[rows], batch)
-        optimizer.step()
-        schedule.step()
-        taken = step + 1
-        if target_accuracy is None or not len(heldout) or taken % CHECK_EVERY:
-            continue
-        if _right(projector, probe, states[seen], local).mean() >= target_accuracy:
-            break
-    accuracy = float(_right(projector, probe, states[seen], local).mean()) if len(heldout) else torch.nan
-    return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
+    probe = new_probe(projector.output_dim, generator).to(states.device)
+    heldout, training = _split_pairs(pairs, 0.0 if refit and target_accuracy is None else holdout, generator)
+    again = refit and len(heldout) > 0
+    begun = copy.deepcopy(projector.state_dict()) if again else None
+    course = _Course(projector, states, row_offsets.cpu(), steps, learning_rate, groups_per_step, generator)
+    watch = _Watch(heldout, target_accuracy, patience)
+    found = course.run(probe, training, steps, watch)
+    if begun is None:
+        return found
+    projector.load_state_dict(begun)
+    return replace(course.run(probe, pairs, watch.best_steps), heldout_accuracy=watch.best)
+
+
+@dataclass
+class _Watch:
+    """The held-out pairs, and when to stop for them."""
+
+    heldout: Pairs
+    target: float | None
+    patience: int | None
+    best: float = torch.nan
+    best_steps: int = 0
+    idle: int = 0
+
+    def due(self, taken: int, most: int) -> bool:
+        """Whether to look after so many steps: at the end in any case."""
+        return taken == most or (self.target is not None and taken % CHECK_EVERY == 0)
+
+    def look(self, accuracy: float, taken: int) -> bool:
+        """Notes an accuracy; True where training is to stop. A gain below its standard error is none."""
+        self.idle += 1
+        error = math.sqrt(max(accuracy * (1 - accuracy), 0) / len(self.heldout))
+        reached = self.target is not None and accuracy >= self.target
+        if reached or not accuracy <= self.best + error:  # the first one is higher than NaN
+            self.best, self.best_steps, self.idle = accuracy, taken, 0
+        return reached or (self.target is not None and self.patience is not None and self.idle >= self.patience)
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """How a projector is trained, on whichever pairs."""
+
+    projector: Projector
+    states: Tensor
+    row_offsets: Tensor
+    steps: int
+    learning_rate: float
+    groups_per_step: int | Literal["auto"] | None
+    generator: torch.Generator | None
+
+    def run(self, first_probe: Tensor, pairs: Pairs, most: int, watch: _Watch | None = None) -> Distilled:
+        """Trains on `pairs` for `most` of the schedule's steps, or until the watched pairs say stop."""
+        projector, states = self.projector, self.states
+        probe = first_probe.clone().requires_grad_()
+        optimizer = torch.optim.Adam(
+            [*projector.parameters(), probe], lr=self.learning_rate, fused=states.device.type in ("cpu", "cuda")
+        )
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(self.steps, 1))
+        watched = None if watch is None or not len(watch.heldout) else _rows_of(watch.heldout)
+        batches = self._batches(pairs)
+        loss, taken, accuracy = torch.full((), torch.nan), 0, torch.nan
+        for taken in range(1, most + 1):
+            optimizer.zero_grad()
+            loss = _backward(projector, probe, *next(batches))
+            optimizer.step()
+            schedule.step()
+            if watch is None or watched is None or not watch.due(taken, most):
+                continue
+            seen, local = watched
+            accuracy = float(_right(projector, probe, states[seen], local).mean())
+            if watch.look(accuracy, taken):
+                break
+        return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
+
+    def _batches(self, pairs: Pairs) -> Iterator[tuple[Tensor, Pairs]]:
+        """The states and the pairs of one step after another."""
+        # Groups are drawn, and their rows and pairs listed, on the CPU: an accelerator would be waited for each time.
+        groups = pairs.group.unique_consecutive().cpu()
+        numbers = torch.arange(len(self.row_offsets), device=pairs.group.device)
+        pair_offsets = torch.searchsorted(pairs.group, numbers).cpu()
+        draws = _GroupDraws(groups, _groups_in_step(self.groups_per_step, len(groups), len(pairs)), self.generator)
+        while True:
+            chosen = draws.next()
+            rows, batch = (None, pairs) if chosen is None else _only(chosen, self.row_offsets, pair_offsets, pairs)
+            if self.groups_per_step == "auto" and len(batch) > 2 * AUTO_PAIRS:
+                drawn = torch.randperm(len(batch), generator=self.generator)[: 2 * AUTO_PAIRS]
+                batch = batch.take(drawn.sort().values.to(batch.winner.device))
+            yield (self.states if rows is None else self.states[rows]), batch
 
 
 def block_of(device: torch.device) -> int:
@@ -142,7 +214,7 @@ def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs)
 
 def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator | None) -> tuple[Pairs, Pairs]:
     """Draws the held-out pairs; at least one pair is left to train on."""
-    count = min(int(share * len(pairs)), MAX_HELDOUT, len(pairs) - 1)
+    count = min(share_of(share, len(pairs)), MAX_HELDOUT, len(pairs) - 1)
     out = torch.zeros(len(pairs), dtype=torch.bool)
     out[torch.randperm(len(pairs), generator=generator)[:count]] = True
     out = out.to(pairs.winner.device)

@@ -22,6 +22,9 @@ from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, displacement
 
+# Looks at the held-out pairs without a higher accuracy after which training stops.
+PATIENCE = 3
+
 
 class Consensus(ABC):
     """What one training leaves behind: the prototype (None before the first) and the deviation of its own pairs."""
@@ -32,9 +35,18 @@ class Consensus(ABC):
 
     @abstractmethod
     def fit(
-        self, states: Float[Tensor, "b d"], rows: GroupedRows, pairs: Pairs, generator: torch.Generator | None
+        self,
+        states: Float[Tensor, "b d"],
+        rows: GroupedRows,
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
     ) -> Distilled | None:
-        """Trains the view on the pairs; None where there is nothing to train."""
+        """Trains the view on the pairs; None where there is nothing to train.
+
+        `scored`: the pairs are to be scored by it too, so that none may be left out of training.
+        """
 
     @abstractmethod
     def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
@@ -61,7 +73,13 @@ class Consensus(ABC):
         return {"prototype": self.prototype, "train_deviation": self.train_deviation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
+        """Restores `state_dict`.
+
+        Raises:
+            KeyError, RuntimeError: the state is of other settings.
+        """
+        if set(state) != set(self.state_dict()):
+            raise KeyError(f"expected {', '.join(self.state_dict())}, got {', '.join(state)}")
         self.prototype, self.train_deviation = state["prototype"], float(state["train_deviation"])
 
 
@@ -81,7 +99,13 @@ class ProjectedConsensus(Consensus):
         )
 
     def fit(
-        self, states: Float[Tensor, "b d"], rows: GroupedRows, pairs: Pairs, generator: torch.Generator | None
+        self,
+        states: Float[Tensor, "b d"],
+        rows: GroupedRows,
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
     ) -> Distilled:
         """Runs `distil` with the settings and keeps the last probe for judging the next batch."""
         self.projector.to(states.device)
@@ -94,6 +118,8 @@ class ProjectedConsensus(Consensus):
             learning_rate=self.config.learning_rate,
             holdout=self.config.holdout,
             target_accuracy=self.config.target_accuracy,
+            patience=PATIENCE if self.config.early_stop == "refit" else None,
+            refit=scored and self.config.early_stop == "refit",
             groups_per_step=self.config.groups_per_step,
             generator=generator,
         )
@@ -140,7 +166,13 @@ class RawConsensus(Consensus):
     """The raw unit displacements themselves: nothing is trained."""
 
     def fit(
-        self, states: Float[Tensor, "b d"], rows: GroupedRows, pairs: Pairs, generator: torch.Generator | None
+        self,
+        states: Float[Tensor, "b d"],
+        rows: GroupedRows,
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
     ) -> None:
         """Nothing to train."""
 

@@ -71,14 +71,23 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
     return states, length
 
 
-def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows, *, top_m: int | None = None) -> Pairs:
+def preference_pairs(
+    rewards: Float[Tensor, " b"],
+    rows: GroupedRows,
+    *,
+    top_m: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Pairs:
     """All pairs (k, l) of one group with r_k > r_l (Eq. 3); NaN rewards form none.
 
     Args:
         rewards: [B] in sorted order.
-        top_m: pair only the m best with the m worst scored rollouts of each group; None: all.
+        top_m: pair only the m best with the m worst scored rollouts of each group; None: all. Which of several equal
+            rewards are among them is drawn: the canonical order tells them apart by their states, and choosing by it
+            would give all pairs a common direction.
+        generator: CPU generator of that draw; nothing is drawn without `top_m`.
     """
-    scored = ~rewards.isnan()
+    worst, best = (None, None) if top_m is None else _extremes(rewards, rows, top_m, generator)
     found = []
     for groups, size in _same_size_groups(rows):
         # Within a group rewards ascend, so a winner always stands right of its loser.
@@ -86,9 +95,8 @@ def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows, *, top_m: 
         first = rows.offsets[groups][:, None]
         loser, winner = first + low, first + high
         strict = rewards[winner] > rewards[loser]
-        if top_m is not None:
-            count = scored[first + torch.arange(size, device=rewards.device)].sum(1, keepdim=True)
-            strict &= (low < top_m) & (high >= count - top_m)
+        if worst is not None and best is not None:
+            strict &= worst[loser] & best[winner]
         found.append((winner[strict], loser[strict], groups[:, None].expand_as(strict)[strict]))
     if not found:
         empty = rows.order.new_empty(0)
@@ -99,6 +107,20 @@ def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows, *, top_m: 
         winner, loser, group = winner[by_group], loser[by_group], group[by_group]
     margin = rewards[winner] - rewards[loser]
     return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
+
+
+def _extremes(
+    rewards: Float[Tensor, " b"], rows: GroupedRows, count: int, generator: torch.Generator | None
+) -> tuple[Bool[Tensor, " b"], Bool[Tensor, " b"]]:
+    """[B] the `count` worst and [B] the `count` best scored rows of each group, ties broken by the draw."""
+    scored = ~rewards.isnan()
+    order = torch.randperm(len(rewards), generator=generator).to(rewards.device)
+    order = order[rewards[order].argsort(stable=True)]  # NaN last
+    order = order[rows.group[order].argsort(stable=True)]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) - rows.offsets[rows.group]
+    size = torch.zeros_like(rows.sizes).index_add_(0, rows.group, scored.to(rows.sizes.dtype))[rows.group]
+    return scored & (rank < count), scored & (rank >= size - count)
 
 
 def with_distances(

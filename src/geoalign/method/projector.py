@@ -22,8 +22,8 @@ from geoalign.method.pairs import Pairs
 class Projector(nn.Module):
     """An MLP of `layers` linear layers with ReLU between them, and none on the output.
 
-    Widths larger than d are reduced to d. Weights are drawn from `generator` (on the CPU, then moved), with the usual
-    uniform bound 1 / sqrt(fan in).
+    Always float32, whatever torch's default dtype. Widths larger than d are reduced to d. Weights are drawn from
+    `generator` (on the CPU, then moved), with the usual uniform bound 1 / sqrt(fan in).
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Projector(nn.Module):
         super().__init__()
         sizes = [d] + [min(hidden_dim, d)] * (layers - 1) + [min(output_dim, d)]
         linears: list[nn.Linear] = [
-            nn.utils.skip_init(nn.Linear, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)
+            nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float32) for fan_in, fan_out in pairwise(sizes)
         ]
         self.linears = nn.ModuleList(linears)
         for linear in linears:
@@ -78,7 +78,7 @@ class Projector(nn.Module):
 def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tensor, " o"]:
     """A fresh linear probe w, drawn like a linear layer's weights."""
     bound = 1 / math.sqrt(output_dim)
-    return torch.empty(output_dim).uniform_(-bound, bound, generator=generator)
+    return torch.empty(output_dim, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
 
 
 def displacement(on_rollouts: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, "p h"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -62,7 +62,7 @@ def score_in_sample(
     """
     new = judge_new_groups(earlier, states, pairs, generator)
     before = earlier.train_deviation
-    distilled = consensus.fit(states, rows, pairs, generator)
+    distilled = consensus.fit(states, rows, pairs, generator, scored=True)
     view = consensus.view(states)
     consensus.settle(view, pairs, weights)
     cosine = consensus.cosines(view, pairs)
@@ -82,8 +82,10 @@ def score_cross_fit(
 ) -> ScoredPairs:
     """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
 
-    So every group is scored alike, and accuracy, deviation and gap are those of groups never trained on. Needs as many
-    groups with pairs as there are folds.
+    So every group is scored alike, and deviation and gap are those of groups never trained on. The accuracy on new
+    groups is that of the first fold alone: two folds judge each other by nearly the same statistic (raw directions: the
+    product of their prototypes), so both together would pass for twice the evidence that there is. Needs as many groups
+    with pairs as there are folds.
     """
     fold = fold_of_groups(pairs, len(rows.sizes), len(folds), generator)[pairs.group]
     cosine, right = torch.empty_like(weights), torch.empty_like(weights)
@@ -91,7 +93,7 @@ def score_cross_fit(
     for number, consensus in enumerate(folds):
         held = fold == number
         training, asked = pairs.take(~held), pairs.take(held)
-        distilled.append(consensus.fit(states, rows, training, generator))
+        distilled.append(consensus.fit(states, rows, training, generator, scored=False))
         view = consensus.view(states)
         consensus.settle(view, training, weights[~held])
         cosine[held] = consensus.cosines(view, asked)
@@ -100,7 +102,11 @@ def score_cross_fit(
         consensus.train_deviation = float((1 - consensus.cosines(view, some)).mean())
         deviations.append(consensus.train_deviation)
         accuracies.append(float(consensus.orientation(states, some).mean()))
-    new = summarise_new_groups(right, cosine, pairs)
+    counted = fold == 0
+    new = replace(
+        summarise_new_groups(right[counted], cosine[counted], pairs.take(counted)),
+        deviation=float((1 - cosine).mean()),
+    )
     train_deviation = _mean(deviations)
     metrics = _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation)
     return ScoredPairs(cosine, metrics, new)

@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.method.advantages import group_advantages
 from geoalign.offline.rows import Row
 from geoalign.rewards.boxed import last_boxed
-from geoalign.types import Rollouts
+from geoalign.types import Rollouts, response_keys
 
 # What can be had from a reward and a response alone.
 _ALWAYS = ("answers", "advantages", "ids")
@@ -84,6 +84,8 @@ def make_rollouts(
     needs: dict[str, Any] = {"ids": [row.id for row in rows]}
     if "hidden" in curator.requires:
         needs["hidden"] = hidden
+        if all(row.response for row in rows):  # a dump may come without its texts
+            needs["response_keys"] = response_keys(row.response for row in rows)
     if all(row.tokens is not None for row in rows):
         needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
     if any(row.true_reward is not None for row in rows):

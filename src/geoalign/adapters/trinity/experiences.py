@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoalign.adapters.placement import Placement
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.types import Rollouts
+from geoalign.types import Rollouts, response_keys
 
 # What is added to the info of experiences.
 SCORE, DONOR, REPLACED = "geoalign_score", "geoalign_donor", "geoalign_replaced"
@@ -66,6 +66,7 @@ def read_rollouts(
     fields["ids"] = [experience.eid.uid for experience in experiences]
     fields["lengths"] = torch.tensor([int(generated(experience).sum()) for experience in experiences])
     fields["donor_ok"] = torch.tensor([bool(generated(experience).any()) for experience in experiences])
+    fields["response_keys"] = response_keys(one.tokens[one.prompt_length :].tolist() for one in experiences)
     if "logprobs" in requires:
         fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
     for name, key in (rollout_fields or {}).items():

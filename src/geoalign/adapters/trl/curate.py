@@ -20,7 +20,7 @@ from geoalign.adapters.trl.step import CuratedStep, CurationObserver
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.positions import HiddenPosition
-from geoalign.types import Curation, Rollouts
+from geoalign.types import Curation, Rollouts, response_keys
 
 _Result = TypeVar("_Result")
 
@@ -134,6 +134,7 @@ class GenerationRound:
         groups = torch.arange(len(rewards), device=device) // trainer.num_generations
         fields: dict[str, Any] = {"lengths": gather(torch.tensor([len(r) for r in self._response_ids], device=device))}
         fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
+        fields["response_keys"] = gather(response_keys(self._response_ids).to(device))
         if "hidden" in needs:
             fields["hidden"] = gather(self._timed("hidden_seconds", self._hidden).contiguous())
         if "logprobs" in needs:

@@ -11,7 +11,7 @@ from torch import Tensor
 from geoalign.adapters.verl.names import HIDDEN_KEY
 from geoalign.adapters.verl.refusals import check_reward_fields
 from geoalign.errors import InputError
-from geoalign.types import Rollouts
+from geoalign.types import Rollouts, response_keys
 
 
 class Batch(Protocol):
@@ -56,12 +56,15 @@ def read_rollouts(
     """
     wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
     names = ["uid", "rm_scores", "response_mask", *(field for need, field in wanted.items() if need in needs)]
+    if "hidden" in needs:
+        names.append("responses")
     data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
     masks = data["response_mask"]
     lengths = torch.tensor([len(mask) for mask in masks])
     fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
     if "hidden" in needs:
         fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
+        fields["response_keys"] = response_keys(response.tolist() for response in data["responses"])
     for need in ("logprobs", "advantages"):
         if need in needs:
             fields[need] = _masked_means(data[wanted[need]], masks)

@@ -11,7 +11,7 @@ from torch import Tensor
 from geoalign.adapters.placement import place
 from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.types import Rollouts
+from geoalign.types import Rollouts, response_keys
 
 
 def curate_dataproto(
@@ -51,7 +51,8 @@ def curate_dataproto(
         )
     numbers: dict[str, int] = {}
     groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data.non_tensor_batch["uid"]])
-    rollouts = Rollouts(rewards=scores.float().sum(-1), groups=groups, hidden=hidden)
+    keys = response_keys(data.batch["responses"].tolist()) if "responses" in data.batch else None
+    rollouts = Rollouts(rewards=scores.float().sum(-1), groups=groups, hidden=hidden, response_keys=keys)
     curation = curator.curate(rollouts, generator=generator)
     name = type(curator).__name__
     placement = place(curation, groups, by=name)

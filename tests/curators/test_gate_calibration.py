@@ -1,0 +1,133 @@
+"""On pure noise the consensus gate opens as rarely as its level says: 2.5% of the calls at 0.95."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+from scipy.stats import t as student
+
+from geoalign import GeoAlign, ProjectorConfig, Rollouts
+from geoalign.errors import ConfigError
+
+TINY = ProjectorConfig(layers=2, hidden_dim=8, output_dim=4, steps=4)
+
+
+def noise(kind, draw, groups=16, size=8, d=32):
+    rows = groups * size
+    rewards = torch.randn(rows, generator=draw)
+    return Rollouts(
+        rewards=(rewards > 0).float() if kind == "binary" else rewards,
+        groups=torch.arange(groups).repeat_interleave(size),
+        hidden=torch.randn(rows, d, generator=draw),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _unchecked(unchecked_shapes):
+    pass
+
+
+def judged(calls, kind, **settings):
+    """How far above chance each call's accuracy lies, as a standard normal number, if its interval is right.
+
+    One curator, new noise in each call; the t statistic of the interval taken through Student's and the normal curve.
+    """
+    draw = torch.Generator().manual_seed(1)
+    curator = GeoAlign(min_scores=10**6, **settings)
+    found = []
+    for _ in range(calls):
+        batch = noise(kind, draw)
+        metrics = curator.curate(batch, generator=draw).metrics
+        freedom = metrics["scored_groups"] // (1 if curator.config.scoring == "in_sample" else 2) - 1
+        accuracy, high = metrics["new_group_accuracy"], metrics["new_group_accuracy_high"]
+        # A tiny projector may answer alike everywhere: accuracy one half, without any error.
+        error = max(high - accuracy, 1e-9) / student.ppf(0.975, freedom)
+        found.append(ndtri(student.cdf((accuracy - 0.5) / error, freedom)))
+    return np.array(found[1:])  # in sample the first call judges nothing
+
+
+# The variance of n such numbers is 1 with a standard error of sqrt(2 / n). Where the gate opens in 5% of the calls and
+# not in 2.5%, it is (1.96 / 1.645)^2 = 1.42; two folds counted as if they were independent make it about 1.9.
+@pytest.mark.parametrize("kind", ["continuous", "binary"])
+def test_cross_fitted_raw_directions(kind):
+    assert judged(300, kind, scoring="cross_fit", projector=None).var() < 1.24
+
+
+def test_a_warm_started_projector():
+    assert judged(200, "binary", scoring="cross_fit", projector=TINY).var() < 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["continuous", "binary"])
+@pytest.mark.parametrize("scoring", ["cross_fit", "in_sample"])
+@pytest.mark.parametrize("projector", [None, TINY], ids=["raw", "warm"])
+def test_every_scoring_and_view(kind, scoring, projector):
+    # 1,500 calls: the share's standard error is 0.4%; 2.5% and three of them is 3.7%, and 5% lies above that.
+    found = judged(1500, kind, scoring=scoring, projector=projector)
+    assert (found > ndtri(0.975)).mean() < 0.037
+    assert found.var() < 1.12
+
+
+def test_the_gate_is_closed_on_noise_and_counts_one_fold():
+    draw = torch.Generator().manual_seed(0)
+    curator = GeoAlign(scoring="cross_fit", projector=None, consensus_gate=0.95)
+    for calls in range(1, 4):
+        metrics = curator.curate(noise("continuous", draw, groups=17), generator=draw).metrics
+        assert metrics["gate_closed"] == 1
+        # 17 groups in two folds: nine in the first.
+        assert sum(call.shape[1] for call in curator.state_dict()["gate"]) == 9 * calls
+
+
+def test_tied_rewards_make_no_consensus_of_noise():
+    # 32 x 16 rows of noise whose rewards tie: the m best and m worst of a group must not be chosen by their states.
+    draw = torch.Generator().manual_seed(0)
+    accuracies = []
+    for _ in range(20):
+        curator = GeoAlign(scoring="cross_fit", projector=None, top_m=2)
+        batch = noise("binary", draw, groups=32, size=16, d=128)
+        accuracies.append(curator.curate(batch, generator=draw).metrics["new_group_accuracy"])
+    assert abs(sum(accuracies) / 20 - 0.5) < 0.06
+    assert max(accuracies) < 0.76
+
+
+def test_which_of_the_tied_are_paired_does_not_depend_on_the_order_of_the_rows():
+    batch = noise("binary", torch.Generator().manual_seed(0))
+    order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(2))
+    settings = {"projector": None, "top_m": 2}
+    one = GeoAlign(**settings).curate(batch, generator=torch.Generator().manual_seed(5))
+    other = GeoAlign(**settings).curate(batch.take(order), generator=torch.Generator().manual_seed(5))
+    assert torch.equal(one.scores[order].isnan(), other.scores.isnan())
+    torch.testing.assert_close(one.scores[order], other.scores, equal_nan=True, atol=1e-5, rtol=1e-4)
+    assert torch.equal(one.anomalous[order], other.anomalous)
+
+
+@pytest.mark.parametrize(
+    ("saved", "asked", "words"),
+    [
+        (
+            {"scoring": "in_sample"},
+            {"scoring": "cross_fit"},
+            "scoring=cross_fit with folds=2, got one of scoring=in_sam",
+        ),
+        (
+            {"scoring": "cross_fit"},
+            {"scoring": "in_sample"},
+            "scoring=in_sample, got one of scoring=cross_fit with folds=2",
+        ),
+        (
+            {"scoring": "cross_fit"},
+            {"scoring": "cross_fit", "projector": ProjectorConfig(layers=2, hidden_dim=8, output_dim=4, folds=3)},
+            "folds=3, got one of scoring=cross_fit with folds=2",
+        ),
+        ({}, {"projector": None}, "other projector settings"),
+        ({"projector": None}, {}, "other projector settings"),
+    ],
+)
+def test_a_state_of_other_scoring_folds_or_view_is_refused_by_name(saved, asked, words):
+    curators = [GeoAlign(**{"projector": TINY, **settings}) for settings in (saved, asked)]
+    draw = torch.Generator().manual_seed(0)
+    curators[0].curate(noise("continuous", draw), generator=draw)
+    with pytest.raises(ConfigError, match=words):
+        curators[1].load_state_dict(curators[0].state_dict())
+    # Nothing was restored: it goes on as new.
+    assert curators[1].state_dict()["calls"] == 0

@@ -29,7 +29,14 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves the page out, which takes most of a call's time."""
-    monkeypatch.setattr("geoalign.offline.command.build_inspection", lambda folder: Path(folder) / "report.html")
+
+    def blank(folder: Path) -> Path:
+        (folder / "figures").mkdir()
+        (folder / "figures" / "rewards.svg").write_text("<svg/>")
+        (folder / "report.html").write_text("<!doctype html>")
+        return folder / "report.html"
+
+    monkeypatch.setattr("geoalign.offline.command.build_inspection", blank)
 
 
 @pytest.fixture

@@ -26,11 +26,29 @@ def changed(rows, place, **values):
     return [*rows[:place], {name: value for name, value in made.items() if value is not ...}, *rows[place + 1 :]]
 
 
+DEEP: list = []
+for _ in range(200):
+    DEEP = [DEEP]
+
 BAD_ROWS = {
     "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
     "reward as list": (changed(plain(), 5, reward=[0.5]), r"line 6: reward: expected a number, got a list"),
     "infinite reward": (changed(plain(), 5, reward=float("inf")), r"line 6: reward: expected a finite number"),
-    "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number, got a whole"),
+    "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number of at most 3.4e38"),
+    "reward beyond float32": (changed(plain(), 5, reward=1e308), r"line 6: reward: .* 3.4e38, .* got 1e\+308"),
+    "reward that would tie": (
+        changed(plain(), 5, reward=2**53 + 1),
+        r"line 6: reward: .* float64 holds exactly, got 9007",
+    ),
+    "truth as reward": (changed(plain(), 5, reward=True), r"line 6: reward: expected a number, got True"),
+    "truth as true reward": (changed(plain(), 5, true_reward=True), r"line 6: true_reward: .* number, got True"),
+    "negative length": (changed(plain(), 5, tokens=-1), r"line 6: tokens: expected a number of tokens, got -1"),
+    "endless length": (changed(plain(), 5, tokens=2**63), r"line 6: tokens: expected a whole number of 64 bits, got 9"),
+    "group that was rounded": (
+        changed([{**row, "group": row["prompt"]} for row in plain()], 5, group=1e300),
+        r"line 6: group: expected a group that can be told",
+    ),
+    "deep group": (changed(plain(), 5, prompt=DEEP), r"line 6: expected plain JSON, got values nested more than 100"),
     "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
     "no response": (changed(plain(), 5, response=...), r"line 6: response: expected the response .* no such field"),
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
@@ -38,7 +56,7 @@ BAD_ROWS = {
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
     "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
     "no id": (changed(plain(), 5, id=None), r"line 6: id: expected the id of the rollout, got none"),
-    "step as text": (changed(verl(), 5, step="x"), r"line 6: step: expected a whole number, got a text"),
+    "step as text": (changed(verl(), 5, step="x"), r"line 6: step: expected a whole number of 64 bits, got a text"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "experience of a later step": (
@@ -79,6 +97,29 @@ def test_a_bad_row_is_refused_with_its_place_and_can_be_skipped(kind, tmp_path, 
     assert summary["counts"]["rows"] == GROUPS * SIZE - lost
     scores = pq.read_table(tmp_path / "out" / "scores.parquet")
     assert len(scores) == GROUPS * SIZE - lost
+
+
+def test_a_key_that_stands_twice(tmp_path, run):
+    lines = [json.dumps(row) for row in plain()]
+    lines[5] = lines[5].replace('"reward": 0.1', '"reward": 0.1, "reward": 0.9')
+    path = tmp_path / "dump.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"line 6: expected plain JSON, got the key 'reward' twice in one object"):
+        run(path)
+    counts = run(path, skip_bad=True)["counts"]
+    assert (counts["rows"], counts["skipped"]) == (47, 1)
+
+
+def test_groups_of_large_numbers_stay_apart(tmp_path, run):
+    rows = [{**row, "group": 2**53 + place // SIZE} for place, row in enumerate(plain())]
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
+    assert summary["counts"]["groups"] == GROUPS
+
+
+def test_a_dump_whose_name_is_no_utf8(tmp_path, run):
+    path = write_lines(tmp_path / "dump\udcff.jsonl", plain())
+    run(path)
+    assert json.loads((tmp_path / "out" / "summary.json").read_bytes())["inputs"][0]["file"] == str(path)
 
 
 def test_half_a_line(tmp_path, run):
@@ -327,7 +368,7 @@ def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
 
 WHOLE = json.dumps(plain())
 BAD_ARRAYS = {
-    "cut in half": (WHOLE[:-20], r"row 48: expected a JSON object, got JSONDecodeError: .* line 1 column", 47),
+    "cut in half": (WHOLE[:-20], r"row 48: expected a JSON object, got JSONDecodeError: .* \(character \d,\d+ of", 47),
     "no end": (WHOLE[:-1], r"row 49: expected a comma or the end of the array before it, got the end of the file", 48),
     "no comma": (WHOLE.replace("}, {", "} {", 5).replace("} {", "}, {", 4),
                  r"row 6: expected a comma or the end of the array before it, got '\{", 5),
@@ -361,7 +402,7 @@ def test_an_array_of_nothing(content, tmp_path, run):
 def test_an_array_that_is_no_utf8(tmp_path, run):
     path = tmp_path / "rows.json"
     path.write_bytes(WHOLE.encode().replace(b"answer 3", b"answ\xff 3"))
-    with pytest.raises(InputError, match=r"rows.json, row 1: expected an array of JSON in UTF-8, got UnicodeDecodeE"):
+    with pytest.raises(InputError, match=r"rows.json, row 13: expected a JSON object, got UnicodeDecodeError"):
         run(path)
 
 

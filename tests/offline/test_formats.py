@@ -99,9 +99,9 @@ def test_a_curated_dump_is_read_again_by_what_wrote_the_original(tmp_path, run):
 
 def test_rows_that_stay_keep_their_bytes(tmp_path, run):
     rows = [json.dumps(row) for row in plain()]
-    # Numbers, blanks, escapes and doubled keys that a parser would not give back.
+    # Numbers, blanks and escapes that a parser would not give back.
     rows[0] = rows[0].replace(
-        '"extra": [0, 0]', '"extra": 1.00000000000000000001, "x":1e400,  "y":"\\u00e9", "y":"\\ud800"'
+        '"extra": [0, 0]', '"extra": 1.00000000000000000001, "x":1e400,  "y":"\\u00e9", "z":"\\ud800"'
     )
     path = tmp_path / "plain.jsonl.gz"
     path.write_bytes(gzip.compress(("\ufeff" + "\r\n\n".join(rows)).encode()))

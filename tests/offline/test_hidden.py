@@ -137,7 +137,7 @@ BAD_STATES = {
     "too many": (states(rows=49), r"got shape \(49, 16\)"),
     "one column": (states(width=1), r"at least 2 columns, got shape \(48, 1\)"),
     "three dimensions": (states().reshape(48, 4, 4), r"got shape \(48, 4, 4\)"),
-    "whole numbers": (states().long(), r"expected floating-point numbers, got torch.int64"),
+    "whole numbers": (states().long(), r"expected floating-point numbers of 16, 32 or 64 bits, got torch.int64"),
     "not finite": (states().index_fill(0, torch.tensor([5]), torch.nan), r"h.npy: hidden: expected finite .* row 5"),
 }
 

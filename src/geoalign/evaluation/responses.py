@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.shown import brief, listed, shown
+from geoalign.strict_json import StrictJson
+from geoalign.tasks.text_files import LineError, text_lines
 from geoalign.training.files import write_atomically
 
 Key = tuple[str, str, int]
@@ -108,22 +110,20 @@ def check_response_file(path: Path) -> None:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    number = 0
+    reader = StrictJson()
     try:
-        # In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
-        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield f"line {number}", _decoded(line, f"{path}, line {number}")
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}, after line {number}: expected lines of JSON, got {error}") from error
+        for number, line in text_lines(path):
+            yield f"line {number}", _decoded(line, f"{path}, line {number}", reader)
+    except LineError as error:
+        raise InputError(f"{path}, line {error.line}: expected lines of JSON, got {error}") from error
 
 
-def _decoded(line: bytes, where: str) -> Any:
+def _decoded(line: bytes, where: str, reader: StrictJson) -> Any:
     try:
-        return json.loads(line.decode("utf-8"))
+        return reader.value(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected a JSON object in UTF-8, got {type(error).__name__}: {error}") from error
+        got = f"{type(error).__name__}: {brief(error)}"
+        raise InputError(f"{where}: expected a JSON object in UTF-8, got {got}") from error
 
 
 def _response(value: Any, where: str) -> SavedResponse:
@@ -147,11 +147,11 @@ def _response(value: Any, where: str) -> SavedResponse:
 
 def _message(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict) or set(value) != {"role", "content"}:
-        got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        got = listed(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
         raise InputError(f"{where}: expected a chat message of role and content, got {got}")
     role, content = _field(value, "role", str, where), _field(value, "content", str, where)
     if role not in ROLES:
-        raise InputError(f"{where}.role: expected one of {', '.join(ROLES)}, got {role[:80]!r}")
+        raise InputError(f"{where}.role: expected one of {', '.join(ROLES)}, got {shown(role)}")
     return {"role": role, "content": content}
 
 
@@ -160,7 +160,7 @@ def _name(value: dict[str, Any], name: str, where: str) -> str:
     try:
         found.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {found[:80]!r}") from error
+        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(found)}") from error
     return found
 
 

@@ -16,7 +16,7 @@ from geoalign.offline.formats import parse_fields
 from geoalign.offline.inputs import find_inputs
 from geoalign.offline.terminal import show_input, show_result
 from geoalign.reports.inspection import build_inspection
-from geoalign.reports.inspection.tables import SUMMARY_FILE
+from geoalign.reports.inspection.tables import REPORT_FILE, SUMMARY_FILE
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked
 
@@ -46,13 +46,13 @@ def curate(config: CurateConfig, request: Request, output: Path, *, console: Con
         try:
             summary = CurationRun(config, request, folder, console).run(inputs)
             write_json(folder.staging / SUMMARY_FILE, summary)
-            folder.publish()
+            build_inspection(folder.staging)
             if request.redact and request.cache is None:
                 # States tell of the texts that they were computed from.
                 shutil.rmtree(folder.states, ignore_errors=True)
+            folder.publish()
         except BaseException:
             folder.discard()
             raise
-    report = build_inspection(folder.root)
-    show_result(console, summary, folder.root, report)
+    show_result(console, summary, folder.root, folder.root / REPORT_FILE)
     return summary

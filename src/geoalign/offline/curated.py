@@ -17,10 +17,13 @@ import pyarrow.parquet
 
 from geoalign.errors import InputError
 from geoalign.offline.formats import Layout
-from geoalign.offline.raw import PARQUET_BATCH, RawRow, is_array, is_parquet, raw_rows
+from geoalign.offline.raw import RawRow, is_array, is_parquet, raw_rows
 from geoalign.offline.reading import Dump
 from geoalign.offline.steps import CuratedStep
+from geoalign.shown import brief
 
+# Rows that are written at a time.
+PARQUET_BATCH = 1024
 SOURCE, WEIGHT, ADVANTAGE = "geoalign_source", "geoalign_weight", "geoalign_advantage"
 
 
@@ -86,7 +89,11 @@ def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if is_parquet(dump.path):
-        return _write_parquet(path, dump, slots, first)
+        try:
+            return _write_parquet(path, dump, slots, first)
+        except (pyarrow.ArrowException, OverflowError) as error:
+            got = f"{type(error).__name__}: {brief(error)}"
+            raise InputError(f"{dump.path}: expected columns that can be written again, got {got}") from error
     with path.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
@@ -230,7 +237,8 @@ def _write_parquet(path: Path, dump: Dump, slots: Sequence[Slot], first: int) ->
     with pyarrow.parquet.ParquetFile(dump.path) as file:
         if file.metadata.num_rows <= max(by_row):
             raise changed(dump.path)
-        donors, places = _donor_rows(file, dump, slots, by_row)
+        schema = _movable(file.schema_arrow)
+        donors, places = _donor_rows(file, dump, slots, by_row, schema)
         writer = None
         written = at = 0
         try:
@@ -239,7 +247,9 @@ def _write_parquet(path: Path, dump: Dump, slots: Sequence[Slot], first: int) ->
                 at += len(batch)
                 found = [(offset, by_row[number]) for offset, number in enumerate(numbers) if number in by_row]
                 kept = [(offset, place) for offset, place in found if slots[place].source >= 0]
-                table = _curated_batch(pyarrow.table(batch), donors, places, kept, slots, dump.layout)
+                whole = pyarrow.table(_cast(batch, schema))
+                table = _curated_batch(whole, donors, places, kept, slots, dump.layout)
+                table = _like(table, file.schema_arrow)
                 table = _marked(table, [slots[place] for _, place in kept], dump, first, own)
                 writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table.cast(writer.schema))
@@ -251,7 +261,11 @@ def _write_parquet(path: Path, dump: Dump, slots: Sequence[Slot], first: int) ->
 
 
 def _donor_rows(
-    file: pyarrow.parquet.ParquetFile, dump: Dump, slots: Sequence[Slot], by_row: Mapping[int, int]
+    file: pyarrow.parquet.ParquetFile,
+    dump: Dump,
+    slots: Sequence[Slot],
+    by_row: Mapping[int, int],
+    schema: pyarrow.Schema,
 ) -> tuple[pyarrow.Table, dict[int, int]]:
     """The rows that stand in others' places, and where each is in that table."""
     sources = {slot.source for place, slot in enumerate(slots) if slot.source not in (-1, place)}
@@ -264,9 +278,41 @@ def _donor_rows(
         for offset in offsets:
             places[by_row[at + offset]] = len(places)
         if offsets:
-            parts.append(batch.take(pyarrow.array(offsets)))
+            parts.append(_cast(batch, schema).take(pyarrow.array(offsets)))
         at += len(batch)
-    return pyarrow.Table.from_batches(parts, schema=file.schema_arrow), places
+    return pyarrow.Table.from_batches(parts, schema=schema), places
+
+
+def _cast(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    # Where nothing changes nothing is checked either: texts that are no UTF-8 stay what they are.
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _movable(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """The schema with plain texts and bytes instead of views, whose rows Arrow cannot take out of their order."""
+    fields = [field.with_type(_plain(field.type)) for field in schema]
+    return pyarrow.schema(fields, metadata=schema.metadata)
+
+
+def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+    types = pyarrow.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pyarrow.large_string() if types.is_string_view(kind) else pyarrow.large_binary()
+    if types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_plain(field.type)) for field in kind])
+    makers = {types.is_list: pyarrow.list_, types.is_large_list: pyarrow.large_list}
+    for is_kind, make in makers.items():
+        if is_kind(kind):
+            return make(kind.value_field.with_type(_plain(kind.value_type)))
+    return kind
+
+
+def _like(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
+    """The table with the columns' types of a schema; those that were made anew (rewards) keep theirs."""
+    for number, field in enumerate(schema):
+        if table.schema.field(number).type == _plain(field.type) != field.type:
+            table = table.set_column(number, field, table[field.name].cast(field.type))
+    return table
 
 
 def _curated_batch(

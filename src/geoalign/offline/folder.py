@@ -13,9 +13,9 @@ from geoalign.training.files import sync_folder, sync_tree
 
 CURATED, STATES = "curated", "states"
 # In the order in which they appear; with the summary the folder is complete.
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, CURATED, SUMMARY_FILE)
-_FIGURES = "figures"
-_KNOWN = {*_CONTENT, REPORT_FILE, _FIGURES, STATES, ".lock", ".partial"}
+_FIGURES, _PARTIAL = "figures", ".partial"
+_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, CURATED, _FIGURES, REPORT_FILE, SUMMARY_FILE)
+_KNOWN = {*_CONTENT, STATES, ".lock", _PARTIAL}
 
 
 class CuratedFolder:
@@ -29,7 +29,8 @@ class CuratedFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
-        self.staging = self.root / ".partial"
+        # Under the folder's own name, which the page has as its title.
+        self.staging = self.root / _PARTIAL / (self.root.resolve().name or "curated")
         self.states = self.root / STATES
 
     def check(self, inputs: Sequence[Path], *, overwrite: bool) -> None:
@@ -52,14 +53,14 @@ class CuratedFolder:
 
     def start(self) -> None:
         """Makes an empty folder for what is written."""
-        shutil.rmtree(self.staging, ignore_errors=True)
+        self.discard()
         self.staging.mkdir(parents=True)
 
     def publish(self) -> None:
         """Brings what was written to the disk and moves it to its place; what an earlier call left there goes."""
         sync_tree(self.staging)
         # The summary goes first and comes last: with it a folder is complete, at any moment.
-        for name in (SUMMARY_FILE, REPORT_FILE, _FIGURES, *_CONTENT):
+        for name in (SUMMARY_FILE, *_CONTENT):
             place = self.root / name
             if place.is_dir():
                 shutil.rmtree(place)
@@ -68,9 +69,9 @@ class CuratedFolder:
         for name in _CONTENT:
             if (self.staging / name).exists():
                 (self.staging / name).replace(self.root / name)
-        shutil.rmtree(self.staging)
+        self.discard()
         sync_folder(self.root)
 
     def discard(self) -> None:
         """Removes what was written so far."""
-        shutil.rmtree(self.staging, ignore_errors=True)
+        shutil.rmtree(self.root / _PARTIAL, ignore_errors=True)

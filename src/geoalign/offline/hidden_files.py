@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.shown import brief, listed, shown
 
+# Others have no arithmetic here: 8 bits and less are codes that mean something with a scale alone.
+_NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# A header is a text of Python's: numpy lets through what goes wrong with one that was made up.
+_HEADER_ERRORS = (
+    OSError, EOFError, ValueError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError,
+    tokenize.TokenError,
+)  # fmt: skip
 SUFFIXES = (".safetensors", ".npy")
 
 
@@ -56,8 +65,10 @@ def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None)
             f"{path}: hidden states: expected {rows} rows, one for each rollout of {dump}, and at least 2 columns, "
             f"got shape {tuple(states.shape)}"
         )
-    if not states.is_floating_point():
-        raise InputError(f"{path}: hidden states: expected floating-point numbers, got {states.dtype}")
+    if states.dtype not in _NUMBERS:
+        raise InputError(
+            f"{path}: hidden states: expected floating-point numbers of 16, 32 or 64 bits, got {states.dtype}"
+        )
     return states
 
 
@@ -78,14 +89,21 @@ def _in_folder(folder: Path, dump: Path) -> Path:
 
 def _npy(path: Path) -> Tensor:
     try:
-        # Copy-on-write: torch wants memory that it could write to; the file stays as it is.
-        array = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: hidden states: expected a .npy file of numbers, got {error}") from error
+        # Not `np.load`, which opens archives and pickles too. Copy-on-write: torch wants memory that it could write to;
+        # the file stays as it is. Sizes that a header makes up may overflow.
+        with np.errstate(over="ignore"):
+            array = np.lib.format.open_memmap(path, mode="c")
+    except _HEADER_ERRORS as error:
+        got = "an empty file" if not path.stat().st_size else f"{type(error).__name__}: {brief(error, 200)}"
+        raise InputError(f"{path}: hidden states: expected a .npy file of numbers, got {got}") from error
     try:
         return torch.from_numpy(array)
-    except TypeError as error:
-        raise InputError(f"{path}: hidden states: expected floating-point numbers, got {array.dtype}") from error
+    except (TypeError, ValueError) as error:
+        got = "" if array.dtype.isnative else ", in the byte order of another machine"
+        raise InputError(
+            f"{path}: hidden states: expected floating-point numbers of 16, 32 or 64 bits, "
+            f"got {brief(array.dtype, 80)}{got}"
+        ) from error
 
 
 def _safetensors(path: Path, tensor: str | None) -> Tensor:
@@ -94,12 +112,14 @@ def _safetensors(path: Path, tensor: str | None) -> Tensor:
             names = list(file.keys())
             chosen = tensor or ("hidden" if "hidden" in names else names[0] if len(names) == 1 else None)
             if chosen is None or chosen not in names:
-                wanted = f"a tensor {chosen!r}" if chosen else "a tensor `hidden`, or one tensor alone"
+                wanted = f"a tensor {shown(chosen)}" if chosen else "a tensor `hidden`, or one tensor alone"
                 raise InputError(
-                    f"{path}: hidden states: expected {wanted}, got {', '.join(names) or 'none'}; "
+                    f"{path}: hidden states: expected {wanted}, got {listed(names) or 'none'}; "
                     "--set hidden_tensor=NAME picks one"
                 )
             states: Tensor = file.get_tensor(chosen)
             return states
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: hidden states: expected a safetensors file, got {error}") from error
+    except InputError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError, MemoryError) as error:
+        raise InputError(f"{path}: hidden states: expected a safetensors file, got {brief(error)}") from error

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-import pyarrow
-import pyarrow.parquet
-
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError
+from geoalign.shown import brief
+from geoalign.strict_json import StrictJson, StrictJsonError
+from geoalign.tasks.json_arrays import array_entries, begins_array
+from geoalign.tasks.parquet_rows import ParquetError, parquet_rows
+from geoalign.tasks.text_files import LineError, text_lines
 
 # How the name of a dump may end; a `.json` file holds lines, as Trinity writes them, or one array of rows.
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
-PARQUET_BATCH = 1024
-_JSON = json.JSONDecoder()
-_BLANKS = " \t\n\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +46,8 @@ def is_parquet(path: Path) -> bool:
 
 
 def is_array(path: Path) -> bool:
-    """Whether the file is one array of JSON, read whole: a `.json` file that begins with a bracket."""
-    if not path.name.removesuffix(".gz").endswith(".json"):
-        return False
-    try:
-        with _opened(path) as file:
-            start = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8) or file.read(1)
-            while start and not start.strip(_BLANKS.encode()):
-                start = file.read(1)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return start.lstrip(_BLANKS.encode())[:1] == b"["
+    """Whether the file is one array of JSON: a `.json` file that begins with a bracket."""
+    return path.name.removesuffix(".gz").endswith(".json") and begins_array(path)
 
 
 def check_name(path: Path) -> None:
@@ -88,106 +75,50 @@ def place(path: Path, line: int) -> str:
     return f"{path}, {'row' if is_parquet(path) or is_array(path) else 'line'} {line}"
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.name.endswith(".gz") else path.open("rb")
-
-
 def _json_rows(path: Path) -> Iterator[RawRow]:
-    number, line = 0, 0
+    number, reader = 0, StrictJson()
     try:
-        # In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
-        with _opened(path) as lines:
-            for line, data in enumerate(lines, start=1):
-                if line == 1:
-                    data = data.removeprefix(codecs.BOM_UTF8)
-                if data.strip():
-                    yield _json_row(number, line, data.rstrip(b"\r\n"))
-                    number += 1
-    except (OSError, EOFError, zlib.error) as error:
-        yield RawRow(number, line + 1, None, f"expected lines of JSON, got {error}", rest_lost=True)
+        for line, data in text_lines(path):
+            yield _json_row(number, line, data, reader)
+            number += 1
+    except LineError as error:
+        yield RawRow(number, error.line, None, f"expected lines of JSON, got {error}", rest_lost=True)
 
 
-def _json_row(number: int, line: int, data: bytes) -> RawRow:
+def _json_row(number: int, line: int, data: bytes, reader: StrictJson) -> RawRow:
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = reader.value(data.decode("utf-8"))
     except json.JSONDecodeError as error:
         problem = f"expected a JSON object, got JSONDecodeError: {error.msg} (column {error.colno})"
         return RawRow(number, line, None, problem, data)
+    except StrictJsonError as error:
+        return RawRow(number, line, None, f"expected plain JSON, got {error}", data)
     except (ValueError, RecursionError) as error:
-        return RawRow(number, line, None, f"expected a JSON object in UTF-8, got {type(error).__name__}: {error}", data)
+        problem = f"expected a JSON object in UTF-8, got {type(error).__name__}: {brief(error)}"
+        return RawRow(number, line, None, problem, data)
+    return _object_row(number, line, value, data)
+
+
+def _array_rows(path: Path) -> Iterator[RawRow]:
+    """The entries of one array of JSON; behind one that cannot be read nothing can be."""
+    for entry in array_entries(path):
+        number, data = entry.number - 1, entry.text.encode("utf-8")
+        if entry.problem is not None:
+            yield RawRow(number, entry.number, None, entry.problem, data, rest_lost=entry.last)
+        else:
+            yield _object_row(number, entry.number, entry.value, data)
+
+
+def _object_row(number: int, line: int, value: Any, data: bytes) -> RawRow:
     if not isinstance(value, dict):
         return RawRow(number, line, None, f"expected a JSON object, got {type(value).__name__}", data)
     return RawRow(number, line, value, data=data)
 
 
-def _array_rows(path: Path) -> Iterator[RawRow]:
-    """The entries of one array of JSON; behind one that cannot be read nothing can be."""
-
-    def lost(problem: str) -> RawRow:
-        return RawRow(number, number + 1, None, problem, rest_lost=True)
-
-    number = 0
-    try:
-        with _opened(path) as file:
-            text = file.read().decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        yield lost(f"expected an array of JSON in UTF-8, got {type(error).__name__}: {error}")
-        return
-    at = _behind_blanks(text, _behind_blanks(text, 0) + 1)
-    while text[at : at + 1] != "]" or number:
-        try:
-            value, end = _JSON.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            yield lost(f"expected a JSON object, got {type(error).__name__}: {error}")
-            return
-        data = text[at:end].encode("utf-8")
-        if isinstance(value, dict):
-            yield RawRow(number, number + 1, value, data=data)
-        else:
-            yield RawRow(number, number + 1, None, f"expected a JSON object, got {type(value).__name__}", data)
-        number += 1
-        at = _behind_blanks(text, end)
-        if text[at : at + 1] == "]":
-            break
-        if text[at : at + 1] != ",":
-            yield lost(f"expected a comma or the end of the array before it, got {_glimpse(text, at)}")
-            return
-        at = _behind_blanks(text, at + 1)
-    if (end := _behind_blanks(text, at + 1)) < len(text):
-        yield lost(f"expected nothing behind the array, got {_glimpse(text, end)}")
-
-
-def _behind_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _BLANKS:
-        at += 1
-    return at
-
-
-def _glimpse(text: str, at: int) -> str:
-    return f"{text[at : at + 10]!a}" if at < len(text) else "the end of the file"
-
-
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=PARQUET_BATCH):
-                for value in batch.to_pylist():
-                    yield RawRow(number, number + 1, value)
-                    number += 1
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        # UnicodeDecodeError is a ValueError: a text column with bytes that are no UTF-8.
-        problem = f"expected a parquet file, got {type(error).__name__}: {error}"
-        yield RawRow(number, number + 1, None, problem, rest_lost=True)
-
-
-def parquet_schema(path: Path) -> pyarrow.Schema:
-    """The columns of a parquet file.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        return pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path}: expected a parquet file, got {type(error).__name__}: {error}") from error
+        for number, value in enumerate(parquet_rows(path), start=1):
+            yield RawRow(number - 1, number, value)
+    except ParquetError as error:
+        yield RawRow(number, number + 1, None, str(error), rest_lost=True)

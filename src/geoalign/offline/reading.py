@@ -18,7 +18,7 @@ from geoalign.offline.values import BadValueError
 from geoalign.tasks.rows import field_of
 
 # Rows that a format is recognised by.
-_FIRST_ROWS = 20
+_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> t
         InputError: not one readable row at its beginning; the message has the line.
     """
     check_name(path)
-    first = list(islice(raw_rows(path), _FIRST_ROWS))
+    first = _first_rows(path)
     rows = [row.value for row in first if row.value is not None]
     if not rows:
         if not first:
@@ -72,6 +72,18 @@ def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> t
         return layout, step_of(layout, rows[0])
     except BadValueError:
         return layout, None
+
+
+def _first_rows(path: Path) -> list[RawRow]:
+    """The rows that a format is recognised by: fewer where they are long."""
+    found: list[RawRow] = []
+    length = 0
+    for raw in islice(raw_rows(path), _FIRST_ROWS):
+        if found and length + len(raw.data) > _FIRST_BYTES:
+            break
+        found.append(raw)
+        length += len(raw.data)
+    return found
 
 
 def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
@@ -172,6 +184,8 @@ class _Reader:
             raise InputError(f"{place(self.path, raw.line)}: {problem}")
         name = problem.field if isinstance(problem, BadValueError) else None
         reason = f"expected {problem.expected}, got {problem.got}" if isinstance(problem, BadValueError) else problem
+        if raw.rest_lost:
+            reason += "; nothing behind it was read"
         self.skipped.append(Skipped(str(self.path), raw.line, name, reason))
 
     def _check_ids(self, found: list[Row]) -> None:

@@ -19,6 +19,7 @@ from geoalign.offline.formats import (
     Layout,
     first_value,
 )
+from geoalign.shown import brief, listed
 from geoalign.tasks.rows import field_of
 
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
@@ -138,15 +139,14 @@ def _trl_reward(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
     if not found:
         raise ConfigError(f"{where}: reward: {expected}, got {_columns(rows)}; name it by --field reward=NAME")
     raise ConfigError(
-        f"{where}: reward: {expected}, got {', '.join(found)}, which may be rewards or other numbers: "
-        f"name those that add up by --field reward={'+'.join(found[:2])}"
+        f"{where}: reward: {expected}, got {listed(found)}, which may be rewards or other numbers: "
+        f"name those that add up by --field reward={brief('+'.join(found[:2]), 80)}"
     )
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> str:
     names = sorted({str(name) for row in rows for name in row})
-    shown = ", ".join(names[:30]) + (", ..." if len(names) > 30 else "")
-    return f"the fields {shown}" if names else "no field"
+    return f"the fields {listed(names)}" if names else "no field"
 
 
 def _described() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from geoalign.offline import values
 from geoalign.offline.formats import TRINITY, VERL, Layout
 from geoalign.offline.raw import RawRow
 from geoalign.offline.values import BadValueError, Messages
+from geoalign.tasks.parquet_rows import Unreadable
 from geoalign.tasks.rows import field_of
 
 
@@ -86,7 +87,7 @@ class RowReader:
             correct=_optional(values.truth, fields, "correct", value),
             answer=_optional(values.short_text, fields, "answer", value),
             final_answer=_optional(values.short_text, fields, "final_answer", value),
-            tokens=_optional(values.whole_number, fields, "tokens", value),
+            tokens=_optional(values.count, fields, "tokens", value),
             truncated=_truncated(self.layout, value),
         )
 
@@ -122,12 +123,12 @@ class RowReader:
                 prompt=prompt,
                 messages=messages,
                 response=values.response(where, text),
-                reward=_listed_reward(f"{fields['reward']}.{sample}", rewards[sample]),
+                reward=_listed_reward(self.layout, f"{fields['reward']}.{sample}", rewards[sample]),
                 true_reward=one("true_reward", values.number),
                 correct=one("correct", values.truth),
                 answer=answer,
                 final_answer=one("final_answer", values.short_text),
-                tokens=one("tokens", values.whole_number),
+                tokens=one("tokens", values.count),
                 truncated=one("truncated", values.truth),
             )
 
@@ -156,16 +157,21 @@ def _reward(layout: Layout, value: Mapping[str, Any]) -> float:
         found = field_of(value, name)
         if found is None and name not in value and not layout.format.reward_may_lack:
             raise BadValueError(name, "the reward of the rollout", "no such field")
-        parts.append(values.number(name, found))
+        parts.append(_checked_reward(layout, name)(name, found))
     scored = [part for part in parts if part == part]
-    return sum(scored) if scored else float("nan")
+    return values.number("+".join(layout.rewards), sum(scored)) if scored else float("nan")
 
 
-def _listed_reward(name: str, value: Any) -> float:
+def _checked_reward(layout: Layout, name: str) -> Callable[[str, Any], float]:
+    """A truth value is a reward only in a field of verdicts, such as `correct`."""
+    return values.number_or_truth if name in layout.format.fields.get("correct", ()) else values.number
+
+
+def _listed_reward(layout: Layout, name: str, value: Any) -> float:
     """A number, or a list of one, as reward models with one head give it."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    return values.number(name, value)
+    return _checked_reward(layout, layout.fields["reward"])(name, value)
 
 
 def _list(name: str, value: Mapping[str, Any], length: int | None = None) -> list[Any]:
@@ -211,8 +217,20 @@ def _group(layout: Layout, value: Mapping[str, Any]) -> str:
         stem = found.rsplit("_", 2)
         return stem[0] if len(stem) == 3 and stem[1].isdecimal() and stem[2].isdecimal() else found
     if layout.format is TRINITY and name == "eid.task" and field_of(value, "eid.step") not in (0, None):
-        raise BadValueError("eid.step", "0: one experience for each run of a task", str(field_of(value, "eid.step")))
-    return found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str)
+        got = values.described(field_of(value, "eid.step"))
+        raise BadValueError("eid.step", "0: one experience for each run of a task", got)
+    return found if isinstance(found, str) else _group_name(name, found)
+
+
+def _group_name(name: str, value: Any) -> str:
+    """The name of a group that is no text; values that are different have different names."""
+    rounded = isinstance(value, float) and not abs(value) <= 2**53
+    if rounded or isinstance(value, Unreadable):
+        raise BadValueError(name, "a group that can be told from others", values.described(value))
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        raise BadValueError(name, "a group that can be told from others", values.described(value)) from None
 
 
 def _id(layout: Layout, value: Mapping[str, Any], number: int) -> str:

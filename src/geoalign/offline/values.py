@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.rewards.base import response_text
+from geoalign.shown import shown
+from geoalign.tasks.parquet_rows import Unreadable
+
+# The largest number of float32, in which trainers hold rewards.
+LARGEST = (2 - 2**-23) * 2.0**127
 
 Messages = tuple[dict[str, str], ...]
 
@@ -21,36 +26,60 @@ class BadValueError(Exception):
 
 
 def number(field: str, value: Any) -> float:
-    """A finite number, true or false as 1 or 0; NaN and null are NaN: what could not be scored.
+    """A finite number; NaN and null are NaN: what could not be scored.
+
+    Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite; and a whole number that float64 rounds
+    would become a tie with its neighbour. Both are refused.
 
     Raises:
-        BadValueError: a text, a list, an infinity, or anything else.
+        BadValueError: such a number, a truth value, a text, a list, an infinity, or anything else.
     """
     if value is None:
         return math.nan
-    if not isinstance(value, (bool, int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadValueError(field, "a number", described(value))
-    try:
-        found = float(value)
-    except OverflowError as error:
-        raise BadValueError(field, "a finite number", "a whole number beyond 1e308") from error
-    if math.isinf(found):
-        raise BadValueError(field, "a finite number, or null where it could not be scored", str(found))
-    return found
+    if isinstance(value, float) and math.isinf(value):
+        raise BadValueError(field, "a finite number, or null where it could not be scored", str(value))
+    if abs(value) > LARGEST:
+        raise BadValueError(field, "a finite number of at most 3.4e38, float32's largest", described(value))
+    if value == value and float(value) != value:
+        raise BadValueError(field, "a number that float64 holds exactly", described(value))
+    return float(value)
+
+
+def number_or_truth(field: str, value: Any) -> float:
+    """A number, or a truth value as 1 or 0: what a field of verdicts gives as rewards.
+
+    Raises:
+        BadValueError: as `number`.
+    """
+    return float(value) if isinstance(value, bool) else number(field, value)
 
 
 def whole_number(field: str, value: Any) -> int | None:
     """A whole number, or None for null; 3.0 is one.
 
     Raises:
-        BadValueError: anything else, or one beyond 64 bits.
+        BadValueError: anything else, one beyond 64 bits, or a float so large that it may have been rounded.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
     if not whole or isinstance(value, bool) or not -(2**63) <= value < 2**63:
-        raise BadValueError(field, "a whole number", described(value))
+        raise BadValueError(field, "a whole number of 64 bits", described(value))
     return int(value)
+
+
+def count(field: str, value: Any) -> int | None:
+    """A whole number from 0 to 2^53, or None for null.
+
+    Raises:
+        BadValueError: anything else.
+    """
+    found = whole_number(field, value)
+    if found is not None and not 0 <= found <= 2**53:
+        raise BadValueError(field, "a number of tokens", described(value))
+    return found
 
 
 def truth(field: str, value: Any) -> bool | None:
@@ -102,14 +131,16 @@ def short_text(field: str, value: Any) -> str | None:
         return value
     try:
         return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise BadValueError(field, "a text or a number", described(value)) from None
 
 
 def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number or a truth value itself."""
     if isinstance(value, (bool, int, float)):
-        return repr(value)[:40]
+        return shown(value, 40)
+    if isinstance(value, Unreadable):
+        return str(value)
     names = {str: "a text", list: "a list", dict: "an object", type(None): "null", bytes: "bytes"}
     return names.get(type(value), type(value).__name__)
 

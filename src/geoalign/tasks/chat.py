@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+
+from geoalign.strict_json import strict_json
 
 Messages = tuple[dict[str, str], ...]
 
@@ -35,7 +36,7 @@ def _decoded(text: str) -> object:
     if not text.startswith("[{"):
         return text
     try:
-        value = json.loads(text)
+        value = strict_json(text)
     except (ValueError, RecursionError):
         return text
     is_chat = isinstance(value, list) and all(isinstance(one, dict) and {"role", "content"} <= {*one} for one in value)

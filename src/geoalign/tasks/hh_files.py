@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from geoalign.errors import InputError
+from geoalign.shown import listed
 from geoalign.tasks.base import PreferencePair, Problem
 from geoalign.tasks.chat import Messages
 from geoalign.tasks.decontaminate import exact
@@ -72,7 +73,7 @@ def _read(place: str, prefix: str, how: DialogueReading, *, prompts: bool) -> Di
         if how.limit is not None and len(found.items) == how.limit:
             break
         found.rows += 1
-        first = first or ", ".join(map(str, row))
+        first = first or listed(row)
         item, reason = _item(prefix + where, row, how, prompts=prompts)
         if item is not None:
             found.items.append(item)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.shown import brief
 from geoalign.tasks.rows import SUFFIXES, read_rows
 
 Row = tuple[str, dict[str, Any]]
@@ -93,8 +94,7 @@ def _hub_rows(place: str, hub: HubPlace) -> Iterator[Row]:
 def _not_loaded(place: str, error: Exception) -> str:
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     why = " while HF_HUB_OFFLINE forbids the network (only what is in the cache can be read)" if offline else ""
-    text = " ".join(str(error).split())
     return (
         f"{place}: expected a local file of that name or a data set on the hub ({HUB_FORM}), got no such file, and "
-        f"the hub gave {type(error).__name__}: {text[:300]}{why}"
+        f"the hub gave {type(error).__name__}: {brief(error)}{why}"
     )

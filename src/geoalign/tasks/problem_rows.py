@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.rewards.boxed import last_boxed
+from geoalign.shown import listed, shown
 from geoalign.tasks.base import Problem
 from geoalign.tasks.chat import Messages, read_messages
 from geoalign.tasks.rows import field_of
@@ -38,9 +39,8 @@ class UnusableRowError(Exception):
     """A row without prompt, answer or name; becomes a count or an InputError."""
 
     def __init__(self, reason: str, name: str, expected: str, got: object, row: Mapping[str, Any]) -> None:
-        shown = repr(got) if len(repr(got)) <= 80 else repr(got)[:77] + "..."
-        known = f"; the row has {', '.join(map(str, row))}" if got is None else ""
-        super().__init__(f"field {name}: expected {expected}, got {shown}{known}")
+        known = f"; the row has {listed(row)}" if got is None else ""
+        super().__init__(f"field {name}: expected {expected}, got {shown(got)}{known}")
         self.reason = reason
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.errors import ConfigError, InputError
+from geoalign.shown import brief
+from geoalign.strict_json import StrictJson
+from geoalign.tasks.json_arrays import array_entries
+from geoalign.tasks.parquet_rows import ParquetError, parquet_rows
+from geoalign.tasks.text_files import LineError, text_lines
 
 _ABSENT = object()
 
@@ -57,60 +59,45 @@ def field_of(row: Mapping[str, Any], name: str) -> Any:
 def _step(value: Any, part: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(part, _ABSENT)
-    if isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and int(part) < len(value):
-        return value[int(part)]
-    return _ABSENT
+    # No list has so many entries that their numbers have 19 digits.
+    index = isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19
+    return value[int(part)] if index and int(part) < len(value) else _ABSENT
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    open_text = gzip.open if path.name.endswith(".gz") else open
-    number = 0
+    reader = StrictJson(as_text=True)
     try:
-        with open_text(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield f"line {number}", _json_object(line)
-    except (ValueError, RecursionError, EOFError, OSError, zlib.error) as error:
-        # UnicodeDecodeError and JSONDecodeError are ValueErrors. Bytes are decoded ahead of the line that is read.
-        undecoded = isinstance(error, UnicodeError | OSError | EOFError | zlib.error)
-        where = f"after line {number}" if undecoded else f"line {number}"
+        for number, line in text_lines(path):
+            yield f"line {number}", _json_object(path, number, line, reader)
+    except LineError as error:
+        raise InputError(f"{path}, line {error.line}: expected lines of JSON, got {error}") from error
+
+
+def _json_object(path: Path, number: int, line: bytes, reader: StrictJson) -> dict[str, Any]:
+    try:
+        row = reader.value(line.decode("utf-8"))
+        if not isinstance(row, dict):
+            raise ValueError(f"expected an object, got {type(row).__name__}")
+    except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path}, {where}: expected a JSON object in UTF-8, got {type(error).__name__}: {error}"
+            f"{path}, line {number}: expected a JSON object in UTF-8, got {type(error).__name__}: {brief(error)}"
         ) from error
-
-
-def _json_object(line: str) -> dict[str, Any]:
-    row = json.loads(line, parse_int=str, parse_float=str)
-    if not isinstance(row, dict):
-        raise ValueError(f"expected an object, got {type(row).__name__}")
     return row
 
 
 def _array_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        rows = json.loads(path.read_bytes(), parse_int=str, parse_float=str)
-    except (ValueError, RecursionError, OSError) as error:
-        raise InputError(f"{path}: expected a JSON array in UTF-8, got {type(error).__name__}: {error}") from error
-    if not isinstance(rows, list):
-        raise InputError(f"{path}: expected a JSON array of objects, got {type(rows).__name__}")
-    for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, row {number}: expected an object, got {type(row).__name__}")
-        yield f"row {number}", row
+    for entry in array_entries(path, StrictJson(as_text=True)):
+        where = f"{path}, row {entry.number}"
+        if entry.problem is not None:
+            raise InputError(f"{where}: {entry.problem}")
+        if not isinstance(entry.value, dict):
+            raise InputError(f"{where}: expected an object, got {type(entry.value).__name__}")
+        yield f"row {entry.number}", entry.value
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise MissingExtraError(f"{path}: reading parquet needs pyarrow: pip install 'geoalign[trl]'") from error
-    try:
-        number = 0
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1024):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", row
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: expected a parquet file, got {type(error).__name__}: {error}") from error
+        for number, row in enumerate(parquet_rows(path), start=1):
+            yield f"row {number}", row
+    except ParquetError as error:
+        raise InputError(f"{path}: {error}") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
+from geoalign.strict_json import strict_json
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -37,7 +38,9 @@ def sync_folder(folder: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes a JSON file atomically; NaN and infinities become null."""
-    write_atomically(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # Only lone surrogates (of a file's name, say) fail to encode; Python's backslash form of one is its JSON escape.
+    write_atomically(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def read_json(path: Path) -> dict[str, Any]:
         RunFolderError: the file is unreadable or holds no object.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = strict_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{path}: expected a JSON object, got {error}") from error
     if not isinstance(value, dict):

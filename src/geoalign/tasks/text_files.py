@@ -1,0 +1,104 @@
+"""Text files of other people's, also in gzip, read in pieces: neither a line nor what is packed can fill the memory."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+from geoalign.shown import brief
+
+MEGABYTE = 2**20
+# The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
+LONGEST_ROW = 16 * MEGABYTE
+# What may be unpacked of a packed file: so much of any, and so many times its size of a large one. Text packs 3 to 20
+# times smaller; gzip packs zeros 1,000 times.
+UNPACKED_ALWAYS = 64 * MEGABYTE
+UNPACKED_TIMES = 200
+
+# What reading a file of text can raise on the way; what came before it is whole.
+READING_ERRORS = (OSError, EOFError, zlib.error)
+
+
+class TooLargeError(OSError):
+    """A line, or what is packed in a file, is larger than is read; the message says which limit."""
+
+
+class LineError(ValueError):
+    """A file of lines that cannot be read from some line on; `line` is its number, the message what came."""
+
+    def __init__(self, line: int, error: Exception) -> None:
+        super().__init__(brief(error))
+        self.line = line
+
+
+def most_unpacked(path: Path) -> int:
+    """Bytes that may come out of a packed file."""
+    return max(UNPACKED_ALWAYS, UNPACKED_TIMES * path.stat().st_size)
+
+
+def too_packed(path: Path) -> str:
+    """What to say of a file that holds more than `most_unpacked`."""
+    return (
+        f"more than {most_unpacked(path) // MEGABYTE:,} MB unpacked from {path.stat().st_size:,} bytes "
+        f"(the limit: {UNPACKED_TIMES} times the file, and {UNPACKED_ALWAYS // MEGABYTE} MB at least)"
+    )
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """The content of a file in pieces, unpacked where its name ends in .gz, without a byte order mark.
+
+    Raises:
+        OSError, EOFError, zlib.error: it cannot be read or unpacked; TooLargeError: more than `most_unpacked` is in it.
+    """
+    packed = path.name.endswith(".gz")
+    with cast(BufferedReader, gzip.open(path, "rb")) if packed else path.open("rb") as file:
+        most = most_unpacked(path) if packed else None
+        start = file.read(len(codecs.BOM_UTF8))
+        total = len(start)
+        yield start.removeprefix(codecs.BOM_UTF8)
+        # `read1`: what comes before a place that is broken is given, not lost with it.
+        while piece := file.read1(MEGABYTE):
+            total += len(piece)
+            if most is not None and total > most:
+                raise TooLargeError(too_packed(path))
+            yield piece
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, without line ends, each with its number, from 1.
+
+    In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
+
+    Raises:
+        LineError: the file cannot be read (on), or a line is longer than `LONGEST_ROW`.
+    """
+    number = 1
+    rest: list[bytes] = []
+    length = 0
+    try:
+        for piece in pieces(path):
+            if not length and not piece.strip(b"\n"):
+                number += len(piece)  # empty lines by the million
+                continue
+            first, *whole = piece.split(b"\n")
+            rest.append(first)
+            length += len(first)
+            if length > LONGEST_ROW:
+                raise TooLargeError(f"a line of more than {LONGEST_ROW // MEGABYTE} MB, the longest that is read")
+            if not whole:
+                continue
+            last = whole.pop()
+            for line in (b"".join(rest), *whole):
+                if line and line.strip():
+                    yield number, line.removesuffix(b"\r")
+                number += 1
+            rest, length = [last], len(last)
+        if (line := b"".join(rest)).strip():
+            yield number, line.removesuffix(b"\r")
+    except READING_ERRORS as error:
+        raise LineError(number, error) from error

@@ -1,0 +1,157 @@
+"""Hostile dumps and files of states: refused in a line, or their bad rows counted and the others as they were."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import damaged_dumps as dumps
+import damaged_states as states
+import harness
+import pytest
+from rich.console import Console
+
+from geoalign.config.offline import load_curate_config
+from geoalign.errors import GeoAlignError
+from geoalign.offline.command import Request, curate
+from geoalign.tasks.json_arrays import array_entries
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Leaves out what takes most of a call's time and reads no dump: the page, the disk, other packages' curators."""
+
+    def blank(folder):
+        (folder / "report.html").write_text("")
+        return folder / "report.html"
+
+    monkeypatch.setattr("geoalign.offline.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def direct() -> None:
+    """The command without its options, which take longer to read than a dump: `main` for dumps alone."""
+    _, _, path, _, output, *options = sys.argv
+    given = {"skip_bad": "--skip-bad" in options, "mixed_groups": True}
+    try:
+        curate(load_curate_config("grpo", ()), Request([path], **given), Path(output), console=Console())
+    except GeoAlignError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@pytest.fixture
+def _direct(monkeypatch):
+    monkeypatch.setattr(harness, "main", direct)
+
+
+def curated(path: Path, output: Path, *options: str) -> harness.Outcome:
+    return harness.run("curate", path, "--output", output, "--curator", "grpo", "--mixed-groups", *options)
+
+
+def kept_rows(path: Path) -> list[str]:
+    """The rows of a dump as they stand there, without what a curation adds."""
+    if path.name.removesuffix(".gz").endswith(".json") and path.read_bytes()[:1] != b"{":
+        rows = [entry.text for entry in array_entries(path)]
+    else:
+        data = path.read_bytes()
+        rows = (gzip.decompress(data) if path.name.endswith(".gz") else data).decode().splitlines()
+    return [row.partition(', "geoalign_source"')[0] for row in rows]
+
+
+def broken_rows(case: dumps.Case, output: Path) -> list[str]:
+    """What is wrong with the rows that came out: one that is neither there, bit for bit, nor counted."""
+    summary = json.loads((output / "summary.json").read_bytes())
+    skipped = {one["line"] - 1 for one in summary["skipped"]}
+    if not all(one["reason"].startswith("expected") and len(one["reason"]) < 500 for one in summary["skipped"]):
+        return [f"skipped: {summary['skipped']}"]
+    if case.rows is None:
+        return []
+    if summary["skipped"] and summary["skipped"][-1]["reason"].endswith("nothing behind it was read"):
+        skipped |= set(range(max(skipped), len(case.rows)))
+    expected = [row[:-1].rstrip() for place, row in enumerate(case.rows) if place not in skipped]
+    return [] if kept_rows(output / "curated" / case.file) == expected else ["a row changed"]
+
+
+def check(cases: Iterable[dumps.Case], folder: Path, *, strict: int = 1) -> int:
+    """Runs every case with bad rows skipped, and each `strict`-th also without; returns how many there were."""
+    seen, wrong = 0, []
+    for seen, case in enumerate(cases, start=1):
+        place = folder / str(seen)
+        place.mkdir()
+        path = dumps.write(case, place)
+        outcome = curated(path, place / "out", "--skip-bad")
+        found = outcome.broken()
+        if outcome.code == 0:
+            found += broken_rows(case, place / "out")
+        elif case.rows is not None:
+            found.append(f"good rows refused: {outcome.err[:200]}")
+        if seen % strict == 0:
+            refused = curated(path, place / "strict")
+            found += refused.broken()
+            if refused.code == 0 and json.loads((place / "strict" / "summary.json").read_bytes())["skipped"]:
+                found.append("skipped a row unasked")
+            if refused.code and (place / "strict" / "summary.json").exists():
+                found.append("a summary beside an error")
+        wrong += [f"{case.name}: {one}" for one in found]
+    assert not wrong, f"{len(wrong)} broken promises:\n" + "\n".join(wrong[:40])
+    return seen
+
+
+@pytest.mark.usefixtures("_direct")
+def test_damaged_fields(tmp_path):
+    assert check(list(dumps.field_cases(every=False))[::3], tmp_path, strict=8) > 250
+
+
+@pytest.mark.usefixtures("_direct")
+def test_damaged_lines(tmp_path):
+    assert check(dumps.line_cases(), tmp_path, strict=5) > 100
+
+
+@pytest.mark.usefixtures("_direct")
+def test_damaged_bytes(tmp_path):
+    assert check(dumps.byte_cases(100), tmp_path, strict=5) == 100
+
+
+@pytest.mark.usefixtures("_direct")
+def test_parquet(tmp_path):
+    cases = [*dumps.parquet_cases(every=False), *dumps.broken_parquet_cases(10)]
+    assert check(cases, tmp_path, strict=7) > 200
+
+
+def test_some_from_the_command_line(tmp_path):
+    cases = [*dumps.field_cases(every=False), *dumps.parquet_cases(every=False), *dumps.byte_cases(60)]
+    assert check(cases[::199], tmp_path) > 3
+
+
+FILES = states.bad_files()
+QUICK = ("--curator", "geoalign", "--set", "curator.projector.steps=1", "--set", "consensus_check=false")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_states_are_refused_in_a_line(name, tmp_path):
+    rows = [row for _ in range(8) for row in dumps.verl()]
+    rows = [{**row, "uid": f'"u{place // 2}_{place % 2}_0"'} for place, row in enumerate(rows)]
+    (tmp_path / "dump.jsonl").write_bytes(dumps.packed([dumps.rendered(row) for row in rows], "jsonl"))
+    (tmp_path / name).write_bytes(FILES[name])
+    given = ("curate", tmp_path / "dump.jsonl", "--output", tmp_path / "out", "--hidden", tmp_path / name)
+    outcome = harness.run(*given, *QUICK)
+    assert outcome.code == 2
+    assert not outcome.broken()
+    assert name in outcome.err.replace("\n", "")
+
+
+@pytest.mark.slow
+def test_all_of_them(tmp_path):
+    cases = [
+        *dumps.field_cases(every=True),
+        *dumps.byte_cases(1000, seed=2),
+        *dumps.parquet_cases(every=True),
+        *dumps.broken_parquet_cases(300, seed=3),
+    ]
+    assert check(cases, tmp_path) > 5000

@@ -334,7 +334,7 @@ def test_extreme_rewards(make, scale):
     else:
         assert torch.equal(curation.rewards, taken)
     # What depends on the order of the rewards alone decides as it would at their usual size.
-    if make.name in ("geoalign", "random", "gfpo"):
+    if make.name in ("geoalign", "random", "gfpo", "pods"):
         usual = curate(make(), rollouts)
         assert torch.equal(curation.anomalous, usual.anomalous)
         assert torch.equal(curation.source, usual.source)

@@ -23,6 +23,8 @@ def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m
     n = len(rewards)
     # Variances that differ by rounding only decide ties as the authors' code does: in the rewards' own precision.
     rewards = rewards if rewards.dtype.itemsize >= 4 else rewards.float()
+    # By a power of two, which rounds nothing: squares of very large or small rewards leave float32 otherwise.
+    rewards = torch.ldexp(rewards, -torch.frexp(rewards.abs().max()).exponent)
     descending = rewards.argsort(descending=True, stable=True)
     candidates = torch.arange(m).repeat(m + 1, 1)
     # Row i + 1 is candidate i: the positions from i on move to the end of the order.

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "geoalign"
 
 # A part may import the parts of lower layers, and of its own layer only itself.
 LAYERS = [
-    {"errors"},
+    {"errors", "terminal"},
     {"config"},
     {"types", "statistics"},
     {"method"},

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from geoalign import __version__
 from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.terminal import Console
 
 app = typer.Typer(
     name="geoalign",

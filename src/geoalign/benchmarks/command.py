@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from geoalign.benchmarks.curation import Shape, measure_shapes
 from geoalign.benchmarks.detection import WIDTHS, measure_detection, saved_batches, synthetic_batches
 from geoalign.benchmarks.detection_report import detection_json, print_detection
 from geoalign.benchmarks.quality import Quality, stepping_quality
 from geoalign.benchmarks.report import as_json, machine, print_cost, print_quality
+from geoalign.terminal import Console
 
 DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
 # The quality of stepping is compared where stepping over all groups is still quick.

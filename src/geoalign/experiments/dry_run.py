@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +28,7 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.reports.text import inert
 from geoalign.tasks import make_task
 from geoalign.tasks.rendering import rendered
+from geoalign.terminal import Console
 from geoalign.training.lora import lora_of
 from geoalign.training.models import first_tokenizer, template_options
 from geoalign.training.options import without_gpu
@@ -155,7 +155,7 @@ def _print_prompts(run: Run, tokenizer: Any, console: Console) -> None:
         text = "\n".join(f"[{message['role']}] {message['content']}" for message in first.prompt)
     else:
         text = rendered(first.prompt, tokenizer, template_options(run.config.model))
-    console.print(Panel(Text(inert(text, limit=4000)), title=f"First prompt ({first.id})", title_align="left"))
+    console.print(Panel(Text(inert(text, limit=4000)), title=Text(f"First prompt ({first.id})"), title_align="left"))
 
 
 def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import check_keys
@@ -18,6 +17,7 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.subsets import check_subset
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Problem, Task
+from geoalign.terminal import Console
 from geoalign.training.models import first_tokenizer, template_options
 from geoalign.training.options import (
     GenerationShape,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from geoalign.benchmarks.overhead.architectures import ARCHITECTURES
 from geoalign.benchmarks.overhead.curating import curation_cost
@@ -19,6 +18,7 @@ from geoalign.benchmarks.overhead.results import Overhead, overhead_json, print_
 from geoalign.benchmarks.overhead.step import PolicyStep, policy_costs
 from geoalign.benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
+from geoalign.terminal import Console
 from geoalign.training.files import write_json
 from geoalign.training.quiet import quieten
 

@@ -59,11 +59,10 @@ def _end_with_parent() -> None:
 
 def prepare_shared(job: dict[str, Any]) -> None:
     """Checks the settings of every run, writes what they come to, then makes the warm start that the runs share."""
-    from rich.console import Console
-
     from geoalign.config.loading import parse_run_config
     from geoalign.experiments.compare.checks import checked_shapes
     from geoalign.experiments.train import prepare
+    from geoalign.terminal import Console
 
     write_json(Path(job["checked"]), checked_shapes(job["runs"]))
     prepare(parse_run_config(job["settings"]), Path(job["shared"]), console=Console(no_color=True))
@@ -71,11 +70,10 @@ def prepare_shared(job: dict[str, Any]) -> None:
 
 def run_cell(job: dict[str, Any]) -> None:
     """Runs, or goes on with, one run, and writes its result."""
-    from rich.console import Console
-
     from geoalign.config.loading import parse_run_config
     from geoalign.experiments.compare.extract import extract
     from geoalign.experiments.train import train
+    from geoalign.terminal import Console
 
     folder = ComparisonFolder(Path(job["folder"]))
     cells = tuple(Cell(**cell) for cell in job["cells"])

@@ -12,8 +12,8 @@ SOURCE = ROOT / "src" / "geoalign"
 
 # A part may import the parts of lower layers, and of its own layer only itself.
 LAYERS = [
-    {"errors", "terminal"},
-    {"config"},
+    {"errors", "masking", "terminal"},
+    {"config", "failures"},
     {"types", "statistics"},
     {"method"},
     {"curators"},

@@ -60,14 +60,6 @@ class Console(rich.console.Console):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"markup": False, "emoji": False, **options})
 
-    def line(self, text: object, style: str = "") -> None:
-        """Prints a text as one line, whatever it holds: not wrapped, numbers and paths not coloured."""
-        self.print(Text(harmless(text, self.encoding, limit=None), style=style), soft_wrap=True)
-
-    def lines(self, text: str, style: str = "") -> None:
-        """Prints a text of several lines as it is, such as a traceback."""
-        self.print(Text(text.rstrip("\n").translate(self._table), style=style), soft_wrap=True)
-
     def render_str(self, text: str, **options: Any) -> Text:
         """A string as rich's `Text`."""
         return super().render_str(text.translate(self._table), **options)
@@ -85,6 +77,16 @@ class Console(rich.console.Console):
     @property
     def _table(self) -> _Escapes:
         return _escapes(self.encoding, "\n\t")
+
+
+def say(console: rich.console.Console, text: object, style: str = "") -> None:
+    """Prints a text as one line, whatever it holds: not wrapped, numbers and paths not coloured."""
+    console.print(Text(harmless(text, console.encoding, limit=None), style=style), soft_wrap=True)
+
+
+def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
+    """Prints a text of several lines, such as a traceback, otherwise as `say`."""
+    console.print(Text(text.rstrip("\n").translate(_escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
 
 
 class _Escapes(dict[int, str]):
@@ -154,4 +156,4 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     console = Console(file=file) if file is not None else Console(stderr=True)
-    console.lines(warnings.formatwarning(message, category, filename, lineno, line))
+    say_lines(console, warnings.formatwarning(message, category, filename, lineno, line))

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from geoalign.offline.inputs import Input
 from geoalign.offline.raw import place
-from geoalign.terminal import Console
+from geoalign.terminal import Console, say
 
 # Skipped rows that are named; all of them stand in the summary.
 _SHOWN = 5
@@ -21,7 +21,7 @@ _SHOWN = 5
 def show_input(console: Console, one: Input) -> None:
     """Says how a file is read; --format and --field say otherwise."""
     step = "" if one.step is None else f", step {one.step}"
-    console.line(f"{one.path}: {one.layout}{step}")
+    say(console, f"{one.path}: {one.layout}{step}")
 
 
 @contextmanager
@@ -36,33 +36,35 @@ def states_bar(console: Console, path: Path, rows: int) -> Iterator[Callable[[in
 def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:
     """The counts, the consensus in words, and where everything is."""
     counts = summary["counts"]
-    console.line("")
+    say(console, "")
     for one in summary["skipped"][:_SHOWN]:
         name = f"{one['field']}: " if one["field"] else ""
-        console.line(f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
+        say(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
-        console.line(f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
+        say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
     for one in summary["inputs"]:
         sizes = [f"{count:,} of {size}" for size, count in one["group_sizes"].items()]
         if len(sizes) > 1:
-            console.line(f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
+            say(console, f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
     for one in summary["repeated"]:
-        console.line(f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
-    console.line(
+        say(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
+    say(
+        console,
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
         f"without a pair; {counts['pairs']:,} pairs, {counts['scored']:,} rollouts scored, "
         f"{counts['unscored']:,} without a reward.",
     )
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
-    console.line(
+    say(
+        console,
         f"Flagged: {counts['flagged']:,} ({share:.1%} of those scored); replaced: {counts['replaced']:,}; "
         f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
         f"other rewards: {counts['changed_rewards']:,}.",
     )
-    console.line(consensus_in_words(summary["consensus"]))
+    say(console, consensus_in_words(summary["consensus"]))
     if summary["redacted"]:
-        console.line("Redacted: no texts, and so no curated dump, were written.")
-    console.line(f"Written to {folder}; the page: {report}")
+        say(console, "Redacted: no texts, and so no curated dump, were written.")
+    say(console, f"Written to {folder}; the page: {report}")
 
 
 def consensus_in_words(consensus: Mapping[str, Any]) -> str:

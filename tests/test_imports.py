@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "geoalign"
 # A part may import the parts of lower layers, and of its own layer only itself.
 LAYERS = [
     {"errors", "masking", "terminal"},
-    {"config", "failures"},
+    {"config", "failures", "pretrained"},
     {"types", "statistics"},
     {"method"},
     {"curators"},

@@ -250,6 +250,9 @@ def curate_command(
         list[str] | None,
         typer.Option("--set", metavar="a.b=c", help="A setting, such as curator.alpha=0.1; may be repeated."),
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that comes with the model.")
+    ] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Write no texts: no prompts, responses, answers.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out and list them.")] = False,
     mixed_groups: Annotated[
@@ -269,7 +272,8 @@ def curate_command(
     """
     from geoalign.config.offline import load_curate_config
 
-    config = load_curate_config(curator, overrides or [])
+    code = ["trust_remote_code=true"] if trust_remote_code else []
+    config = load_curate_config(curator, [*(overrides or []), *code])
     from geoalign.offline.command import Request, curate
     from geoalign.training.quiet import quieten
 
@@ -328,6 +332,9 @@ def evaluate_command(
     save_responses: Annotated[
         Path | None, typer.Option("--save-responses", metavar="FILE", help="Also write .jsonl[.gz] for the judge.")
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that comes with the models.")
+    ] = False,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="a.b=c", help="Another setting, such as engine=vllm; may be repeated."),
@@ -353,6 +360,7 @@ def evaluate_command(
         "pass_at_k": pass_at_k or None,
         "temperature": 0.0 if greedy else temperature,
         "max_new_tokens": max_new_tokens,
+        "trust_remote_code": trust_remote_code or None,
     }
     config = load_evaluate_config({name: value for name, value in given.items() if value is not None}, overrides or [])
     from geoalign.experiments.evaluate import evaluate

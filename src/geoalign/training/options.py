@@ -33,6 +33,7 @@ _SET_HERE = {
     "logging_strategy": "logging_steps",
     "restore_callback_states_from_checkpoint": "nothing",
     "chat_template_kwargs": "model.chat_template_kwargs",
+    "trust_remote_code": "model.trust_remote_code",
 }
 
 # transformers renamed the switch in 5.23 and warns about the old name.
@@ -278,6 +279,9 @@ def _make(
             raise ConfigError(
                 f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {values[name]!r}"
             )
+    if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
+        key = f"{section}.model_init_kwargs.trust_remote_code"
+        raise ConfigError(f"{places.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
     check_keys(values, known, section, places)
     for name, value in values.items():
         _check_type(f"{section}.{name}", known[name], value, places)

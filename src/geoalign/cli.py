@@ -289,7 +289,7 @@ def curate_command(
         skip_bad=skip_bad,
         mixed_groups=mixed_groups,
         overwrite=overwrite,
-        command=sys.argv[1:],
+        command=[masked(argument) for argument in sys.argv[1:]],
     )
     try:
         curate(config, request, output, console=Console())

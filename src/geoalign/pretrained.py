@@ -39,5 +39,5 @@ def own_code(place: str | Path, setting: str) -> OwnCodeError:
     """The error for a model whose code nobody allowed to run."""
     return OwnCodeError(
         f"{setting}: expected true, because {str(place)!r} comes with Python code of its own, got false: read that "
-        f"code, then allow it"
+        f"code, then allow it (where the command has it, by --trust-remote-code)"
     )

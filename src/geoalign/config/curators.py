@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_
 from pydantic.dataclasses import dataclass as _pydantic_dataclass
 from typing_extensions import dataclass_transform
 
+from geoalign.config.secrets import refuse_secrets
 from geoalign.errors import ConfigError
 
 _Settings = TypeVar("_Settings")
@@ -27,6 +28,8 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
 
     @wraps(validated)
     def checked(self: Any, *args: Any, **values: Any) -> None:
+        for name, value in values.items():
+            refuse_secrets(value, path=f"{cls.__name__}.{name}")
         try:
             validated(self, *args, **values)
         except ValidationError as error:

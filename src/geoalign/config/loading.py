@@ -18,8 +18,10 @@ from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.layers import DEFAULT_TYPES, read_layers
 from geoalign.config.places import Places, parse_value
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
+from geoalign.config.secrets import refuse_secrets, secret_setting
 from geoalign.config.tasks import TASK_CONFIGS
 from geoalign.errors import ConfigError
+from geoalign.masking import is_secret_name, masked
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
@@ -57,6 +59,7 @@ def parse_run_config(data: Mapping[str, Any], places: Places | None = None) -> R
         ConfigError: as `load_run_config`.
     """
     places = places or Places()
+    refuse_secrets(data, places)
     check_keys(data, [item.name for item in fields(RunConfig)], "", places)
     values: dict[str, Any] = {}
     for name, value in data.items():
@@ -76,6 +79,7 @@ def parse_settings(kind: Any, data: Mapping[str, Any], places: Places | None = N
     Raises:
         ConfigError: an unknown key (with the nearest known one), or a value out of range; the message has the key.
     """
+    refuse_secrets(data, places)
     return _section(kind, "", data, places or Places())
 
 
@@ -156,7 +160,10 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
     key, equals, text = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
-        raise ConfigError(f"--set: expected section.key=value, got {override!r}")
+        raise ConfigError(f"--set: expected section.key=value, got {masked(override)!r}")
+    if is_secret_name(key.strip()) and text.strip().lower() not in ("", "null", "~", "true", "false"):
+        raise ConfigError(f"--set {secret_setting(key.strip())}")
+    override = masked(override)
     value = parse_value(text)
     section = data
     for part in parts[:-1]:

@@ -98,7 +98,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     options: dict[str, Any] = {
         "revision": config.revision,
         "trust_remote_code": config.trust_remote_code,
-        "setting": "trust_remote_code (--trust-remote-code)",
+        "setting": "trust_remote_code",
     }
     try:
         tokenizer = from_pretrained(AutoTokenizer, where, **options)

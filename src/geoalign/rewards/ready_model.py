@@ -15,7 +15,7 @@ from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError
 from geoalign.pretrained import from_pretrained, own_code
 
-CODE_SETTING = "reward.model.trust_remote_code (--trust-remote-code for serve-reward)"
+CODE_SETTING = "reward.model.trust_remote_code"
 _CLASS = "AutoModelForSequenceClassification"
 
 

@@ -72,7 +72,7 @@ def describe(model: EvaluatedModel) -> Described:
             model.place,
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
-            setting="trust_remote_code (--trust-remote-code)",
+            setting="trust_remote_code",
         )
     except OwnCodeError:
         raise

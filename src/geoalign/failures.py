@@ -29,7 +29,7 @@ def told(error: BaseException) -> str | None:
         return _line(f"out of memory: {text}" if text else "out of memory")
     if isinstance(error, ValueError) and "embedded null" in text:
         return f"a path: expected one without a NUL character, got {text}"
-    if _SYSTEM.search(text):
+    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
         return _line(f"a file could not be read or written: {text}")
     return None
 

@@ -16,8 +16,10 @@ _VOCABULARY = re.compile(
 _NAME = re.compile(
     r"(?:^|_)(?:token|secret|password|passwd|api_?key|access_?key|private_?key|secret_?key|credentials?|authorization)$",
 )
-# An address with a user, or a user and a password, before its host.
-_ADDRESS = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/?#'\"@]*(?:@[^\s/?#'\"@]*)*)@")
+# An address with a user, or a user and a password, before its host; a path made of one has a slash less.
+_ADDRESS = re.compile(
+    r"(?P<scheme>\bhttps?:/|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/?#'\"@]*(?:@[^\s/?#'\"@]*)*)@"
+)
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s'\"]+")
 # Forms by which keys of well-known services are told.
 _TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})\b")
@@ -33,8 +35,6 @@ def is_secret_name(name: str) -> bool:
 
 def has_credentials(text: str) -> bool:
     """Whether a text holds an address with user or password, or with a secret among its parameters."""
-    if "://" not in text:
-        return False
     return bool(_ADDRESS.search(text)) or any(_secret_parameter(url) for url in _URL.findall(text))
 
 

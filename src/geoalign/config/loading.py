@@ -163,8 +163,9 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
         raise ConfigError(f"--set: expected section.key=value, got {masked(override)!r}")
     if is_secret_name(key.strip()) and text.strip().lower() not in ("", "null", "~", "true", "false"):
         raise ConfigError(f"--set {secret_setting(key.strip())}")
-    override = masked(override)
     value = parse_value(text)
+    refuse_secrets(value, path=key.strip())
+    override = masked(override)
     section = data
     for part in parts[:-1]:
         inner = section.get(part)

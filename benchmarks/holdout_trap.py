@@ -23,6 +23,7 @@ from geoalign.method.groups import canonical_order
 from geoalign.method.models import ProjectedConsensus
 from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.statistics import auroc
+from geoalign.terminal import Console, say
 from geoalign.types import Rollouts
 
 STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")
@@ -154,11 +155,12 @@ def main() -> None:
     parser.add_argument("--signal", type=float, default=1.0)
     options = parser.parse_args()
     ways = {"trap: 90% of the groups": trap, "in sample": curated("in_sample"), "cross-fit": curated("cross_fit")}
-    print(
+    say(
+        Console(),
         "| states | rewards | scoring | flagged | flags in held-out groups (10% of all) | groups with flags "
-        "| deviation: training / new | new-group accuracy | AUROC: GDI / pair count | precision among flagged |"
+        "| deviation: training / new | new-group accuracy | AUROC: GDI / pair count | precision among flagged |",
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    say(Console(), "|---|---|---|---|---|---|---|---|---|---|")
     for states in STATES:
         for rewards in REWARDS:
             batches = [
@@ -167,7 +169,7 @@ def main() -> None:
             ]
             for name, way in ways.items():
                 outcomes = [way(batch, seed) for seed, batch in enumerate(batches)]
-                print(_row(states, rewards, name, outcomes, batches), flush=True)
+                say(Console(), _row(states, rewards, name, outcomes, batches))
 
 
 def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches: list[Batch]) -> str:

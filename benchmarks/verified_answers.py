@@ -18,6 +18,7 @@ from random import Random
 from geoalign.config.rewards import RewardConfig
 from geoalign.rewards import VerifiedReward
 from geoalign.tasks.benchmarks import load_benchmark
+from geoalign.terminal import Console, say
 
 Pair = tuple[str, str]
 
@@ -71,7 +72,7 @@ def main() -> None:
     with VerifiedReward(RewardConfig(workers=arguments.workers)) as reward:
         started = time.perf_counter()
         reward.score(["\\boxed{\\sqrt{4}}", "\\boxed{\\sqrt{9}}"], ["2", "3"])
-        print(f"start of {reward._workers.started} process(es): {time.perf_counter() - started:.2f} s")
+        say(Console(), f"start of {reward._workers.started} process(es): {time.perf_counter() - started:.2f} s")
         for kind in (integers, fractions, roots):
             random = Random(0)
             measure(reward, kind.__name__, [kind(number, random) for number in range(1, arguments.count + 1)])
@@ -93,7 +94,7 @@ def measure(reward: VerifiedReward, name: str, pairs: Sequence[Pair]) -> float:
     reward.score([f"\\boxed{{{answer}}}" for _, answer in pairs], [gold for gold, _ in pairs])
     seconds = time.perf_counter() - started
     found = {key: value - before[key] for key, value in reward.counters.items() if value != before[key]}
-    print(f"{name}: {len(pairs)} in {seconds:.2f} s, {len(pairs) / seconds:.0f} a second, of which {found}")
+    say(Console(), f"{name}: {len(pairs)} in {seconds:.2f} s, {len(pairs) / seconds:.0f} a second, of which {found}")
     return len(pairs) / seconds
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gather.cluster import measure_together
@@ -19,6 +18,7 @@ from benchmarks.gather.worker import Seen
 from geoalign.benchmarks.curation import Shape
 from geoalign.benchmarks.report import machine
 from geoalign.errors import ConfigError
+from geoalign.terminal import Console
 from geoalign.training.files import write_json
 
 _ABOUT = """How long the hidden states of a batch take to the process that curates, and the curation back, with many

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from benchmarks.overhead.architectures import ARCHITECTURES
 from benchmarks.overhead.curating import curation_cost
@@ -19,6 +18,7 @@ from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
 from benchmarks.overhead.step import PolicyStep, policy_costs
 from benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
+from geoalign.terminal import Console
 from geoalign.training.files import write_json
 from geoalign.training.quiet import quieten
 

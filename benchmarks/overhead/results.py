@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.overhead.architectures import architecture_named
@@ -19,6 +18,7 @@ from benchmarks.overhead.curating import CurationCost
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost
 from geoalign.benchmarks.report import machine, nulls
+from geoalign.terminal import Console
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
 GOAL_SECONDS, STRETCH_SECONDS, GOAL_MEGABYTES, GOAL_SHARE = 0.1, 0.05, 300.0, 0.01

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from geoalign import __version__
 from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.failures import report
+from geoalign.masking import masked
+from geoalign.terminal import Console, harmless_messages, one_line, say
+
+# Of whatever copy of click this typer has.
+_WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="geoalign",
@@ -24,7 +30,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"geoalign {__version__}")
+        say(Console(), f"geoalign {__version__}")
         raise typer.Exit
 
 
@@ -251,6 +257,9 @@ def curate_command(
         list[str] | None,
         typer.Option("--set", metavar="a.b=c", help="A setting, such as curator.alpha=0.1; may be repeated."),
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that comes with the model.")
+    ] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Write no texts: no prompts, responses, answers.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out and list them.")] = False,
     mixed_groups: Annotated[
@@ -270,7 +279,8 @@ def curate_command(
     """
     from geoalign.config.offline import load_curate_config
 
-    config = load_curate_config(curator, overrides or [])
+    code = ["trust_remote_code=true"] if trust_remote_code else []
+    config = load_curate_config(curator, [*(overrides or []), *code])
     from geoalign.offline.command import Request, curate
     from geoalign.training.quiet import quieten
 
@@ -286,13 +296,11 @@ def curate_command(
         skip_bad=skip_bad,
         mixed_groups=mixed_groups,
         overwrite=overwrite,
-        command=sys.argv[1:],
+        command=[masked(argument) for argument in sys.argv[1:]],
     )
     try:
         curate(config, request, output, console=Console())
     except KeyboardInterrupt:
-        import shlex
-
         raise _stopped(shlex.join(["geoalign", *sys.argv[1:]])) from None
 
 
@@ -331,6 +339,9 @@ def evaluate_command(
     save_responses: Annotated[
         Path | None, typer.Option("--save-responses", metavar="FILE", help="Also write .jsonl[.gz] for the judge.")
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the Python code that comes with the models.")
+    ] = False,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="a.b=c", help="Another setting, such as engine=vllm; may be repeated."),
@@ -356,6 +367,7 @@ def evaluate_command(
         "pass_at_k": pass_at_k or None,
         "temperature": 0.0 if greedy else temperature,
         "max_new_tokens": max_new_tokens,
+        "trust_remote_code": trust_remote_code or None,
     }
     config = load_evaluate_config({name: value for name, value in given.items() if value is not None}, overrides or [])
     from geoalign.experiments.evaluate import evaluate
@@ -373,8 +385,6 @@ def evaluate_command(
             console=Console(),
         )
     except KeyboardInterrupt:
-        import shlex
-
         again = [] if resume else ["--resume"]
         raise _stopped(shlex.join(["geoalign", *sys.argv[1:], *again])) from None
 
@@ -417,8 +427,6 @@ def judge_command(
     try:
         result = judge(a, b, config, output, allow_missing=allow_missing, console=Console())
     except KeyboardInterrupt:
-        import shlex
-
         raise _stopped(shlex.join(["geoalign", *sys.argv[1:]])) from None
     if result.overall.failed:
         raise typer.Exit(1)
@@ -439,7 +447,7 @@ def report_command(
 
             conclude(folder, Console())
         else:
-            typer.echo(build_report(run))
+            say(Console(), build_report(run))
 
 
 @app.command("watch")
@@ -503,13 +511,13 @@ def bench_command(
 def _stopped(command: str | None) -> typer.Exit:
     """Says how to go on after Ctrl-C, and returns the exit that the shell expects of it."""
     hint = f"Go on with: {command}" if command else "Nothing was trained yet."
-    Console(stderr=True).print(f"\nStopped. {hint}", soft_wrap=True, highlight=False, markup=False)
+    console = Console(stderr=True)
+    console.print()
+    say(console, masked(f"Stopped. {hint}"))
     return typer.Exit(130)
 
 
 def _resume_command(config: Path | None, overrides: list[str] | None, folder: Path) -> str:
-    import shlex
-
     parts = ["geoalign", "train", *([str(config)] if config else [])]
     for override in overrides or []:
         parts += ["--set", override]
@@ -517,19 +525,61 @@ def _resume_command(config: Path | None, overrides: list[str] | None, folder: Pa
 
 
 def main() -> None:
-    """Runs the command line; an error of this package is one red message and exit code 2, never a traceback.
+    """Runs the command line and exits: what goes wrong is one line of error, or of a bug the traceback.
 
-    Of several processes of one run the first speaks: they find the same errors.
+    Exit codes: 2 where the user or the machine is at fault, 1 for a bug (or what a command says of it), 130 after
+    Ctrl-C. Of several processes of one run the first speaks: they find the same errors.
     """
+    with harmless_messages():
+        code = _run(sys.argv[1:])
+    _let_go_of_output()
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    console = Console(stderr=True)
     try:
-        app()
-    except GeoAlignError as error:
-        if os.environ.get("RANK", "0") != "0":
-            sys.exit(2)
-        console = Console(stderr=True)
-        console.print("Error: ", style="bold red", end="")
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        # Not `app()`, which would swallow Ctrl-C, a closed standard input and broken pipes with a word or none.
+        with typer.main.get_command(app).make_context("geoalign", list(arguments)) as context:
+            context.command.invoke(context)
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except _WrongUse as error:
+        return _wrong_use(error, console)
+    except (KeyboardInterrupt, typer.Abort):
+        say(console, f"Stopped: {_command(arguments)}")
+        return 130
+    except EOFError:
+        say(console, f"Error: {_command(arguments)} asked for input, but the standard input is closed", "red")
+        return 2
+    except Exception as error:  # the boundary of the process
+        if isinstance(error, GeoAlignError) and os.environ.get("RANK", "0") != "0":
+            return 2
+        return report(error, console)
+    return 0
+
+
+def _wrong_use(error: Any, console: Console) -> int:
+    """Tells what is wrong with the options or arguments; of none at all shows the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return int(error.exit_code)
+    hint = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
+    report(ConfigError(f"{error.format_message().rstrip('.')}{hint}"), console)
+    return int(error.exit_code)
+
+
+def _command(arguments: list[str]) -> str:
+    return one_line(masked(shlex.join(["geoalign", *arguments])), 400)
+
+
+def _let_go_of_output() -> None:
+    """Keeps Python from complaining at its end about output that nobody takes any more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from geoalign.watching.signs import count, harmless, number, percent, span, sparkline
+from geoalign.terminal import harmless
+from geoalign.watching.signs import count, number, percent, span, sparkline
 
 
 def test_sparkline_by_hand():

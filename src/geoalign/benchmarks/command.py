@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from geoalign.benchmarks.curation import Shape, measure_shapes
 from geoalign.benchmarks.detection import WIDTHS, measure_detection, saved_batches, synthetic_batches
 from geoalign.benchmarks.detection_report import detection_json, print_detection
 from geoalign.benchmarks.quality import Quality, stepping_quality
 from geoalign.benchmarks.report import as_json, machine, print_cost, print_quality
+from geoalign.terminal import Console
+from geoalign.training.files import named
 
 DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
 # The quality of stepping is compared where stepping over all groups is still quick.
@@ -45,7 +45,8 @@ def bench(
             compared = stepping_quality(QUALITY_SHAPE, seeds=QUALITY_SEEDS, states=("isotropic", "compressible"))
         print_quality(console, compared)
     if json_file is not None:
-        json_file.write_text(as_json(cost, compared), encoding="utf-8")
+        with named(json_file):
+            json_file.write_text(as_json(cost, compared), encoding="utf-8")
         console.print(f"Written to {json_file}", soft_wrap=True)
 
 
@@ -73,5 +74,6 @@ def bench_detection(
         rows = measure_detection(kinds, lambda name: status.update(f"Scoring: {name}"))
     print_detection(console, rows)
     if json_file is not None:
-        json_file.write_text(detection_json(rows), encoding="utf-8")
+        with named(json_file):
+            json_file.write_text(detection_json(rows), encoding="utf-8")
         console.print(f"Written to {json_file}", soft_wrap=True)

@@ -7,12 +7,12 @@ import itertools
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from geoalign.benchmarks.detection import Detected
 from geoalign.benchmarks.report import machine, nulls
 from geoalign.statistics import Interval
+from geoalign.terminal import Console
 
 
 def print_detection(console: Console, rows: Sequence[Detected]) -> None:

@@ -9,11 +9,11 @@ import platform
 from collections.abc import Sequence
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from geoalign.benchmarks.curation import Measured
 from geoalign.benchmarks.quality import Quality
+from geoalign.terminal import Console
 
 
 def machine() -> dict[str, str | int]:

@@ -14,6 +14,7 @@ from geoalign.config.layers import is_file, read_layers
 from geoalign.config.loading import check_keys, override_setting, parse_run_config, plain_run_config
 from geoalign.config.overlay import check_arm, check_level, places_below, resolved_run
 from geoalign.config.places import Places, read_yaml
+from geoalign.config.secrets import refuse_secrets
 from geoalign.config.shown import shown, shown_key
 from geoalign.errors import ConfigError
 
@@ -69,6 +70,7 @@ def parse_compare_config(data: Mapping[str, Any], places: Places | None = None) 
         ConfigError: as `load_compare_config`.
     """
     places = places or Places()
+    refuse_secrets(data, places)
     check_keys(data, [item.name for item in fields(CompareConfig)], "", places)
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
     values["run"] = parse_run_config(_mapping("run", data.get("run"), places), places_below(places, "run"))

@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass as _pydantic_dataclass
 from typing_extensions import dataclass_transform
 
 from geoalign.config.exact import check_exact, strict_json
+from geoalign.config.secrets import refuse_secrets
 from geoalign.config.shown import shown, shown_key, shown_text
 from geoalign.errors import ConfigError
 
@@ -34,6 +35,8 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
 
     @wraps(validated)
     def checked(self: Any, *args: Any, **values: Any) -> None:
+        for name, value in values.items():
+            refuse_secrets(value, path=f"{cls.__name__}.{name}")
         try:
             validated(self, *args, **values)
             check_exact(cls.__name__, values, self)

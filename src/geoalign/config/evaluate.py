@@ -22,7 +22,16 @@ from geoalign.errors import ConfigError
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024
 # What the evaluation itself tells vLLM's LLM.
-_OWN_OF_VLLM = ("model", "tokenizer", "revision", "tokenizer_revision", "dtype", "seed", "skip_tokenizer_init")
+_OWN_OF_VLLM = (
+    "model",
+    "tokenizer",
+    "revision",
+    "tokenizer_revision",
+    "trust_remote_code",
+    "dtype",
+    "seed",
+    "skip_tokenizer_init",
+)
 # Responses generated at a time where nothing is set: vLLM schedules them itself.
 _BATCH = {"transformers": 32, "vllm": 1024}
 
@@ -89,6 +98,7 @@ class EvaluateConfig:
     revision: Annotated[str, Field(min_length=1)] | None = field(
         default=None, metadata=_help("Branch, tag or commit on the hub.")
     )
+    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the models."))
     chat_template_kwargs: dict[str, Any] | None = field(
         default=None,
         metadata=_help(

@@ -71,9 +71,8 @@ class JudgeConfig:
         port = parts.port  # raises where it is none
         if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise ValueError("expected an address such as https://host/v1")
-        # It is written to the results: nothing secret may stand in it.
-        if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-            raise ValueError("expected an address without user, password, ? and #; the key comes from the environment")
+        if parts.query or parts.fragment:
+            raise ValueError("expected an address without ? and #; the key comes from the environment")
         return value.rstrip("/")
 
     @field_validator("request")

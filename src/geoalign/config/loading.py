@@ -18,10 +18,12 @@ from geoalign.config.curator_types import CURATOR_CONFIGS
 from geoalign.config.layers import DEFAULT_TYPES, read_layers
 from geoalign.config.places import Places, parse_value
 from geoalign.config.run import MODEL_CONFIGS, RunConfig
+from geoalign.config.secrets import refuse_secrets, secret_setting
 from geoalign.config.shown import shown, shown_key
 from geoalign.config.tasks import TASK_CONFIGS
 from geoalign.config.yaml_text import DEEPEST, LONGEST_KEY
 from geoalign.errors import ConfigError
+from geoalign.masking import is_secret_name, masked
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
@@ -59,6 +61,7 @@ def parse_run_config(data: Mapping[str, Any], places: Places | None = None) -> R
         ConfigError: as `load_run_config`.
     """
     places = places or Places()
+    refuse_secrets(data, places)
     check_keys(data, [item.name for item in fields(RunConfig)], "", places)
     values: dict[str, Any] = {}
     for name, value in data.items():
@@ -78,6 +81,7 @@ def parse_settings(kind: Any, data: Mapping[str, Any], places: Places | None = N
     Raises:
         ConfigError: an unknown key (with the nearest known one), or a value out of range; the message has the key.
     """
+    refuse_secrets(data, places)
     return _section(kind, "", data, places or Places())
 
 
@@ -160,11 +164,18 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".", DEEPEST)]
     if not equals or not all(part and part.isprintable() for part in parts):
-        raise ConfigError(f"--set: expected section.key=value, got {shown(override)}")
+        raise ConfigError(f"--set: expected section.key=value, got {shown(masked(override))}")
     if len(parts) > DEEPEST or len(key) > DEEPEST * LONGEST_KEY:
-        raise ConfigError(f"--set: expected at most {DEEPEST} keys with dots between them, got {shown(override)}")
+        raise ConfigError(
+            f"--set: expected at most {DEEPEST} keys with dots between them, got {shown(masked(override))}"
+        )
+    dotted = ".".join(parts)
+    if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
+        raise ConfigError(f"--set {secret_setting(dotted)}")
+    override = masked(override)
     place = f"--set {shown_key(override)}"
-    value = parse_value(text, ".".join(parts), place)
+    value = parse_value(text, dotted, place)
+    refuse_secrets(value, path=dotted)
     section = data
     for part in parts[:-1]:
         inner = section.get(part)

@@ -57,6 +57,7 @@ class CurateConfig:
     revision: Annotated[str, Field(min_length=1)] | None = field(
         default=None, metadata=_help("Branch, tag or commit of the model on the hub.")
     )
+    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the model."))
     pairs_per_step: Annotated[int, Field(ge=0)] = field(
         default=20_000,
         metadata=_help("Pairs kept per step of groups without a flagged rollout; those of flagged ones all are."),

@@ -43,7 +43,7 @@ class RewardModelConfig:
     path: _Text | None = field(default=None, metadata=_help("A ready reward model: folder or hub id."))
     revision: _Text | None = field(default=None, metadata=_help("Branch, tag or commit of `path` on the hub."))
     trust_remote_code: bool = field(
-        default=False, metadata=_help("Run the Python code that comes with `path`, as ArmoRM needs.")
+        default=False, metadata=_help("Run the Python code that comes with `path` (or `tokenizer`), as ArmoRM needs.")
     )
     batch_size: Annotated[int, Field(ge=1)] = field(default=64, metadata=_help("Responses scored at a time."))
     device: str | None = field(default=None, metadata=_help("Device of the reward model; null: that of training."))

@@ -60,6 +60,7 @@ class PretrainedModelConfig:
     dtype: Literal["float32", "bfloat16", "float16"] = field(
         default="float32", metadata=_help("Type of the weights in memory.")
     )
+    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the model."))
     chat_template_kwargs: dict[str, Any] = field(
         default_factory=dict,
         metadata=_help("What the chat template is told, everywhere it is applied, such as enable_thinking: false."),

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -27,11 +26,13 @@ from geoalign.experiments.prompts import prompt_lengths
 from geoalign.experiments.reward_source import check_reward
 from geoalign.experiments.run import Run, make_run
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.reports.text import inert
 from geoalign.tasks import make_task
 from geoalign.tasks.rendering import rendered
+from geoalign.terminal import Console
 from geoalign.training.lora import lora_of
-from geoalign.training.models import first_tokenizer, template_options
+from geoalign.training.models import CODE_SETTING, first_tokenizer, template_options
 from geoalign.training.options import check_options, without_gpu
 from geoalign.training.processes import Processes
 
@@ -135,6 +136,8 @@ def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
         return config, first_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()), None
     try:
         return config, first_tokenizer(config.model, alphabet=None), None
+    except OwnCodeError:
+        raise
     except ConfigError as error:
         reason = " ".join(str(error).split())[:300]
         return replace(config, max_prompt_length=None), None, f"lengths in tokens, and max_prompt_length: {reason}"
@@ -165,7 +168,7 @@ def _print_prompts(run: Run, tokenizer: Any, console: Console) -> None:
         text = "\n".join(f"[{message['role']}] {message['content']}" for message in first.prompt)
     else:
         text = rendered(first.prompt, tokenizer, template_options(run.config.model))
-    console.print(Panel(Text(inert(text, limit=4000)), title=f"First prompt ({first.id})", title_align="left"))
+    console.print(Panel(Text(inert(text, limit=4000)), title=Text(f"First prompt ({first.id})"), title_align="left"))
 
 
 def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:
@@ -216,10 +219,10 @@ def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_st
     model = config.model
     if not isinstance(model, PretrainedModelConfig):
         return "memory: the tiny model needs none to speak of"
-    from transformers import AutoConfig
-
     try:
-        shape = shape_of_model(AutoConfig.from_pretrained(model.path, revision=model.revision))
+        shape = shape_of_model(_settings_of(model))
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         return f"memory: expected the config of {model.path}, got {' '.join(str(error).split())[:200]}"
     given, limit = config.grpo, config.max_prompt_length
@@ -239,6 +242,13 @@ def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_st
         vllm_share=given.get("vllm_gpu_memory_utilization", 0.3) if colocated else 0.0,
         gpu_memory=config.launch.gpu_memory,
     )
+
+
+def _settings_of(model: PretrainedModelConfig) -> Any:
+    from transformers import AutoConfig
+
+    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+    return from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
 
 
 def _zero_stage(path: str | None, places: Places | None = None) -> int:

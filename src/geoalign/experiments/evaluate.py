@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from geoalign.config.evaluate import EvaluateConfig
@@ -29,6 +28,7 @@ from geoalign.experiments.run_folder import package_versions
 from geoalign.rewards.base import RewardSource
 from geoalign.rewards.reward_model import RewardModelScorer
 from geoalign.rewards.verified import VerifiedReward
+from geoalign.terminal import Console
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked

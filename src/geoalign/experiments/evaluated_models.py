@@ -47,7 +47,8 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
     # A checkpoint may be named by itself and through its run.
-    return _with_own_names(list({one.place: one for one in found}.values()))
+    named = _with_own_names(list({one.place: one for one in found}.values()))
+    return [replace(one, trust_remote_code=config.trust_remote_code) for one in named]
 
 
 def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> list[EvaluatedModel]:

@@ -18,7 +18,7 @@ from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import append_lines
-from geoalign.training.models import load_saved, template_options, weights_dtype
+from geoalign.training.models import load_saved, template_options
 from geoalign.training.randomness import undisturbed
 
 # Two processes never draw alike: seeds of runs are smaller than this.
@@ -31,7 +31,7 @@ def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: 
         return
     if run.processes.first:
         drop_evaluation(run.folder, stage)
-    model, tokenizer = load_saved(model_folder, dtype=weights_dtype(run.config.model))
+    model, tokenizer = load_saved(model_folder, run.config.model)
     model = model.to(run.grpo.device)
     with stage_progress(run.console) as progress:
         evaluate(run, source, model, tokenizer, stage=stage, step=step, progress=progress)

@@ -18,7 +18,7 @@ from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
 from geoalign.training.files import finite, read_json, write_atomically
-from geoalign.training.models import load_saved, template_options, weights_dtype
+from geoalign.training.models import load_saved, template_options
 from geoalign.training.randomness import undisturbed
 
 FIELD = "reference_rewards"
@@ -37,7 +37,7 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     """
     if FIELD not in run.curator.requires or not _batches_left(run, _kept(run, _settings(run))):
         return
-    model, tokenizer = load_saved(run.folder.warm_started, dtype=weights_dtype(run.config.model))
+    model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
     with stage_progress(run.console) as progress:
         fill_references(run, source, model.to(run.grpo.device), tokenizer, progress=progress)
 

@@ -15,7 +15,7 @@ from geoalign.tasks.base import PreferencePair
 from geoalign.training.callbacks import MetricLines, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, checkpoint_step, is_last, latest_complete
 from geoalign.training.files import append_line, read_json, replace_folder, write_json
-from geoalign.training.models import save, weights_dtype
+from geoalign.training.models import save, trusts_code, weights_dtype
 from geoalign.training.reward_model import first_reward_model, train_reward_model
 
 STAGE = "reward_model"
@@ -42,7 +42,9 @@ def reward_model_stage(run: Run) -> None:
     resume_from = latest_complete(folder.reward_model_checkpoints)
     last = resume_from is not None and is_last(resume_from)
     origin = resume_from if resume_from is not None and last else folder.warm_started
-    model, tokenizer = first_reward_model(origin, dtype=weights_dtype(config.model), seed=config.seed)
+    model, tokenizer = first_reward_model(
+        origin, dtype=weights_dtype(config.model), seed=config.seed, trust_remote_code=trusts_code(config.model)
+    )
     if not last:
         bar = ProgressBar(run.console, "reward model", {"loss": "loss", "accuracy": "accuracy"})
         callbacks = [

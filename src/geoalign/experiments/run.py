@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.config.loading import check_keys
@@ -18,7 +17,8 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.subsets import check_subset
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Problem, Task
-from geoalign.training.models import first_tokenizer, template_options
+from geoalign.terminal import Console
+from geoalign.training.models import first_tokenizer, template_options, trusts_code
 from geoalign.training.options import (
     GenerationShape,
     PromptPlan,
@@ -80,6 +80,8 @@ def make_run(
     )
     grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
     grpo.chat_template_kwargs = template_options(config.model) or None
+    if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
+        grpo.trust_remote_code = trusts_code(config.model)
     task = task or make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from geoalign.config.curators import GeoAlignConfig
 from geoalign.config.reward_model import RewardModelConfig
@@ -16,6 +15,7 @@ from geoalign.config.run import EvaluationConfig, LaunchConfig, RunConfig, TinyM
 from geoalign.errors import GeoAlignError
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.tasks import make_task
+from geoalign.terminal import Console
 from geoalign.training.files import read_lines
 from geoalign.training.options import generation_shape, grpo_options, without_gpu
 

@@ -19,7 +19,7 @@ from geoalign.training.checkpoints import CompleteCheckpoints, is_last, latest_c
 from geoalign.training.counted import CountedReward
 from geoalign.training.files import append_line
 from geoalign.training.lora import lora_of, merged, merged_from, with_adapters
-from geoalign.training.models import first_model, load_saved, save_complete, template_options, weights_dtype
+from geoalign.training.models import first_model, load_saved, save_complete, template_options
 from geoalign.training.policy import Curating, train_policy
 from geoalign.training.warm_start import warm_start
 
@@ -66,7 +66,7 @@ def policy_stage(run: Run, source: RewardSource) -> None:
         return
     run.processes.wait()  # all have looked before one writes
     resume_from = latest_complete(run.folder.rl_checkpoints)
-    model, tokenizer = load_saved(run.folder.warm_started, dtype=weights_dtype(run.config.model))
+    model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
     if resume_from is not None and is_last(resume_from):
         model, tokenizer = _of_checkpoint(run, resume_from, model, tokenizer)
     else:
@@ -131,7 +131,7 @@ def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tu
     """Model and tokenizer of a stage's last checkpoint; one of adapters holds only these, on the model `below`."""
     if lora_of(run.config.model) is not None:
         return merged_from(below, checkpoint), tokenizer
-    return load_saved(checkpoint, dtype=weights_dtype(run.config.model))
+    return load_saved(checkpoint, run.config.model)
 
 
 def _save(run: Run, model: Any, tokenizer: Any, place: Path) -> None:

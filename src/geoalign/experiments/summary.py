@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from rich.console import Console
 from rich.table import Table
 
 from geoalign.experiments.reward_stage import held_out_accuracy
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.statistics.ranking import auroc
+from geoalign.terminal import Console
 from geoalign.training.files import read_lines
 
 _PREFIX = "geoalign/"

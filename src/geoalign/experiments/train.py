@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from geoalign.config.loading import curator_name, parse_run_config, plain_run_config
 from geoalign.config.places import Places
@@ -25,6 +24,7 @@ from geoalign.experiments.shared import check_shared, take_shared
 from geoalign.experiments.stages import policy_stage, warm_start_stage
 from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
+from geoalign.terminal import Console
 from geoalign.training.files import read_json, write_json
 from geoalign.training.lock import locked
 from geoalign.training.processes import Processes

@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from geoalign.config.offline import CurateConfig
 from geoalign.errors import ConfigError
 from geoalign.offline.curation import CurationRun, Request
@@ -17,6 +15,7 @@ from geoalign.offline.inputs import find_inputs
 from geoalign.offline.terminal import show_input, show_result
 from geoalign.reports.inspection import build_inspection
 from geoalign.reports.inspection.tables import REPORT_FILE, SUMMARY_FILE
+from geoalign.terminal import Console
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked
 

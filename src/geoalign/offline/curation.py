@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from geoalign import __version__
@@ -30,6 +29,7 @@ from geoalign.offline.rows import Row
 from geoalign.offline.steps import COUNTED, ConsensusMeter, CuratedStep, counts_of, curate_step, metrics_of
 from geoalign.offline.tables import TableWriter
 from geoalign.offline.terminal import states_bar
+from geoalign.terminal import Console
 from geoalign.types import Rollouts
 
 

@@ -26,6 +26,7 @@ from geoalign.offline.hidden_files import stem
 from geoalign.offline.raw import place
 from geoalign.offline.reading import Dump
 from geoalign.offline.rows import Row
+from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.tasks.rendering import rendered, token_ids
 from geoalign.training.files import write_json
 
@@ -86,7 +87,7 @@ def check_model_place(text: str) -> str:
 
 
 def load_state_model(text: str, config: CurateConfig) -> StateModel:
-    """Loads the model and its tokenizer; code that comes with a model is never run.
+    """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed.
 
     Raises:
         ConfigError: there is no causal language model with a tokenizer, or the device is not there.
@@ -94,17 +95,22 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     where = check_model_place(text)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+    options: dict[str, Any] = {
+        "revision": config.revision,
+        "trust_remote_code": config.trust_remote_code,
+        "setting": "trust_remote_code",
+    }
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where, revision=config.revision, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            where, revision=config.revision, dtype=getattr(torch, dtype), trust_remote_code=False
-        )
+        tokenizer = from_pretrained(AutoTokenizer, where, **options)
+        model = from_pretrained(AutoModelForCausalLM, where, dtype=getattr(torch, dtype), **options)
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"--model: expected a causal language model with a tokenizer, got {text!r}: {error}"
         ) from error
     try:
-        model = model.to(torch.device(device)).eval()  # type: ignore[arg-type]  # transformers' annotations
+        model = model.to(torch.device(device)).eval()
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device: expected one that is there, got {device!r}: {error}") from error
     longest = config.max_tokens or getattr(model.config.get_text_config(), "max_position_embeddings", None)

@@ -15,6 +15,7 @@ import yaml
 from safetensors import SafetensorError, safe_open
 
 from geoalign.errors import RunFolderError
+from geoalign.masking import masked_yaml, without_secrets
 from geoalign.reports.evaluations import parse_evaluation
 from geoalign.reports.run import Density, Details, Floats, Ints, MetricRow, RolloutStep, Run
 
@@ -38,7 +39,7 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunFolderError(f"run folder: expected a folder, got {folder}")
     notes: list[str] = []
-    config_text = _text(folder / "config.yaml")
+    config_text = masked_yaml(_text(folder / "config.yaml"))
     versions = _mapping(_parsed(folder / "versions.json", json.loads), folder / "versions.json")
     if versions.get("schema_version") != SCHEMA_VERSION:
         raise RunFolderError(
@@ -47,7 +48,7 @@ def read_run(folder: Path) -> Run:
         )
     return Run(
         folder=folder,
-        config=_mapping(_parsed(folder / "config.yaml", yaml.safe_load), folder / "config.yaml"),
+        config=without_secrets(_mapping(_parsed(folder / "config.yaml", yaml.safe_load), folder / "config.yaml")),
         config_text=config_text,
         versions=versions,
         metrics=tuple(_metric_row(line, where) for line, where in _lines(folder / "metrics.jsonl", notes)),

@@ -13,7 +13,9 @@ from transformers.models.llama import modeling_llama
 
 from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError
+from geoalign.pretrained import from_pretrained, own_code
 
+CODE_SETTING = "reward.model.trust_remote_code"
 _CLASS = "AutoModelForSequenceClassification"
 
 
@@ -27,8 +29,13 @@ def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any,
     settings, tokenizer = _settings(place, config)
     _supply_names_of_older_transformers()
     with _described(place):
-        model, report = AutoModelForSequenceClassification.from_pretrained(
-            place, config=settings, dtype=getattr(torch, config.dtype), output_loading_info=True, **_options(config)
+        model, report = from_pretrained(
+            AutoModelForSequenceClassification,
+            place,
+            config=settings,
+            dtype=getattr(torch, config.dtype),
+            output_loading_info=True,
+            **_options(config),
         )
     missing = sorted(report["missing_keys"])
     if missing:
@@ -60,15 +67,16 @@ def has_own_code(model: Any) -> bool:
 
 def _settings(place: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
     with _described(place):
-        settings = AutoConfig.from_pretrained(place, **_options(config))
+        settings = from_pretrained(AutoConfig, place, **_options(config))
         if not config.trust_remote_code and _own_code(settings):
             # Without its code transformers would take the plain classifier of that architecture, with a random head.
-            raise ConfigError(_untrusted(place))
-        return settings, AutoTokenizer.from_pretrained(place, **_options(config))
+            raise own_code(place, CODE_SETTING)
+        return settings, from_pretrained(AutoTokenizer, place, **_options(config))
 
 
 def _options(config: RewardModelConfig) -> dict[str, Any]:
-    return {"revision": config.revision, "trust_remote_code": config.trust_remote_code}
+    code = {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
+    return {"revision": config.revision, **code}
 
 
 def _own_code(settings: Any) -> bool:
@@ -83,18 +91,9 @@ def _described(place: str | Path) -> Iterator[None]:
     except ConfigError:
         raise
     except (OSError, ValueError, ImportError) as error:
-        if "trust_remote_code" in str(error):
-            raise ConfigError(_untrusted(place)) from error
         raise ConfigError(
             f"reward model: expected a sequence classifier with its tokenizer, got {str(place)!r}: {error}"
         ) from error
-
-
-def _untrusted(place: str | Path) -> str:
-    return (
-        f"reward.model.trust_remote_code: expected true, because {str(place)!r} comes with Python code of its own, got "
-        f"false: read that code, then allow it (--trust-remote-code for serve-reward)"
-    )
 
 
 def _supply_names_of_older_transformers() -> None:

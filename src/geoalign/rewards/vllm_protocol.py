@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError, ServiceError
 from geoalign.http_client.replies import shown
+from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.rewards.protocols import Dialogue, Protocol, is_count, number_of
 
 
@@ -37,7 +38,7 @@ class VLLMProtocol(Protocol):
         self._model = name
         limits = [self.config.max_length, longest]
         self._longest = min((limit for limit in limits if limit is not None), default=None)
-        self._tokenizer = _tokenizer(self.config.tokenizer or self._model)
+        self._tokenizer = _tokenizer(self.config.tokenizer or self._model, self.config.trust_remote_code)
 
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
         """In order, `batch_size` at a time."""
@@ -99,11 +100,15 @@ class VLLMProtocol(Protocol):
         return scores
 
 
-def _tokenizer(place: str) -> Any:
+def _tokenizer(place: str, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(place)
+        tokenizer: Any = from_pretrained(
+            AutoTokenizer, place, trust_remote_code=trust_remote_code, setting="reward.model.trust_remote_code"
+        )
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"reward.model.tokenizer: expected a tokenizer, got {place!r}: {error}") from error
     if tokenizer.chat_template is None:

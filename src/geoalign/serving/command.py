@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from rich.console import Console
 
 from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import MissingExtraError
 from geoalign.http_client.token import token_from
 from geoalign.rewards.reward_model import RewardModelScorer
+from geoalign.terminal import Console
 
 try:
     from geoalign.serving.access import check_host

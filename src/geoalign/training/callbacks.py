@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from geoalign.terminal import Console
 
 # Keys of the line that transformers logs once, after training; they say nothing about a step.
 _CLOSING = "train_runtime"
@@ -135,11 +136,11 @@ class ProgressBar(TrainerCallback):
 def stage_progress(console: Console) -> Progress:
     """The look of every bar: title, bar, count, elapsed and remaining time, a few values."""
     return Progress(
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[values]}"),
+        TextColumn("{task.fields[values]}", markup=False),
         console=console,
     )

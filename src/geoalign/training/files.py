@@ -6,7 +6,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,23 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".tmp")
     data = content.encode("utf-8") if isinstance(content, str) else content
-    with beside.open("wb") as file:
+    with named(path), beside.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Gives the system's errors of reading and writing, such as that of a full disk, the name of their file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.strerror is not None:
+            error.filename = str(path)
+        raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -66,7 +78,7 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
 def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
     """Appends JSON objects as lines, in one write: a kill leaves all of them, or a cut last line that readers drop."""
     text = "".join(json.dumps(finite(value), ensure_ascii=False, allow_nan=False) + "\n" for value in values)
-    with path.open("ab") as file:
+    with named(path), path.open("ab") as file:
         file.write(text.encode("utf-8"))
         file.flush()
         os.fsync(file.fileno())

@@ -12,8 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.config.run import PretrainedModelConfig, TinyModelConfig
 from geoalign.errors import ConfigError
+from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.training.files import replace_folder
 from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
+
+CODE_SETTING = "model.trust_remote_code"
 
 
 def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence[str] = ()) -> tuple[Any, Any]:
@@ -31,9 +34,11 @@ def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence
     if isinstance(config, TinyModelConfig):
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            config.path, revision=config.revision, dtype=getattr(torch, config.dtype)
+        model = from_pretrained(
+            AutoModelForCausalLM, config.path, dtype=getattr(torch, config.dtype), **_from_hub(config)
         )
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path: expected a causal language model, got {config.path!r}: {error}") from error
     return model, tokenizer
@@ -51,7 +56,9 @@ def first_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str] =
         raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")
     tokenizer: Any
     try:
-        tokenizer = AutoTokenizer.from_pretrained(config.path, revision=config.revision, padding_side="left")
+        tokenizer = from_pretrained(AutoTokenizer, config.path, padding_side="left", **_from_hub(config))
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path: expected a tokenizer, got {config.path!r}: {error}") from error
     if tokenizer.chat_template is None:
@@ -66,10 +73,15 @@ def template_options(config: Any) -> dict[str, Any]:
     return dict(config.chat_template_kwargs) if isinstance(config, PretrainedModelConfig) else {}
 
 
-def load_saved(folder: Path, *, dtype: str) -> tuple[Any, Any]:
-    """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
-    return model, AutoTokenizer.from_pretrained(folder, padding_side="left")
+def load_saved(folder: Path, config: Any) -> tuple[Any, Any]:
+    """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not.
+
+    Args:
+        config: the model's settings in the run.
+    """
+    code: dict[str, Any] = {"trust_remote_code": trusts_code(config), "setting": CODE_SETTING}
+    model = from_pretrained(AutoModelForCausalLM, folder, dtype=getattr(torch, weights_dtype(config)), **code)
+    return model, from_pretrained(AutoTokenizer, folder, padding_side="left", **code)
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -85,6 +97,16 @@ def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
         shutil.rmtree(written)
     save(model, tokenizer, written)
     replace_folder(written, place)
+
+
+def trusts_code(config: Any) -> bool:
+    """Whether the Python code that comes with a run's model may run."""
+    return isinstance(config, PretrainedModelConfig) and config.trust_remote_code
+
+
+def _from_hub(config: PretrainedModelConfig) -> dict[str, Any]:
+    code = {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
+    return {"revision": config.revision, **code}
 
 
 def weights_dtype(config: Any) -> str:

@@ -36,6 +36,7 @@ _SET_HERE = {
     "logging_strategy": "logging_steps",
     "restore_callback_states_from_checkpoint": "nothing",
     "chat_template_kwargs": "model.chat_template_kwargs",
+    "trust_remote_code": "model.trust_remote_code",
 }
 
 # transformers renamed the switch in 5.23 and warns about the old name.
@@ -299,6 +300,9 @@ def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Pl
             raise ConfigError(
                 f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {shown(values[name])}"
             )
+    if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
+        key = f"{section}.model_init_kwargs.trust_remote_code"
+        raise ConfigError(f"{places.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
     check_keys(values, known, section, places)
     for name, value in values.items():
         check_value(f"{section}.{name}", known[name], value, places)

@@ -12,7 +12,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Prin
 from trl import RewardConfig, RewardTrainer
 
 from geoalign.errors import ConfigError
+from geoalign.pretrained import from_pretrained
 from geoalign.tasks.base import PreferencePair
+from geoalign.training.models import CODE_SETTING
 from geoalign.training.trainers import InRunFolder
 
 
@@ -20,16 +22,19 @@ class PreferenceTrainer(InRunFolder, RewardTrainer):
     """TRL's trainer on preference pairs."""
 
 
-def first_reward_model(folder: Path, *, dtype: str, seed: int) -> tuple[Any, Any]:
+def first_reward_model(folder: Path, *, dtype: str, seed: int, trust_remote_code: bool = False) -> tuple[Any, Any]:
     """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer.
 
     The head that turns the last hidden state into the score is new, drawn from `seed`. Of an earlier reward model, such
     as a checkpoint of this stage, the head is that of the checkpoint.
     """
+    code: dict[str, Any] = {"trust_remote_code": trust_remote_code, "setting": CODE_SETTING}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=getattr(torch, dtype))
-    return model, AutoTokenizer.from_pretrained(folder)
+        model = from_pretrained(
+            AutoModelForSequenceClassification, folder, num_labels=1, dtype=getattr(torch, dtype), **code
+        )
+    return model, from_pretrained(AutoTokenizer, folder, **code)
 
 
 def preference_row(pair: PreferencePair) -> dict[str, Any]:

@@ -6,17 +6,17 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from geoalign.errors import RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
+from geoalign.terminal import Console, harmless
 from geoalign.watching.comparison import WatchedComparison, comparison_view
 from geoalign.watching.lines import evaluation_line, step_line
 from geoalign.watching.run import News, WatchedRun, check_run_folder
 from geoalign.watching.run_view import Screen, run_view, told
-from geoalign.watching.signs import harmless
 
 
 class Watched(Protocol):

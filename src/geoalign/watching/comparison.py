@@ -13,10 +13,11 @@ from rich.text import Text
 
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import PlannedRun, make_plan
+from geoalign.terminal import harmless
 from geoalign.training.files import read_json
 from geoalign.watching.run import WatchedRun
 from geoalign.watching.run_view import STAGES, Screen
-from geoalign.watching.signs import harmless, number, span, sparkline
+from geoalign.watching.signs import number, span, sparkline
 from geoalign.watching.status import Lock, read_lock
 
 CellState = Literal["finished", "failed", "running", "waiting"]

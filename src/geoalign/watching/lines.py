@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from geoalign.terminal import harmless
 from geoalign.watching.course import Evaluation, Step
 from geoalign.watching.run import WatchedRun
 from geoalign.watching.run_view import STAGES, evaluated
-from geoalign.watching.signs import harmless, number, percent, span
+from geoalign.watching.signs import number, percent, span
 
 _LABELS = {
     "reward": "reward", "curated": "curated", "true": "true", "flagged": "flagged", "replaced": "replaced",

@@ -10,9 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from geoalign.terminal import harmless
 from geoalign.watching.course import Course, Evaluation, Stage
 from geoalign.watching.run import WatchedRun
-from geoalign.watching.signs import count, harmless, number, percent, span, sparkline
+from geoalign.watching.signs import count, number, percent, span, sparkline
 from geoalign.watching.status import Status
 
 STAGES = {"sft": "warm start", "reward_model": "reward model", "rl": "GRPO"}

@@ -1,4 +1,4 @@
-"""What a terminal is sent: sparklines, numbers, and text of others made harmless."""
+"""What a terminal is sent: sparklines and numbers."""
 
 from __future__ import annotations
 
@@ -7,27 +7,10 @@ import math
 from collections.abc import Sequence
 from datetime import timedelta
 
+from geoalign.terminal import shows
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-:=+*#"
-_LONGEST = 200
-
-
-def harmless(text: object, encoding: str = "utf-8", limit: int = _LONGEST) -> str:
-    """Text that cannot steer a terminal: control, invisible and direction-changing characters become their code
-    points, <U+001B>, and so does what the terminal's encoding lacks; cut to `limit` characters."""
-    written = str(text)
-    cut = written[:limit] + ("..." if len(written) > limit else "")
-    return "".join(char if _shows(char, encoding) else f"<U+{ord(char):04X}>" for char in cut)
-
-
-def _shows(char: str, encoding: str) -> bool:
-    if not char.isprintable():
-        return False
-    try:
-        char.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return char.isascii()
-    return True
 
 
 def sparkline(values: Sequence[float], width: int, encoding: str = "utf-8") -> str:
@@ -41,7 +24,7 @@ def sparkline(values: Sequence[float], width: int, encoding: str = "utf-8") -> s
     edges = [round(number * len(values) / bars) for number in range(bars + 1)]
     means = [sum(values[low:high]) / (high - low) for low, high in itertools.pairwise(edges)]
     lowest, highest = min(means), max(means)
-    levels = _BLOCKS if all(_shows(block, encoding) for block in _BLOCKS) else _ASCII
+    levels = _BLOCKS if all(shows(block, encoding) for block in _BLOCKS) else _ASCII
     top = len(levels) - 1
     if not 0 < highest - lowest < math.inf:
         return levels[top // 2] * bars

@@ -13,6 +13,7 @@ from geoalign.adapters.trinity.experiences import generated
 from geoalign.adapters.trinity.settings import TrinitySettings
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.extract import extract_states
+from geoalign.pretrained import from_pretrained
 
 
 def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b d"] | None:
@@ -82,10 +83,12 @@ class StateModel:
         assert settings.model_path is not None
         self.settings = settings
         self.version = 0
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+        model: torch.nn.Module = from_pretrained(
+            AutoModelForCausalLM,
             settings.model_path,
             dtype=getattr(torch, settings.dtype),
             trust_remote_code=settings.trust_remote_code,
+            setting="trust_remote_code",
         )
         self.model: Any = model
         model.to(settings.device).eval().requires_grad_(False)

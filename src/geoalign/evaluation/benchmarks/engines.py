@@ -11,7 +11,6 @@ import torch
 from transformers import LogitsProcessorList
 
 from geoalign.config.evaluate import EvaluateConfig
-from geoalign.config.run import PretrainedModelConfig
 from geoalign.errors import ConfigError
 from geoalign.evaluation.benchmarks.draws import OwnDraws, uniforms
 from geoalign.evaluation.benchmarks.models import EvaluatedModel
@@ -92,9 +91,8 @@ class TransformersEngine:
             ConfigError: it cannot be loaded, or the device is not there.
         """
         device, dtype = settled(config)
-        settings = PretrainedModelConfig(path=model.place, revision=model.revision, dtype=dtype)  # type: ignore[arg-type]
         try:
-            loaded, _ = first_model(settings, alphabet=None, seed=0)
+            loaded, _ = first_model(model.settings(dtype=dtype), alphabet=None, seed=0)
         except ConfigError as error:
             raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
         try:

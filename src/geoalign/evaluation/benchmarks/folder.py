@@ -73,6 +73,8 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
     settings = asdict(config)
     device, dtype = settled(config)
     kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    if not config.trust_remote_code:  # absent in evaluations begun before there was this setting
+        del kept["trust_remote_code"]
     reward = dict(kept.pop("reward"))
     # How patiently and where answers are scored changes no reward.
     scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}

@@ -12,6 +12,7 @@ from transformers import AutoConfig
 
 from geoalign.config.run import PretrainedModelConfig
 from geoalign.errors import ConfigError
+from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.training.models import first_tokenizer
 
 # What a model's answers depend on, by the ends of its files' names.
@@ -31,6 +32,7 @@ class EvaluatedModel:
         series: of which run it is a checkpoint, None for none.
         step: after how many steps it was written, None where it is no checkpoint.
         template_options: what its chat template is told.
+        trust_remote_code: the Python code that comes with it may run.
     """
 
     name: str
@@ -39,6 +41,13 @@ class EvaluatedModel:
     series: str | None = None
     step: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    trust_remote_code: bool = False
+
+    def settings(self, **more: Any) -> PretrainedModelConfig:
+        """As a run's settings would name it; `more`: further ones, such as dtype."""
+        return PretrainedModelConfig(
+            path=self.place, revision=self.revision, trust_remote_code=self.trust_remote_code, **more
+        )
 
 
 @dataclass(frozen=True)
@@ -58,11 +67,19 @@ def describe(model: EvaluatedModel) -> Described:
         ConfigError: there is no causal language model with a tokenizer and a chat template.
     """
     try:
-        settings = AutoConfig.from_pretrained(model.place, revision=model.revision)
+        settings = from_pretrained(
+            AutoConfig,
+            model.place,
+            revision=model.revision,
+            trust_remote_code=model.trust_remote_code,
+            setting="trust_remote_code",
+        )
+    except OwnCodeError:
+        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"MODEL: expected a causal language model, got {model.place!r}: {error}") from error
     try:
-        tokenizer = first_tokenizer(PretrainedModelConfig(path=model.place, revision=model.revision), alphabet=None)
+        tokenizer = first_tokenizer(model.settings(), alphabet=None)
     except ConfigError as error:
         raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
     longest = getattr(settings.get_text_config(), "max_position_embeddings", None)

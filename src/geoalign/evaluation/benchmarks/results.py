@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from geoalign.evaluation.benchmarks.models import EvaluatedModel
 from geoalign.evaluation.benchmarks.scores import Curve, SetScores, average, curve
 from geoalign.statistics import Interval
+from geoalign.terminal import Console
 
 AVERAGE = "average"
 

@@ -40,6 +40,7 @@ class VLLMEngine:
                 tokenizer_revision=model.revision,
                 dtype=settled(config)[1],
                 seed=config.seed,
+                trust_remote_code=model.trust_remote_code,
                 **config.vllm,
             )
         except (OSError, ValueError, TypeError) as error:

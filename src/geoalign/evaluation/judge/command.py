@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.config.judge import JudgeConfig
@@ -19,6 +18,7 @@ from geoalign.evaluation.judge.pairs import MatchedResponses, ResponsePair, matc
 from geoalign.evaluation.judge.prompt import Comparison
 from geoalign.evaluation.judge.results import JudgeResult, print_result, result_json, result_of, write_judgments
 from geoalign.evaluation.responses import read_responses
+from geoalign.terminal import Console
 from geoalign.training.files import write_json
 from geoalign.training.lock import locked
 
@@ -98,7 +98,7 @@ def _judged(
 async def _ask(
     asked: Judge, comparisons: Mapping[str, Comparison], kept: Answers, config: JudgeConfig | None, console: Console
 ) -> dict[str, Answer]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     async with asked:
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("Judging", total=len(comparisons))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from geoalign.evaluation.judge.prompt import shown
 from geoalign.evaluation.judge.summary import JudgeSummary, summarise
 from geoalign.evaluation.responses import ResponseFile
 from geoalign.statistics import Interval
+from geoalign.terminal import Console
 from geoalign.training.files import write_atomically
 
 _RATES = {"win": "A wins", "lose": "B wins", "tie": "tie"}

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from geoalign.config.loading import parse_run_config
 from geoalign.errors import ConfigError
 from geoalign.experiments.reward_source import check_reward
@@ -17,6 +15,7 @@ from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.subsets import check_subset
 from geoalign.tasks import make_task
 from geoalign.tasks.base import Task
+from geoalign.terminal import Console
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.status import Status
 
 from geoalign.config.compare import CompareConfig
@@ -22,6 +21,7 @@ from geoalign.experiments.compare.processes import WorkerProcess
 from geoalign.experiments.compare.progress import Board, last_step
 from geoalign.experiments.compare.table import conclude
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.terminal import Console
 from geoalign.training.files import read_json
 from geoalign.training.lock import locked
 

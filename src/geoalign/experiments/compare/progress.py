@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +16,7 @@ from rich.text import Text
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import Cell
 from geoalign.experiments.compare.processes import WorkerProcess
+from geoalign.terminal import Console
 
 # A line of metrics is shorter than this.
 _TAIL_BYTES = 16384

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table as Drawn
 
 from geoalign.experiments.compare.folder import ComparisonFolder
@@ -16,6 +15,7 @@ from geoalign.reports.comparison.analysis import analyse, table_as_json
 from geoalign.reports.comparison.plan import METRICS, Plan, read_plan
 from geoalign.reports.comparison.results import read_results
 from geoalign.reports.comparison.table import ArmRow, LevelTable, Measure, Table
+from geoalign.terminal import Console
 from geoalign.training.files import write_atomically, write_json
 
 _MEASURES = (

@@ -17,9 +17,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import GeoAlignError, RunFolderError
+from geoalign.errors import RunFolderError
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import Cell, PlannedRun
+from geoalign.failures import told
+from geoalign.masking import masked
+from geoalign.terminal import Console, harmless_messages, one_line, say, say_lines
 from geoalign.training.files import append_line, read_lines, write_json
 from geoalign.training.lock import locked
 
@@ -28,25 +31,20 @@ _LOCK_SECONDS = 30.0
 
 
 def main() -> int:
-    """Reads the job, carries it out, and returns the exit code: 0, or 2 for an error of this package, 1 for another.
+    """Reads the job, carries it out, and returns the exit code: 0, 2 for an error that one line tells, 1 for a bug.
 
     What went wrong is the last line written.
     """
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        if job["kind"] == "prepare":
-            prepare_shared(job)
-        else:
-            run_cell(job)
-    except GeoAlignError as error:
-        traceback.print_exc()
-        print(" ".join(str(error).split()), flush=True)
-        return 2
+        with harmless_messages():
+            prepare_shared(job) if job["kind"] == "prepare" else run_cell(job)
     except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
-        traceback.print_exc()
-        print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
-        return 1
+        console, line = Console(no_color=True), told(error)
+        say_lines(console, masked(traceback.format_exc()))
+        say(console, line or one_line(masked(f"{type(error).__name__}: {error}")))
+        return 1 if line is None else 2
     return 0
 
 
@@ -59,8 +57,6 @@ def _end_with_parent() -> None:
 
 def prepare_shared(job: dict[str, Any]) -> None:
     """Checks the settings of every run, writes what they come to, then makes the warm start that the runs share."""
-    from rich.console import Console
-
     from geoalign.config.loading import parse_run_config
     from geoalign.experiments.compare.checks import checked_shapes
     from geoalign.experiments.train import prepare
@@ -71,8 +67,6 @@ def prepare_shared(job: dict[str, Any]) -> None:
 
 def run_cell(job: dict[str, Any]) -> None:
     """Runs, or goes on with, one run, and writes its result."""
-    from rich.console import Console
-
     from geoalign.config.loading import parse_run_config
     from geoalign.experiments.compare.extract import extract
     from geoalign.experiments.train import train

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from geoalign.masking import masked_yaml
 from geoalign.reports.comparison.analysis import analyse, planned_cells
 from geoalign.reports.comparison.plan import METRICS, Plan, read_plan
 from geoalign.reports.comparison.results import Cell, read_results
@@ -57,7 +58,7 @@ def build_comparison_report(folder: Path) -> Path:
             pictures=drawn,
             failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
             missing=_missing(table),
-            config=inert((folder / "compare.yaml").read_text(encoding="utf-8"), CONFIG_LIMIT),
+            config=inert(masked_yaml((folder / "compare.yaml").read_text(encoding="utf-8")), CONFIG_LIMIT),
             versions=inert(_versions(folder), CONFIG_LIMIT),
             notes=[inert(note) for note in table.notes],
         )

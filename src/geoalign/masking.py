@@ -1,0 +1,74 @@
+"""What is a secret, by its name or its form; and texts without them. Settings refuse what this finds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+MASK = "***"
+
+# Tokens of a vocabulary, and counts of them, are no secrets.
+_VOCABULARY = re.compile(
+    r"(?:^|_)(?:eos|bos|pad|unk|sep|mask|cls|image|video|audio|start|stop|end|eot|eoi|boi|special|think|next|last|first|"
+    r"by|per|per_second)_tokens?$"
+)
+_NAME = re.compile(
+    r"(?:^|_)(?:token|secret|password|passwd|api_?key|access_?key|private_?key|secret_?key|credentials?|authorization)$",
+)
+# An address with a user, or a user and a password, before its host; a path made of one has a slash less.
+_ADDRESS = re.compile(
+    r"(?P<scheme>\bhttps?:/|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/?#'\"@]*(?:@[^\s/?#'\"@]*)*)@"
+)
+_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s'\"]+")
+# Forms by which keys of well-known services are told.
+_TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})\b")
+_ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,200})=(?:'[^']*'|\"[^\"]*\"|[^\s,;?&)}\]]+)")
+_YAML = re.compile(r"^(?P<start>[ -]*(?P<name>[\w.-]+): +)(?!null$|true$|false$|''$|\"\"$)\S.*$", re.MULTILINE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option of this name holds a secret: hub_token, api_key, password; not eos_token or max_tokens."""
+    last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_")
+    return bool(_NAME.search(last)) and not _VOCABULARY.search(last)
+
+
+def has_credentials(text: str) -> bool:
+    """Whether a text holds an address with user or password, or with a secret among its parameters."""
+    return bool(_ADDRESS.search(text)) or any(_secret_parameter(url) for url in _URL.findall(text))
+
+
+def masked(text: str) -> str:
+    """The text with *** in the place of every secret that its name or its form gives away."""
+    text = _ADDRESS.sub(rf"\g<scheme>{MASK}@", text)
+    text = _TOKEN.sub(MASK, text)
+    return _ASSIGNED.sub(_without_value, text)
+
+
+def masked_yaml(text: str) -> str:
+    """Settings as they are written, without secrets: those of folders that an earlier version wrote."""
+    return masked(_YAML.sub(lambda at: f"{at['start']}'{MASK}'" if is_secret_name(at["name"]) else at[0], text))
+
+
+def without_secrets(value: Any) -> Any:
+    """Plain settings likewise."""
+    if isinstance(value, dict):
+        return {
+            name: MASK if isinstance(inner, str) and is_secret_name(str(name)) else without_secrets(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(inner) for inner in value]
+    return masked(value) if isinstance(value, str) else value
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return f"{found['name']}={MASK}" if is_secret_name(found["name"]) else found[0]
+
+
+def _secret_parameter(url: str) -> bool:
+    try:
+        query = urlsplit(url).query
+    except ValueError:
+        return False
+    return any(is_secret_name(name) and value for name, value in parse_qsl(query))

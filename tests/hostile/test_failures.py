@@ -1,0 +1,167 @@
+"""Failures that are nobody's input: bugs, no memory, Ctrl-C, closed input and output, wrong use."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import run
+
+import geoalign
+from geoalign.errors import ConfigError
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(geoalign.__file__).parents[1]), "COLUMNS": "80"}
+WATCH = "geoalign.watching.command.watch"
+
+
+def raising(error: BaseException):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, error: BaseException):
+    monkeypatch.setattr(WATCH, raising(error))
+    return run("watch", "somewhere")
+
+
+def test_a_bug_shows_its_traceback_and_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = watched(monkeypatch, KeyError("a\x1b[2Jb"))
+    assert outcome.code == 1
+    assert "Traceback (most recent call last)" in outcome.err
+    assert "KeyError: 'a\\x1b[2Jb'" in outcome.err
+    assert "please report it" in outcome.err.splitlines()[-1]
+    assert "\x1b" not in outcome.err
+
+
+def out_of_memory() -> Exception:
+    import torch
+
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "out of memory"),
+        (MemoryError("Unable to allocate 8.00 TiB"), "out of memory: Unable to allocate 8.00 TiB"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: tried 9 bytes"), "out of memory: "),
+        (out_of_memory(), "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"), "could not be read or"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
+        (OSError(18, "Invalid cross-device link", "/a", None, "/b"), "/a to /b: Invalid cross-device link"),
+        (OSError("Can't load it.\nTry another."), "Can't load it. Try another."),
+        (ValueError("embedded null byte"), "without a NUL character"),
+        (ConfigError("x: expected y, got\n z"), "x: expected y, got z"),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_user_and_machine_get_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
+    outcome = watched(monkeypatch, error)
+    assert outcome.broken() == []
+    assert outcome.code == 2
+    assert outcome.err.startswith("Error: ")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ConfigError("x" * 10**6), OSError("y\n" * 10**6)], ids=["own", "system"])
+def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    outcome = watched(monkeypatch, error)
+    assert outcome.broken() == []
+    assert len(outcome.err) < 4000
+    assert "characters left out" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [
+        ("train --output out", "geoalign.experiments.train.train"),
+        ("train --dry-run", "geoalign.experiments.dry_run.dry_run"),
+        ("compare --output out", "geoalign.experiments.compare.command.compare"),
+        ("curate x --output out", "geoalign.offline.command.curate"),
+        ("evaluate x --output out", "geoalign.experiments.evaluate.evaluate"),
+        ("judge x y --output out --local", "geoalign.evaluation.judge.command.judge"),
+        ("serve-reward --model x", "geoalign.serving.command.serve_reward"),
+        ("report x", "geoalign.reports.build_report"),
+        ("bench", "geoalign.benchmarks.command.bench"),
+    ],
+)
+def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch, command: str, function: str) -> None:
+    monkeypatch.setattr(function, raising(KeyboardInterrupt()))
+    outcome = run(*command.split())
+    assert outcome.code == 130
+    assert not outcome.raised
+    assert outcome.err.strip().startswith("Stopped")
+    assert "Abort" not in outcome.err
+
+
+def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = watched(monkeypatch, EOFError())
+    assert outcome.broken() == []
+    assert outcome.code == 2
+    assert "geoalign watch somewhere asked for input, but the standard input is closed" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--nope"],
+        ["nope"],
+        ["judge"],
+        ["bench", "--repeats", "many"],
+        ["bench", "--corruption", "2"],
+        ["serve-reward", "--model", "x", "--port", "0"],
+        ["watch", "x", "--interval", "nan\x1b[2J"],
+        ["train", "--\x1b[2J"],
+        ["train", "a", "b", "c" * 10_000],
+        ["watch"],
+    ],
+    ids=str,
+)
+def test_wrong_use_is_one_line(arguments: list[str]) -> None:
+    outcome = run(*(argument[:20_000] for argument in arguments))
+    assert outcome.broken() == []
+    assert outcome.code == 2
+    assert outcome.err.startswith("Error: ")
+    assert outcome.err.count("\n") == 1
+    assert "--help" in outcome.err
+
+
+def test_no_arguments_show_the_help() -> None:
+    outcome = run()
+    assert outcome.code == 2
+    assert "Usage: geoalign" in outcome.out
+
+
+def piped(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+
+GEOALIGN = f"{sys.executable} -m geoalign.cli"
+
+
+@pytest.mark.parametrize("arguments", ["--version", "train --help"])
+def test_a_closed_pipe_is_quiet(arguments: str) -> None:
+    # The reader is gone before anything is written.
+    done = piped(f"({GEOALIGN} {arguments}) 2>&1 >/dev/stdout | true; (sleep 0.2; {GEOALIGN} {arguments}) | true")
+    assert done.stderr == ""
+
+
+def test_a_full_disk_behind_the_output() -> None:
+    done = piped(f"{GEOALIGN} --version > /dev/full")
+    assert done.stderr == "Error: No space left on device\n"
+    assert done.returncode == 2
+
+
+def test_the_streams_may_be_of_any_kind() -> None:
+    sys_stdout = sys.stdout
+    try:
+        sys.stdout = io.StringIO()
+        assert run("--version").code == 0
+    finally:
+        sys.stdout = sys_stdout

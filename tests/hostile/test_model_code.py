@@ -1,0 +1,141 @@
+"""A model folder whose Python code would run: it does not, whatever is answered on the standard input."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import Outcome, run
+
+import geoalign.experiments.dry_run
+import geoalign.experiments.evaluate
+import geoalign.offline.command
+import geoalign.serving.command  # noqa: F401 - before the clock runs: importing is slow
+from geoalign.config.run import PretrainedModelConfig
+from geoalign.errors import ConfigError
+from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.training.models import first_model, load_saved
+
+CODE = """
+from pathlib import Path
+
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
+
+Path({mark!r}).write_text("ran")
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own_code_model"
+
+
+class OwnModel(LlamaForCausalLM):
+    config_class = OwnConfig
+
+
+class OwnReward(LlamaForSequenceClassification):
+    config_class = OwnConfig
+
+
+class OwnTokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with code that leaves a file behind when it runs."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "own.py").write_text(CODE.format(mark=str(tmp_path / "ran")))
+    classes = {
+        "AutoConfig": "own.OwnConfig",
+        "AutoModelForCausalLM": "own.OwnModel",
+        "AutoModelForSequenceClassification": "own.OwnReward",
+        "AutoTokenizer": ["own.OwnTokenizer", None],
+    }
+    settings = {"model_type": "own_code_model", "auto_map": classes, "architectures": ["OwnModel"]}
+    (folder / "config.json").write_text(json.dumps(settings))
+    tokenizer = {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+def answering_yes(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> Outcome:
+    """Runs a command with a "y" for every question on the standard input."""
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    return run(*arguments)
+
+
+COMMANDS = {
+    "train": ["train", "model.yaml", "--output", "out"],
+    "dry run": ["train", "model.yaml", "--dry-run"],
+    "reward model": ["train", "reward.yaml", "--output", "out"],
+    "curate": ["curate", "dump.jsonl", "--output", "out", "--model", "model"],
+    "evaluate": ["evaluate", "model", "--output", "out", "--benchmark", "aime24=aime.jsonl"],
+    "serve": ["serve-reward", "--model", "model"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_runs_the_code_of_a_model(model: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    here = model.parent
+    (here / "model.yaml").write_text(yaml.safe_dump({"model": {"type": "pretrained", "path": "model"}}))
+    (here / "reward.yaml").write_text(yaml.safe_dump({"reward": {"model": {"path": "model"}}}))
+    rows = [{"prompt": "2+2", "response": str(n), "reward": float(n % 2)} for n in range(8)]
+    (here / "dump.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (here / "aime.jsonl").write_text(json.dumps({"id": "1", "problem": "2+2?", "answer": "4"}) + "\n")
+    outcome = answering_yes(monkeypatch, *command)
+    assert not (here / "ran").exists()
+    assert outcome.broken() == []
+    assert outcome.code == 2
+    assert "trust_remote_code: expected true, because" in outcome.err
+    assert "'model' comes with Python code of its own" in outcome.err
+    assert "[y/N]" not in outcome.out + outcome.err
+
+
+def test_code_runs_where_the_setting_allows_it(model: Path) -> None:
+    from transformers import AutoConfig
+
+    with pytest.raises(OwnCodeError, match=r"^model\.trust_remote_code: expected true"):
+        from_pretrained(AutoConfig, model, trust_remote_code=False, setting="model.trust_remote_code")
+    assert not (model.parent / "ran").exists()
+    config = from_pretrained(AutoConfig, model, trust_remote_code=True, setting="model.trust_remote_code")
+    assert type(config).__name__ == "OwnConfig"
+    assert (model.parent / "ran").read_text() == "ran"
+
+
+def test_a_run_s_own_loading_functions_refuse_it(model: Path) -> None:
+    config = PretrainedModelConfig(path=str(model))
+    with pytest.raises(ConfigError, match="trust_remote_code"):
+        first_model(config, alphabet=None, seed=0)
+    with pytest.raises(ConfigError, match="trust_remote_code"):
+        load_saved(model, config)
+    assert not (model.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("section", ["sft", "grpo", "reward_model"])
+@pytest.mark.parametrize("option", ["trust_remote_code", "model_init_kwargs.trust_remote_code"])
+def test_no_option_of_trl_goes_past_the_setting(section: str, option: str) -> None:
+    if option == "trust_remote_code":
+        import trl
+
+        kind = {"sft": trl.SFTConfig, "grpo": trl.GRPOConfig, "reward_model": trl.RewardConfig}[section]
+        if not hasattr(kind, option):
+            pytest.skip("this TRL has no such option")
+    outcome = run("train", "--dry-run", "--set", f"{section}.{option}=true")
+    assert outcome.broken() == []
+    assert f"{section}.{option}: expected to be left out (use model.trust_remote_code)" in outcome.err
+
+
+def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model.parent / "dump.jsonl").write_text("")
+    seen = []
+    monkeypatch.setattr("geoalign.offline.command.curate", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.experiments.evaluate.evaluate", lambda *given, **__: seen.append(given[3]))
+    assert run("curate", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
+    assert run("evaluate", "model", "--trust-remote-code").code == 0
+    assert [config.trust_remote_code for config in seen] == [True, True]

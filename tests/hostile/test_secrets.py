@@ -1,0 +1,135 @@
+"""Secrets in settings and on the command line: refused by name, told how to give them, and never shown or written."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import Outcome, run
+
+import geoalign.experiments.compare.command
+import geoalign.serving.command  # noqa: F401 - before the clock runs: importing is slow
+from geoalign.config.evaluate import EvaluateConfig
+from geoalign.config.loading import load_run_config, parse_run_config
+from geoalign.config.reward_model import RewardModelConfig
+from geoalign.config.run import PretrainedModelConfig, RunConfig
+from geoalign.errors import ConfigError
+from geoalign.masking import has_credentials, is_secret_name, masked, masked_yaml, without_secrets
+
+SECRET = "correct-horse-battery"
+JUDGE = ["judge", "a", "b", "--model", "m"]
+URL = f"https://user:{SECRET}@host:8000/v1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hub_token", "hf_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key",
+     "apiKey", "wandb_api_key", "WANDB_API_KEY", "password", "client_secret", "secret", "access-key", "Authorization"],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
+     "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword"],
+)  # fmt: skip
+def test_names_of_other_things(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def held(outcome: Outcome, folder: Path) -> list[str]:
+    """Where the secret is to be found after a command."""
+    found = [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
+    return found + (["output"] if SECRET in outcome.out + outcome.err else [])
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["train", "--set", f"grpo.hub_token={SECRET}"], "HF_TOKEN"),
+        (["train", "--set", f"sft.hub_token={SECRET}"], "HF_TOKEN"),
+        (["train", "--set", f"reward_model.hub_token={SECRET}"], "HF_TOKEN"),
+        (["train", "--set", f"grpo.model_init_kwargs.token={SECRET}"], "HF_TOKEN"),
+        (["train", "--set", f"grpo.model_init_kwargs={{token: {SECRET}}}"], "HF_TOKEN"),
+        (["train", "--set", f"grpo.wandb_api_key={SECRET}"], "WANDB_API_KEY"),
+        (["train", "--set", f"grpo.x=[{{password: {SECRET}}}]"], "an environment variable"),
+        (["train", "--dry-run", "--set", f"grpo.hub_token={SECRET}"], "HF_TOKEN"),
+        (["train", "--set", f"reward.model.url={URL}"], "reward.model.url: expected an address without user"),
+        (["train", "--set", f"reward.model.path={URL}"], "reward.model.path: expected an address without user"),
+        (["train", "--set", "model.type=pretrained", "--set", f"model.path={URL}"], "model.path: expected an address"),
+        (["train", "--set", f"grpo.vllm_server_base_url={URL}"], "grpo.vllm_server_base_url: expected an address"),
+        (["train", "--set", f"grpo.run_name=https://host/?api_key={SECRET}"], "grpo.run_name: expected an address"),
+        (["compare", "--curators", "grpo", "--set", f"run.grpo.hub_token={SECRET}"], "HF_TOKEN"),
+        (["compare", "--curators", "grpo", "--set", f"levels.x.reward.model.url={URL}"], "without user"),
+        (["evaluate", "m/m", "--set", "engine=vllm", "--set", f"vllm.hf_token={SECRET}"], "HF_TOKEN"),
+        (["evaluate", "m/m", "--set", f"reward.model.url={URL}"], "without user"),
+        (["evaluate", URL, "--benchmark", "aime24=x.jsonl"], "expected a folder"),
+        ([*JUDGE, "--base-url", URL], "base_url: expected an address without user"),
+        ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request.api_key={SECRET}"], "left out"),
+        ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request={{a: '{URL}'}}"], "without"),
+        (["serve-reward", "--model", URL], "path: expected an address without user"),
+        (["curate", URL], "***@host"),
+        (["curate", "x", "--model", URL], "got none there"),
+    ],
+    ids=lambda value: " ".join(value).replace(SECRET, "S")[:60] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_secret_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run(*command, *([] if command[0] == "serve-reward" or "--dry-run" in command else ["--output", "out"]))
+    assert outcome.broken() == []
+    assert outcome.code == 2
+    assert says in outcome.err
+    assert held(outcome, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"grpo": {"hub_token": SECRET}},
+        {"reward_model": {"model_init_kwargs": {"token": SECRET}}},
+        {"reward": {"model": {"url": URL}}},
+        {"grpo": {"hub_token": 12345678}},
+    ],
+)
+def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path: Path, settings: dict[str, object]) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match=r"run\.yaml, line \d: .*: expected") as caught:
+        load_run_config(path)
+    assert SECRET not in str(caught.value)
+    assert "12345678" not in str(caught.value)
+
+
+def test_settings_made_in_python_hold_no_secret_either() -> None:
+    for make in (
+        lambda: RunConfig(grpo={"hub_token": SECRET}),
+        lambda: PretrainedModelConfig(path=URL),
+        lambda: RewardModelConfig(url=URL),
+        lambda: EvaluateConfig(engine="vllm", vllm={"hf_token": SECRET}),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make()
+        assert SECRET not in str(caught.value)
+
+
+def test_what_is_no_secret_passes() -> None:
+    config = parse_run_config({"grpo": {"hub_token": None, "push_to_hub": False}, "sft": {"eos_token": "<end>"}})
+    assert config.sft == {"eos_token": "<end>"}
+
+
+def test_masks() -> None:
+    assert masked(f"a {URL} b") == "a https://***@host:8000/v1 b"
+    assert masked(f"--set grpo.hub_token={SECRET}: x") == "--set grpo.hub_token=*** x"
+    assert masked("hf_" + "a" * 34) == "***"
+    assert masked("owner/name@split lr=1e-3 max_tokens=5") == "owner/name@split lr=1e-3 max_tokens=5"
+    assert has_credentials("http://user@host")
+    assert not has_credentials("http://host/a@b?q=1")
+    text = f"grpo:\n  hub_token: {SECRET}\n  eos_token: x\n  url: {URL}\n  token: null\n"
+    clean = masked_yaml(text)
+    assert SECRET not in clean
+    assert "eos_token: x" in clean
+    assert "token: null" in clean
+    assert without_secrets(yaml.safe_load(text)) == yaml.safe_load(clean)

@@ -1,0 +1,164 @@
+"""What reaches the terminal: text of others is made harmless in one place, which nothing in the source goes past."""
+
+import ast
+import io
+import logging
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+from rich.console import Group
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from geoalign.terminal import Console, harmless, harmless_messages, one_line, say, say_lines
+
+SOURCE = Path(__file__).parents[1] / "src" / "geoalign"
+HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\u202ec\x00\ud800"
+SHOWN = "a<U+001B>[2J<U+001B>]0;title<U+0007>b<U+009B>31m<U+202E>c<U+0000><U+D800>"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printed(renderable: object, **options: object) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200, **options).print(renderable)
+    return file.getvalue()
+
+
+def table() -> Table:
+    made = Table(title=HOSTILE, caption=HOSTILE)
+    made.add_column(HOSTILE)
+    made.add_row(HOSTILE)
+    return made
+
+
+@pytest.mark.parametrize(
+    "renderable",
+    [HOSTILE, Text(HOSTILE), Text(HOSTILE, style="red"), table(), Panel(HOSTILE, title=Text(HOSTILE)), Group(HOSTILE)],
+    ids=["string", "text", "styled", "table", "panel", "group"],
+)
+@pytest.mark.parametrize("options", [{}, {"force_terminal": True, "color_system": "truecolor"}], ids=["file", "screen"])
+def test_no_control_character_of_the_text_is_written(renderable: object, options: dict[str, object]) -> None:
+    found = _COLOURS.sub("", printed(renderable, **options))
+    assert all(char.isprintable() or char == "\n" for char in found)
+    assert "<U+001B>[2J" in found.replace("\n", "")
+
+
+def test_text_stays_as_it_is() -> None:
+    text = "[red]no markup[/red] :smile: 你好 – ünï “quotes”\u00a0kept"
+    assert printed(text) == text + "\n"
+    # A closing tag that closes nothing is an error of rich's markup.
+    assert printed("[/nowhere]/a") == "[/nowhere]/a\n"
+
+
+def test_boxes_and_colours_stay() -> None:
+    assert "┏" in printed(table())
+    assert "\x1b[1;31mred" in printed(Text("red", style="bold red"), force_terminal=True, color_system="standard")
+
+
+def test_styles_stand_where_they_stood() -> None:
+    text = Text("\x1bab")
+    text.stylize("red", 1, 2)
+    found = printed(text, force_terminal=True, color_system="standard", highlight=False)
+    assert found == "<U+001B>\x1b[31ma\x1b[0mb\n"
+
+
+def test_an_encoding_that_lacks_characters() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    Console(file=file, width=80).print("ä", Text("ö"))
+    file.seek(0)
+    assert file.read() == "<U+00E4> <U+00F6>\n"
+
+
+def test_progress_bars_work() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True)
+    with Progress(TextColumn("{task.description}", markup=False), BarColumn(), console=console) as bar:
+        bar.update(bar.add_task("[/x]\x1b[2J", total=2), completed=1)
+    assert "<U+001" in file.getvalue()
+    assert "━" in file.getvalue()
+    assert "\x1b[2J" not in file.getvalue()
+
+
+def test_one_line_stays_one_line() -> None:
+    file = io.StringIO()
+    say(Console(file=file, width=20), "x" * 50 + "\ny")
+    say_lines(Console(file=file, width=20), "y" * 50 + "\n\x1bz\n")
+    assert file.getvalue() == "x" * 50 + "<U+000A>y\n" + "y" * 50 + "\n<U+001B>z\n"
+
+
+def test_long_text_loses_its_middle_and_says_so() -> None:
+    # 10 of 30 characters stay: 5 at each end.
+    assert one_line("a" * 15 + "b" * 15, limit=10) == "aaaaa ... [20 characters left out] ... bbbbb"
+    assert one_line(" a\n  b\r\nc ") == "a b c"
+
+
+def test_harmless_text() -> None:
+    assert harmless(HOSTILE) == SHOWN
+    assert harmless("a\u00a0b\u3000c") == "a\u00a0b\u3000c"
+    assert harmless("x" * 500, limit=None) == "x" * 500
+
+
+def test_warnings_and_log_lines_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("somebody.else")
+    handler = logging.StreamHandler()
+    log.addHandler(handler)
+    try:
+        with warnings.catch_warnings(), harmless_messages():
+            warnings.simplefilter("always")
+            warnings.warn("\x1b[2J", stacklevel=1)
+            try:
+                raise ValueError("\x1b[3J")
+            except ValueError:
+                log.exception("%s", "\x1b[4J")
+    finally:
+        log.removeHandler(handler)
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert said.count("<U+001B>[") == 3
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+_PAST = {"print", "echo", "secho", "print_exc", "print_exception", "pprint"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_nothing_prints_by_another_way(file: Path) -> None:
+    if file == SOURCE / "terminal.py":
+        return
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        where = f"{file.relative_to(SOURCE)}, line {getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            assert not (node.module == "rich.console" and "Console" in names), f"{where}: rich's console"
+            assert node.module != "rich" or not names & {"print", "console", "get_console"}, where
+        if isinstance(node, ast.Call):
+            called = node.func
+            assert not (isinstance(called, ast.Name) and called.id in _PAST), f"{where}: {called.id}"
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+                name = f"{called.value.id}.{called.attr}"
+                assert called.value.id not in ("typer", "click", "traceback") or called.attr not in _PAST, where
+                assert not name.startswith(("sys.stdout", "sys.stderr")), f"{where}: {name}"
+            is_text_column = isinstance(called, ast.Name) and called.id == "TextColumn"
+            # rich's own default reads markup in what it shows.
+            assert not is_text_column or "markup" in {keyword.arg for keyword in node.keywords}, where
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_models_are_loaded_by_the_one_function(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        where = f"{file.relative_to(SOURCE)}, line {node.lineno}"
+        if isinstance(called, ast.Attribute) and called.attr == "from_pretrained":
+            # peft's adapters are weights alone.
+            adapters = isinstance(called.value, ast.Attribute) and called.value.attr == "PeftModel"
+            assert adapters or file.name == "pretrained.py", where
+        if isinstance(called, ast.Name) and called.id == "from_pretrained":
+            given = {keyword.arg for keyword in node.keywords}
+            assert "trust_remote_code" in given or None in given, where
+        assert not (isinstance(called, ast.Name) and called.id == "pipeline"), where

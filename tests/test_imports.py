@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "geoalign"
 # A part may import the parts of lower layers, and of its own layer only itself.
 LAYERS = [
     {"errors"},
-    {"config"},
+    {"config", "records"},
     {"types", "statistics"},
     {"method"},
     {"curators"},
@@ -29,7 +29,7 @@ LAYERS = [
 ]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 # Reports read run folders: they know no more than this.
-REPORTS_MAY_IMPORT = {"config", "errors", "statistics", "reports"}
+REPORTS_MAY_IMPORT = {"config", "errors", "records", "statistics", "reports"}
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign",

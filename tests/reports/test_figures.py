@@ -14,7 +14,7 @@ from geoalign.reports.figures.curves import curated_rewards, evaluation_curves, 
 from geoalign.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.reports.figures.style import DARK, LIGHT, Panel, render
 from geoalign.reports.reader import read_details, read_run
-from geoalign.reports.run import Evaluation
+from geoalign.records import Evaluation
 from geoalign.reports.sections import figure_sections
 
 NAN = math.nan

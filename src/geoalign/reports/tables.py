@@ -10,7 +10,8 @@ import numpy as np
 
 from geoalign.reports.choose import first_middle_last
 from geoalign.reports.reader import read_texts
-from geoalign.reports.run import Evaluation, RolloutStep, Run
+from geoalign.records import Evaluation
+from geoalign.reports.run import RolloutStep, Run
 from geoalign.reports.text import inert
 from geoalign.statistics import Interval, wilson_interval
 

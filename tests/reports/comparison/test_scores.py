@@ -17,7 +17,8 @@ from geoalign.reports.comparison.scores import (
     series_of,
     stacked,
 )
-from geoalign.reports.run import Evaluation, Series
+from geoalign.records import Evaluation
+from geoalign.reports.run import Series
 
 NAN = math.nan
 EMPTY = Cell(

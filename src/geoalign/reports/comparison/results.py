@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from geoalign.errors import RunFolderError
-from geoalign.reports.evaluations import parse_evaluation
-from geoalign.reports.run import Bools, Evaluation, Floats
+from geoalign.records import parse_evaluation
+from geoalign.records import Evaluation
+from geoalign.reports.run import Bools, Floats
 
 RESULTS_SCHEMA = 1
 

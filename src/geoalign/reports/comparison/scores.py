@@ -9,7 +9,8 @@ import numpy as np
 
 from geoalign.reports.comparison.results import Cell
 from geoalign.reports.comparison.table import Curve
-from geoalign.reports.run import Evaluation, Floats, Ints, Series
+from geoalign.records import Evaluation
+from geoalign.reports.run import Floats, Ints, Series
 
 BEFORE = "before_rl"
 

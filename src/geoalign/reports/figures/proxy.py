@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from geoalign.reports.figures.curves import SMOOTHED_FROM, evaluation_curves
 from geoalign.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.reports.run import Evaluation, Run
+from geoalign.records import Evaluation
+from geoalign.reports.run import Run
 from geoalign.reports.text import inert, label
 from geoalign.statistics import ema
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from geoalign.reports.inspection.folder import Inspection, Scored
-from geoalign.reports.run import MetricRow, RolloutStep, Run
+from geoalign.records import MetricRow
+from geoalign.reports.run import RolloutStep, Run
 from geoalign.reports.text import inert
 from geoalign.reports.verdict import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.statistics import Interval

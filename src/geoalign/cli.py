@@ -432,7 +432,7 @@ def report_command(
 
             conclude(folder, Console())
         else:
-            typer.echo(build_report(run))
+            typer.echo(build_report(run, lambda note: typer.echo(f"Left out: {note}", err=True)))
 
 
 @app.command("watch")

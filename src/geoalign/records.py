@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from geoalign.errors import RunFolderError
 
 # Sums, squares and differences of such numbers stay finite; nothing that is logged comes near.
@@ -77,26 +79,28 @@ def whole(value: Any, least: int = 0) -> int | None:
     return int(found) if found is not None and found.is_integer() and least <= found <= LARGEST_WHOLE else None
 
 
-def shown(value: object) -> str:
-    """A value in an error message: one line without control characters, cut to a length that can be read."""
-    text = value if isinstance(value, str) else str(value) if isinstance(value, BaseException) else _repr(value)
-    line = " ".join(text[: 4 * _SHOWN].split())
+def shown(text: object) -> str:
+    """A text or the message of an error as part of a message: one line without control characters, cut to a length
+    that can be read."""
+    line = " ".join(str(text)[: 4 * _SHOWN].split())
     clean = "".join(sign if sign.isprintable() else f"<U+{ord(sign):04X}>" for sign in line)
     return clean if len(clean) <= _SHOWN else f"{clean[:_SHOWN]}..."
 
 
-def _repr(value: object) -> str:
+def told(value: Any) -> str:
+    """A value from a file as part of a message; of lists only the type, however deep they nest."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{str(key)[:_SHOWN]!r}: {_scalar(entry)}" for key, entry in list(value.items())[:12]) + "}"
-    return _scalar(value)
+        entries = list(value.items())[:12]
+        return shown("{" + ", ".join(f"{str(key)[:_SHOWN]!r}: {_scalar(entry)}" for key, entry in entries) + "}")
+    return shown(_scalar(value))
 
 
-def _scalar(value: object) -> str:
+def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return repr(value[:_SHOWN])
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**40:
+    if isinstance(value, int) and abs(value) > 10**40:
         return "a whole number beyond 1e40"
-    return repr(value) if value is None or isinstance(value, bool | int | float) else type(value).__name__
+    return repr(value) if value is None or isinstance(value, int | float) else type(value).__name__
 
 
 def parsed_json(data: bytes | str) -> Any:
@@ -154,9 +158,13 @@ def parse_metrics(line: Mapping[str, Any], where: str) -> MetricRow:
     """
     stage, step = line.get("stage"), whole(line.get("step"))
     if not isinstance(stage, str) or step is None:
-        raise RunFolderError(f"metrics: expected 'stage' and a whole 'step', got {shown(line)} in {where}")
+        raise RunFolderError(f"metrics: expected 'stage' and a whole 'step', got {told(line)} in {where}")
     found = {key: number(value) for key, value in line.items() if key not in ("stage", "step")}
-    values = {key: math.nan if value is None else value for key, value in found.items() if line[key] is None or value is not None}
+    values = {
+        key: math.nan if value is None else value
+        for key, value in found.items()
+        if line[key] is None or value is not None
+    }
     return MetricRow(stage, step, values, tuple(key for key in found if key not in values))
 
 
@@ -171,7 +179,7 @@ def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
         row = _evaluation(line)
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
-            f"evaluation: expected step, stage, set, accuracy, correct and count, got {shown(line)} ({shown(error)}) "
+            f"evaluation: expected step, stage, set, accuracy, correct and count, got {told(line)} ({shown(error)}) "
             f"in {where}"
         ) from error
     if row.correct is None and not math.isnan(row.accuracy):
@@ -259,3 +267,39 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunFolderError(f"{path.name}: expected a readable file, got {shown(error)} in {path.parent}") from error
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
+    """A file of settings, and its text.
+
+    Raises:
+        RunFolderError: it is not there or no whole YAML mapping; the message names the place.
+    """
+    text = read_text(path)
+    try:
+        value = yaml.safe_load(text)
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError, yaml.YAMLError) as error:
+        said = "nesting too deep" if isinstance(error, RecursionError) else shown(error)
+        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {said} in {path}") from error
+    return _object(value, path), text
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file that holds one JSON object.
+
+    Raises:
+        RunFolderError: it is not there, cut off, or something else.
+    """
+    try:
+        value = parsed_json(read_text(path))
+    except ValueError as error:
+        raise RunFolderError(f"{path.name}: expected a whole JSON file, got {shown(error)} in {path}") from error
+    return _object(value, path)
+
+
+def _object(value: Any, where: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{where}: expected an object, got {type(value).__name__}")
+    if too_deep(value):
+        raise RunFolderError(f"{where}: expected an object, got one that nests too deep")
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,16 @@ def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
         raise _cut_off(path, error) from error
 
 
+def batches(path: Path, names: Sequence[str], rows: int = 256) -> Iterator[pyarrow.Table]:
+    """The same, some rows at a time, so that a file of any size is read."""
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=rows, columns=list(names)):
+                yield pyarrow.Table.from_batches([batch])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _cut_off(path, error) from error
+
+
 def require_texts(schema: pyarrow.Schema, names: Sequence[str], path: Path) -> None:
     """Raises RunFolderError unless these columns hold texts."""
     is_a = pyarrow.types
@@ -70,7 +80,9 @@ def floats(table: pyarrow.Table, name: str, path: Path, notes: list[str]) -> Flo
     Raises:
         RunFolderError: a column of another type.
     """
-    values: Floats = _numbers(table, name, path, pyarrow.float64()).fill_null(float("nan")).to_numpy().astype(np.float64)
+    values: Floats = (
+        _numbers(table, name, path, pyarrow.float64()).fill_null(float("nan")).to_numpy().astype(np.float64)
+    )
     wild = ~np.isnan(values) & ~(np.abs(values) <= LARGEST)
     if wild.any():
         notes.append(f"{path.name}: {int(wild.sum())} values of {name} are beyond 1e100 or infinite and are left out")
@@ -89,7 +101,7 @@ def ints(table: pyarrow.Table, name: str, path: Path, *, null: int | None = None
     if null is None and column.null_count:
         raise RunFolderError(f"{name}: expected a number in every row, got {column.null_count} nulls in {path}")
     values: Ints = (column if null is None else column.fill_null(null)).to_numpy().astype(np.int64)
-    wrong = np.flatnonzero(values < least) if least is not None else []
+    wrong = np.flatnonzero(values < (np.iinfo(np.int64).min if least is None else least))
     if len(wrong):
         raise RunFolderError(
             f"{name}: expected numbers from {least} on, got {values[wrong[0]]} in row {wrong[0]} of {path}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pyarrow import Table
 from safetensors import SafetensorError, safe_open
 
@@ -20,9 +19,10 @@ from geoalign.records import (
     parse_metrics,
     parsed_json,
     present,
-    read_text,
+    read_object,
+    read_yaml,
     shown,
-    too_deep,
+    told,
 )
 from geoalign.reports.columns import CutOffError, decoded, floats, ints, read_columns, require_texts, schema_of, texts
 from geoalign.reports.run import Density, Details, RolloutStep, Run
@@ -54,7 +54,7 @@ def read_run(folder: Path) -> Run:
     versions = read_object(folder / "versions.json")
     if versions.get("schema_version") != SCHEMA_VERSION:
         raise RunFolderError(
-            f"schema_version: expected {SCHEMA_VERSION}, got {shown(versions.get('schema_version'))} "
+            f"schema_version: expected {SCHEMA_VERSION}, got {told(versions.get('schema_version'))} "
             f"in {folder / 'versions.json'}"
         )
     return Run(
@@ -69,34 +69,6 @@ def read_run(folder: Path) -> Run:
         finished=_finished(folder / "summary.json", notes),
         notes=tuple(notes),
     )
-
-
-def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
-    """A file of settings, and its text.
-
-    Raises:
-        RunFolderError: it is not there or no whole YAML mapping; the message names the place.
-    """
-    text = read_text(path)
-    try:
-        value = yaml.safe_load(text)
-    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError, yaml.YAMLError) as error:
-        said = "nesting too deep" if isinstance(error, RecursionError) else shown(error)
-        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {said} in {path}") from error
-    return _mapping(value, path), text
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object.
-
-    Raises:
-        RunFolderError: it is not there, cut off, or something else.
-    """
-    try:
-        value = parsed_json(read_text(path))
-    except ValueError as error:
-        raise RunFolderError(f"{path.name}: expected a whole JSON file, got {shown(error)} in {path}") from error
-    return _mapping(value, path)
 
 
 def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
@@ -290,11 +262,3 @@ def _finished(path: Path, notes: list[str]) -> bool:
     except RunFolderError as error:
         notes.append(f"{path.name} could not be read: {error}")
     return True
-
-
-def _mapping(value: Any, where: Path) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{where}: expected an object, got {type(value).__name__}")
-    if too_deep(value):
-        raise RunFolderError(f"{where}: expected an object, got one that nests too deep")
-    return value

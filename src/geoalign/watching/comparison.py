@@ -13,7 +13,7 @@ from rich.text import Text
 
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import PlannedRun, make_plan
-from geoalign.training.files import read_json
+from geoalign.records import read_object
 from geoalign.watching.run import WatchedRun
 from geoalign.watching.run_view import STAGES, Screen
 from geoalign.watching.signs import harmless, number, span, sparkline
@@ -114,7 +114,7 @@ class WatchedComparison:
         if version is not None:
             cached = self._results.get(name)
             if cached is None or cached[0] != version:
-                cached = (version, _result(read_json(self.folder.result(planned.cell))))
+                cached = (version, _result(read_object(self.folder.result(planned.cell))))
                 self._results[name] = cached
             found = cached[1]
         if found is not None and found.state == "finished":

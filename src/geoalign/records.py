@@ -26,6 +26,8 @@ LARGEST_WHOLE = 2**53
 # Nothing that is written here nests deeper; what does would end in the recursion limit of whoever walks through it.
 DEEPEST = 50
 _SHOWN = 120
+# Aliases of YAML can stand for more than any program can walk through.
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -300,6 +302,13 @@ def read_object(path: Path) -> dict[str, Any]:
 def _object(value: Any, where: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunFolderError(f"{where}: expected an object, got {type(value).__name__}")
-    if too_deep(value):
-        raise RunFolderError(f"{where}: expected an object, got one that nests too deep")
+    if too_deep(value) or _entries(value, {}) > _MOST:
+        raise RunFolderError(f"{where}: expected an object, got one that nests too deep or repeats itself without end")
     return value
+
+
+def _entries(value: Any, known: dict[int, int]) -> int:
+    """Lists and mappings inside a value, those that aliases name again counted again."""
+    if id(value) not in known:
+        known[id(value)] = 1 + sum(_entries(inner, known) for inner in _inside(value))
+    return known[id(value)]

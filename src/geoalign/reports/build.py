@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from geoalign.errors import RunFolderError
 from geoalign.records import present
 from geoalign.reports.comparison import build_comparison_report
 from geoalign.reports.inspection import build_inspection
@@ -26,4 +27,11 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
     folder = Path(folder)
     if present(folder / "compare.yaml"):
         return build_comparison_report(folder)
-    return build_inspection(folder, say) if present(folder / SCORES_FILE) else build_run_report(folder, say)
+    if present(folder / SCORES_FILE):
+        return build_inspection(folder, say)
+    if folder.is_dir() and not present(folder / "config.yaml"):
+        raise RunFolderError(
+            f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
+            "curate, got none of them"
+        )
+    return build_run_report(folder, say)

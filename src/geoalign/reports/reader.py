@@ -23,6 +23,7 @@ from geoalign.records import (
     read_yaml,
     shown,
     told,
+    whole,
 )
 from geoalign.reports.columns import CutOffError, decoded, floats, ints, read_columns, require_texts, schema_of, texts
 from geoalign.reports.run import Density, Details, RolloutStep, Run
@@ -52,7 +53,7 @@ def read_run(folder: Path) -> Run:
     notes: list[str] = []
     config, config_text = read_yaml(folder / "config.yaml")
     versions = read_object(folder / "versions.json")
-    if versions.get("schema_version") != SCHEMA_VERSION:
+    if whole(versions.get("schema_version")) != SCHEMA_VERSION:
         raise RunFolderError(
             f"schema_version: expected {SCHEMA_VERSION}, got {told(versions.get('schema_version'))} "
             f"in {folder / 'versions.json'}"

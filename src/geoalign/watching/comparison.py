@@ -13,7 +13,7 @@ from rich.text import Text
 
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import PlannedRun, make_plan
-from geoalign.records import read_object
+from geoalign.records import read_object, read_yaml
 from geoalign.watching.run import WatchedRun
 from geoalign.watching.run_view import STAGES, Screen
 from geoalign.watching.signs import harmless, number, span, sparkline
@@ -104,6 +104,7 @@ class WatchedComparison:
     def _read_plan(self) -> None:
         version = _version(self.folder.config)
         if version != self._plan_from:
+            read_yaml(self.folder.config)  # refuses what no settings can be read from
             self._plan = make_plan(self.folder.read_config())
             self._plan_from = version
 

@@ -116,7 +116,7 @@ def read_cell(path: Path) -> Cell:
         RunFolderError: not a whole file, another schema, a missing key or a value of another kind, each named.
     """
     value = read_object(path)
-    if value.get("schema_version") != RESULTS_SCHEMA:
+    if whole(value.get("schema_version")) != RESULTS_SCHEMA:
         raise RunFolderError(
             f"schema_version: expected {RESULTS_SCHEMA}, got {told(value.get('schema_version'))} in {path}"
         )

@@ -90,6 +90,8 @@ def read_details(path: Path) -> Details:
     Raises:
         RunFolderError: it is truncated, lacks a tensor, or its tensors do not fit one another.
     """
+    if not present(path):
+        raise RunFolderError(f"details: expected a file, got none at {path}")
     try:
         with safe_open(path, framework="numpy") as file:
             found = _details(file, _step_of(path))

@@ -51,10 +51,11 @@ def run_of(values, name="test"):
 
 def details_of(values):
     values = np.array(values, dtype=float)
+    cosines = np.nan_to_num(values)  # the readers refuse others
     places = np.arange(len(values))
     density = Density(values, values[::-1].copy(), *(float(values[0]) if len(values) else NAN for _ in range(4)))
-    plane = np.stack([values, values[::-1]], axis=1)
-    return Details(1, places, places, values, values, density, places, plane, plane)
+    plane = np.stack([cosines, cosines[::-1]], axis=1)
+    return Details(1, places, places, cosines, cosines, density, places, plane, plane)
 
 
 def drawn(panels):

@@ -10,7 +10,7 @@ from reports import Damage, damages, write_folder
 
 ALL = list(damages())
 # A report that comes about takes a hundred times as long as one that is refused: the long form makes all of them.
-QUICK = [damage for at, damage in enumerate(ALL) if at % 12 == 0 or (damage.outcome == "error" and at % 3)]
+QUICK = [damage for at, damage in enumerate(ALL) if at % 24 == 0 or (damage.outcome == "error" and at % 2)]
 REST = [damage for damage in ALL if damage not in QUICK]
 WATCHED = [damage for damage in ALL if damage.kind in ("run", "comparison")]
 
@@ -104,12 +104,12 @@ def test_the_figures_of_damaged_folders_are_drawn(damage, damaged):
     check(damage, held(damage, damaged(damage)))
 
 
-@pytest.mark.parametrize("damage", WATCHED[::4], ids=str)
+@pytest.mark.parametrize("damage", WATCHED[::8], ids=str)
 def test_a_damaged_folder_is_watched(damage, damaged):
     check(damage, watched(damage, damaged(damage)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [damage for at, damage in enumerate(WATCHED) if at % 4], ids=str)
+@pytest.mark.parametrize("damage", [damage for at, damage in enumerate(WATCHED) if at % 8], ids=str)
 def test_every_other_damaged_folder_is_watched(damage, damaged):
     check(damage, watched(damage, damaged(damage)))

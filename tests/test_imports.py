@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "geoalign"
 LAYERS = [
     {"errors", "shown", "masking", "terminal"},
     {"strict_json"},
-    {"config", "failures", "pretrained"},
+    {"config", "failures", "pretrained", "records"},
     {"types", "statistics", "http_client"},
     {"method"},
     {"curators"},
@@ -30,7 +30,7 @@ LAYERS = [
 ]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 # Reports read run folders: they know no more than this.
-REPORTS_MAY_IMPORT = {"config", "errors", "masking", "shown", "statistics", "strict_json", "reports"}
+REPORTS_MAY_IMPORT = {"config", "errors", "masking", "records", "shown", "statistics", "strict_json", "reports"}
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign",

@@ -447,7 +447,8 @@ def report_command(
 
             conclude(folder, Console())
         else:
-            say(Console(), build_report(run))
+            errors = Console(stderr=True)
+            say(Console(), build_report(run, lambda note: say(errors, f"Left out: {note}")))
 
 
 @app.command("watch")

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from geoalign.records import Evaluation
 from geoalign.reports.choose import first_middle_last
 from geoalign.reports.detection import detect
 from geoalign.reports.figures.actions import action_shares
@@ -14,7 +15,6 @@ from geoalign.reports.figures.curves import curated_rewards, evaluation_curves, 
 from geoalign.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.reports.figures.style import DARK, LIGHT, Panel, render
 from geoalign.reports.reader import read_details, read_run
-from geoalign.reports.run import Evaluation
 from geoalign.reports.sections import figure_sections
 
 NAN = math.nan

@@ -9,12 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from geoalign.errors import RunFolderError
+from geoalign.records import Evaluation, parse_evaluation
 from geoalign.reports import build_report
-from geoalign.reports.evaluations import parse_evaluation
 from geoalign.reports.figures.proxy import proxy_panels
 from geoalign.reports.figures.style import LIGHT
 from geoalign.reports.reader import read_run
-from geoalign.reports.run import Evaluation
 from geoalign.reports.tables import RewardRow, accuracy_rows, reward_rows
 
 OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}

@@ -37,7 +37,9 @@ class Writer:
         self.step(step, **(found | values))
 
     def evaluation(self, step, stage="rl", name="test", **values):
-        line = {"step": step, "stage": stage, "set": name, **(values or {"accuracy": 0.5, "count": 8})}
+        known = values or {"accuracy": 0.5}
+        correct = None if known["accuracy"] is None else round(8 * known["accuracy"])
+        line = {"step": step, "stage": stage, "set": name, "correct": correct, "count": 8, **known}
         self.append("evaluation.jsonl", json.dumps(line) + "\n")
 
     def finish(self):

@@ -12,12 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import geoalign
 from geoalign.config.yaml_text import dump_yaml
 from geoalign.errors import RunFolderError
 from geoalign.experiments.same_settings import as_read_now
+from geoalign.records import read_yaml
 from geoalign.training.files import read_json, write_atomically, write_json
 
 SCHEMA_VERSION = 1
@@ -122,12 +121,7 @@ class RunFolder:
         Raises:
             RunFolderError: the file is unreadable or no mapping.
         """
-        try:
-            data = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunFolderError(f"{self.config}: expected the settings of a run, got {error}") from error
-        if not isinstance(data, dict):
-            raise RunFolderError(f"{self.config}: expected a mapping, got {type(data).__name__}")
+        data, _ = read_yaml(self.config)
         return as_read_now(data)
 
     def step_file(self, folder: Path, step: int, suffix: str) -> Path:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from geoalign.errors import RunFolderError
+from geoalign.records import present
 from geoalign.reports.comparison import build_comparison_report
 from geoalign.reports.inspection import build_inspection
 from geoalign.reports.inspection.tables import SCORES_FILE
 from geoalign.reports.page import build_run_report
 
 
-def build_report(folder: Path) -> Path:
+def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/ into the folder of a run, of a comparison or of inspected rollouts.
 
     A comparison is told by its compare.yaml, inspected rollouts by their scores.parquet.
+
+    Args:
+        say: is given a sentence for each thing that was left out on reading; all of them stand on the page, too.
 
     Raises:
         RunFolderError: the folder can be read as none of them; the message says what was expected.
     """
     folder = Path(folder)
-    if (folder / "compare.yaml").is_file():
+    if present(folder / "compare.yaml"):
         return build_comparison_report(folder)
-    return build_inspection(folder) if (folder / SCORES_FILE).is_file() else build_run_report(folder)
+    if present(folder / SCORES_FILE):
+        return build_inspection(folder, say)
+    if folder.is_dir() and not present(folder / "config.yaml"):
+        raise RunFolderError(
+            f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
+            "curate, got none of them"
+        )
+    return build_run_report(folder, say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from geoalign.errors import RunFolderError
 from geoalign.reports.choose import first_middle_last
 from geoalign.reports.detection import detect
 from geoalign.reports.formats import environment
-from geoalign.reports.pictures import picture, write
+from geoalign.reports.pictures import make_folder, picture, write
 from geoalign.reports.reader import read_details, read_run
 from geoalign.reports.run import Details, Run
 from geoalign.reports.sections import figure_sections
@@ -21,8 +22,10 @@ from geoalign.reports.verdict import consensus
 CONFIG_LIMIT = 20_000
 
 
-def build_run_report(run_folder: Path) -> Path:
+def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/*.svg into the run folder, from what stands there now, and returns the page.
+
+    What was left out on reading stands on the page, and `say` is given it.
 
     Works on a run in progress or cut off; a quantity that is undefined is said to be so on the page. Files are replaced
     in one piece, so that a reader never sees half of one.
@@ -31,12 +34,13 @@ def build_run_report(run_folder: Path) -> Path:
         RunFolderError: the folder cannot be read as a run folder.
     """
     run = read_run(run_folder)
-    details, notes = _chosen_details(run)
+    details, unread = _chosen_details(run)
+    notes = [inert(note) for note in (*run.notes, *unread)]
     detection = detect(run, details)
     sections = figure_sections(run, details, detection)
     flagged, flagged_total = flagged_rows(run)
     figures = run.folder / "figures"
-    figures.mkdir(exist_ok=True)
+    make_folder(figures)
     page = (
         environment()
         .get_template("report.html.j2")
@@ -56,12 +60,14 @@ def build_run_report(run_folder: Path) -> Path:
             flagged_total=flagged_total,
             config=inert(run.config_text, CONFIG_LIMIT),
             versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
-            notes=[inert(note) for note in (*run.notes, *notes)],
+            notes=notes,
         )
     )
     _remove_outdated(figures, {f"{panel.name}.svg" for item in sections.values() for panel in item.panels})
     report = run.folder / "report.html"
     write(report, page.encode("utf-8"))
+    for note in notes:
+        say(note)
     return report
 
 

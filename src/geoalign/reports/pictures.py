@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoalign.errors import RunFolderError
+from geoalign.records import shown
 from geoalign.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 
 
@@ -35,8 +37,27 @@ def _address(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder unless it is there.
+
+    Raises:
+        RunFolderError: something else has its name, or it cannot be made.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{folder}: expected a folder to write figures to, got {shown(error)}") from error
+
+
 def write(path: Path, content: bytes) -> None:
-    """Replaces a file in one piece, so that a reader never sees half of one."""
+    """Replaces a file in one piece, so that a reader never sees half of one.
+
+    Raises:
+        RunFolderError: it cannot be written; the message names it.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunFolderError(f"{path}: expected a file that can be written, got {shown(error)}") from error

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
-import yaml
+from pyarrow import Table
 from safetensors import SafetensorError, safe_open
 
 from geoalign.errors import RunFolderError
 from geoalign.masking import masked_yaml, without_secrets
-from geoalign.reports.evaluations import parse_evaluation
-from geoalign.reports.run import Density, Details, Floats, Ints, MetricRow, RolloutStep, Run
+from geoalign.records import (
+    MetricRow,
+    number,
+    parse_evaluation,
+    parse_metrics,
+    parsed_json,
+    present,
+    read_object,
+    read_yaml,
+    shown,
+    told,
+    whole,
+)
+from geoalign.reports.columns import CutOffError, decoded, floats, ints, read_columns, require_texts, schema_of, texts
+from geoalign.reports.run import Density, Details, RolloutStep, Run
 
 SCHEMA_VERSION = 1
 _NUMBERS = (
     "row", "group", "reward", "true_reward", "corrupted", "score", "anomalous", "source", "weight",
 )  # fmt: skip
-_STEP = re.compile(r"step-(\d+)")
+_TEXTS = ("prompt", "response")
+# More digits are no step that anybody took.
+_STEP = re.compile(r"step-([0-9]{1,15})", re.ASCII)
+_NOTED = 20
 
 
 def read_run(folder: Path) -> Run:
@@ -39,23 +52,23 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunFolderError(f"run folder: expected a folder, got {folder}")
     notes: list[str] = []
-    config_text = masked_yaml(_text(folder / "config.yaml"))
-    versions = _mapping(_parsed(folder / "versions.json", json.loads), folder / "versions.json")
-    if versions.get("schema_version") != SCHEMA_VERSION:
+    config, config_text = read_yaml(folder / "config.yaml")
+    versions = read_object(folder / "versions.json")
+    if whole(versions.get("schema_version")) != SCHEMA_VERSION:
         raise RunFolderError(
-            f"schema_version: expected {SCHEMA_VERSION}, got {versions.get('schema_version')!r} "
+            f"schema_version: expected {SCHEMA_VERSION}, got {told(versions.get('schema_version'))} "
             f"in {folder / 'versions.json'}"
         )
     return Run(
         folder=folder,
-        config=without_secrets(_mapping(_parsed(folder / "config.yaml", yaml.safe_load), folder / "config.yaml")),
-        config_text=config_text,
+        config=without_secrets(config),
+        config_text=masked_yaml(config_text),
         versions=versions,
-        metrics=tuple(_metric_row(line, where) for line, where in _lines(folder / "metrics.jsonl", notes)),
+        metrics=_metrics(folder / "metrics.jsonl", notes),
         rollouts=tuple(_rollouts(folder / "rollouts", notes)),
         details=dict(_step_files(folder / "details", ".safetensors")),
         evaluations=tuple(parse_evaluation(line, where) for line, where in _lines(folder / "evaluation.jsonl", notes)),
-        finished=(folder / "summary.json").is_file(),
+        finished=_finished(folder / "summary.json", notes),
         notes=tuple(notes),
     )
 
@@ -63,98 +76,134 @@ def read_run(folder: Path) -> Run:
 def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Prompt and response of the rows named (values of `rollouts.row`); rows that are not there are left out."""
     wanted = set(rows)
-    table = pyarrow.parquet.read_table(rollouts.path, columns=["prompt", "response"])
-    found = {}
-    for at, row in enumerate(rollouts.row.tolist()):
-        if row in wanted:
-            found[row] = (table["prompt"][at].as_py() or "", table["response"][at].as_py() or "")
-    return found
+    table = read_columns(rollouts.path, _TEXTS)
+    prompts, responses = (texts(table, name) for name in _TEXTS)
+    return {
+        row: (decoded(prompts[at].as_py()), decoded(responses[at].as_py()))
+        for at, row in enumerate(rollouts.row.tolist())
+        if row in wanted
+    }
 
 
 def read_details(path: Path) -> Details:
     """Reads one details file.
 
     Raises:
-        RunFolderError: it is truncated, or lacks a tensor.
+        RunFolderError: it is truncated, lacks a tensor, or its tensors do not fit one another.
     """
+    if not present(path):
+        raise RunFolderError(f"details: expected a file, got none at {path}")
     try:
         with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            metadata = file.metadata() or {}
-            return Details(
-                step=_step_of(path),
-                winner=_tensor(file, "pairs.winner", np.int64),
-                loser=_tensor(file, "pairs.loser", np.int64),
-                raw_cosine=_tensor(file, "pairs.raw_cosine", np.float64),
-                projected_cosine=_tensor(file, "pairs.projected_cosine", np.float64),
-                density=_density(file, metadata) if "density.grid" in names else None,
-                plane_pairs=_tensor(file, "plane_pairs", np.int64),
-                raw_plane=_tensor(file, "raw_plane", np.float64),
-                projected_plane=_tensor(file, "projected_plane", np.float64),
-            )
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+            found = _details(file, _step_of(path))
+    except RunFolderError:
+        raise
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunFolderError(
-            f"details: expected a whole file of schema {SCHEMA_VERSION}, got {error} in {path}"
+            f"details: expected a whole file of schema {SCHEMA_VERSION}, got {shown(error)} in {path}"
         ) from error
+    wrong = _misfit(found)
+    if wrong:
+        raise RunFolderError(f"details: expected tensors that fit one another, got {wrong} in {path}")
+    return found
 
 
-def _tensor(file: Any, name: str, dtype: type) -> Any:
-    return file.get_tensor(name).astype(dtype)
-
-
-def _density(file: Any, metadata: Mapping[str, str]) -> Density:
-    numbers = json.loads(metadata["density"])
-    return Density(
-        grid=_tensor(file, "density.grid", np.float64),
-        density=_tensor(file, "density.density", np.float64),
-        **{name: _number(numbers.get(name)) for name in ("peak", "mode", "alpha", "threshold")},
+def _details(file: Any, step: int) -> Details:
+    return Details(
+        step=step,
+        winner=_tensor(file, "pairs.winner", np.int64),
+        loser=_tensor(file, "pairs.loser", np.int64),
+        raw_cosine=_tensor(file, "pairs.raw_cosine", np.float64),
+        projected_cosine=_tensor(file, "pairs.projected_cosine", np.float64),
+        density=_density(file, file.metadata() or {}) if "density.grid" in set(file.keys()) else None,
+        plane_pairs=_tensor(file, "plane_pairs", np.int64),
+        raw_plane=_tensor(file, "raw_plane", np.float64),
+        projected_plane=_tensor(file, "projected_plane", np.float64),
     )
 
 
+def _tensor(file: Any, name: str, dtype: type) -> Any:
+    values = file.get_tensor(name)
+    if values.dtype.kind not in ("iu" if dtype is np.int64 else "iuf"):
+        raise ValueError(f"{name} of type {values.dtype}")
+    found = values.astype(dtype)
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} with values that are not finite")
+    return found
+
+
+def _density(file: Any, metadata: Mapping[str, str]) -> Density:
+    numbers = parsed_json(metadata["density"])
+    if not isinstance(numbers, dict):
+        raise TypeError(f"density of {type(numbers).__name__}")
+    found = {name: numbers.get(name) for name in ("peak", "mode", "alpha", "threshold")}
+    wrong = [name for name, value in found.items() if value is not None and number(value) is None]
+    if wrong:
+        raise ValueError(f"density without a number for {wrong[0]}")
+    return Density(
+        grid=_tensor(file, "density.grid", np.float64),
+        density=_tensor(file, "density.density", np.float64),
+        **{name: float("nan") if value is None else float(value) for name, value in found.items()},
+    )
+
+
+def _misfit(details: Details) -> str:
+    """What does not fit in shape; empty where all does."""
+    pairs, sample = details.winner.shape, len(details.plane_pairs) if details.plane_pairs.ndim == 1 else -1
+    shapes = {
+        "pairs.loser": (details.loser, pairs),
+        "pairs.raw_cosine": (details.raw_cosine, pairs),
+        "pairs.projected_cosine": (details.projected_cosine, pairs),
+        "raw_plane": (details.raw_plane, (sample, 2)),
+        "projected_plane": (details.projected_plane, (sample, 2)),
+    }
+    if details.density is not None:
+        shapes["density.density"] = (details.density.density, details.density.grid.shape)
+    for name, (values, shape) in shapes.items():
+        if values.shape != shape or not 1 <= len(shape) <= 2:
+            return f"{name} of shape {list(values.shape)} beside {list(shape)}"
+    return "" if len(pairs) == 1 else f"pairs.winner of shape {list(pairs)}"
+
+
 def _rollouts(folder: Path, notes: list[str]) -> Iterable[RolloutStep]:
+    if not present(folder, "folder"):
+        return
     for step, path in _step_files(folder, ".parquet"):
         try:
-            present = pyarrow.parquet.read_schema(path).names
-            missing = [name for name in (*_NUMBERS, "prompt", "response") if name not in present]
-            if missing:
-                raise RunFolderError(f"columns: expected {', '.join(missing)}, got {', '.join(present)} in {path}")
-            table = pyarrow.parquet.read_table(path, columns=list(_NUMBERS))
-        except (pyarrow.ArrowException, OSError) as error:
+            schema = schema_of(path, (*_NUMBERS, *_TEXTS))
+            table = read_columns(path, _NUMBERS)
+        except CutOffError as error:
             notes.append(f"rollouts/{path.name} could not be read and is left out: {error}")
             continue
-        yield _rollout_step(step, path, table)
+        require_texts(schema, _TEXTS, path)
+        yield _rollout_step(step, path, table, notes)
 
 
-def _rollout_step(step: int, path: Path, table: pyarrow.Table) -> RolloutStep:
-    reward, true_reward = _floats(table, "reward"), _floats(table, "true_reward")
-    corrupted = _floats(table, "corrupted")
+def _rollout_step(step: int, path: Path, table: Table, notes: list[str]) -> RolloutStep:
+    found = {
+        name: floats(table, name, path, notes)
+        for name in ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
+    }
+    reward, true_reward, corrupted = found["reward"], found["true_reward"], found["corrupted"]
     derived = ~np.isnan(true_reward) & ~np.isnan(reward)
     flipped = np.where(derived, true_reward != reward, corrupted == 1)
+    row = ints(table, "row", path)
+    if len(np.unique(row)) < len(row):
+        raise RunFolderError(f"row: expected every row once, got one twice in {path}")
     return RolloutStep(
         step=step,
         path=path,
-        row=_ints(table, "row"),
-        group=_ints(table, "group"),
+        row=row,
+        group=ints(table, "group", path),
         reward=reward,
         true_reward=true_reward,
         flipped=flipped,
         flip_known=derived | ~np.isnan(corrupted),
-        score=_floats(table, "score"),
-        anomalous=_floats(table, "anomalous") == 1,
-        source=_ints(table, "source"),
-        weight=_floats(table, "weight"),
+        score=found["score"],
+        anomalous=found["anomalous"] == 1,
+        source=ints(table, "source", path, null=-1),
+        weight=found["weight"],
     )
-
-
-def _floats(table: pyarrow.Table, name: str) -> Floats:
-    """A column of numbers or booleans, nulls as NaN."""
-    column = table[name].cast(pyarrow.float64())
-    return column.fill_null(float("nan")).to_numpy().astype(np.float64)
-
-
-def _ints(table: pyarrow.Table, name: str) -> Ints:
-    """A column of whole numbers, nulls as -1."""
-    return table[name].cast(pyarrow.int64()).fill_null(-1).to_numpy().astype(np.int64)
 
 
 def _step_files(folder: Path, suffix: str) -> list[tuple[int, Path]]:
@@ -170,57 +219,50 @@ def _step_of(path: Path) -> int:
     return int(match.group(1))
 
 
+def _metrics(path: Path, notes: list[str]) -> tuple[MetricRow, ...]:
+    rows = []
+    for line, where in _lines(path, notes):
+        row = parse_metrics(line, where)
+        rows.append(row)
+    left_out = [(row, name) for row in rows for name in row.left_out]
+    for row, name in left_out[:_NOTED]:
+        notes.append(
+            f"{path.name}: {shown(name)} of stage {shown(row.stage)}, step {row.step} is no number up to 1e100 and is "
+            "left out"
+        )
+    if len(left_out) > _NOTED:
+        notes.append(f"{path.name}: {len(left_out) - _NOTED} further values that are no numbers are left out")
+    return tuple(rows)
+
+
 def _lines(path: Path, notes: list[str]) -> Iterable[tuple[dict[str, Any], str]]:
     """The objects of a .jsonl file with where each stands; a broken last line is a kill's work and is left out."""
-    if not path.is_file():
+    if not present(path):
         notes.append(f"{path.name} is not there (yet)")
         return
-    lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), 1) if line.strip()]
-    for number, line in lines:
-        where = f"line {number} of {path}"
+    lines = [(at, line) for at, line in enumerate(path.read_bytes().split(b"\n"), 1) if line.strip()]
+    if not lines:
+        notes.append(f"{path.name} is empty")
+    for at, line in lines:
+        where = f"line {at} of {path}"
         try:
-            value = json.loads(line)
+            value = parsed_json(line)
         except ValueError as error:
-            if number == lines[-1][0]:
+            if at == lines[-1][0]:
                 notes.append(f"{path.name}: the last line is incomplete and is left out")
                 return
-            raise RunFolderError(f"{path.name}: expected JSON, got {error} in {where}") from error
-        yield _mapping(value, where), where
+            raise RunFolderError(f"{path.name}: expected JSON, got {shown(error)} in {where}") from error
+        if not isinstance(value, dict):
+            raise RunFolderError(f"{path.name}: expected an object, got {type(value).__name__} in {where}")
+        yield value, where
 
 
-def _metric_row(line: Mapping[str, Any], where: str) -> MetricRow:
+def _finished(path: Path, notes: list[str]) -> bool:
+    """Whether the run came to its end; its summary is not shown, but a broken one is told."""
+    if not present(path):
+        return False
     try:
-        stage, step = str(line["stage"]), int(line["step"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"metrics: expected 'stage' and a whole 'step', got {sorted(line)} in {where}") from error
-    numbers = (float, int, type(None))
-    values = {
-        key: _number(value)
-        for key, value in line.items()
-        if key not in ("stage", "step") and isinstance(value, numbers) and not isinstance(value, bool)
-    }
-    return MetricRow(stage=stage, step=step, values=values)
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path.name}: expected a readable file, got {error}") from error
-
-
-def _parsed(path: Path, parse: Any) -> Any:
-    try:
-        return parse(_text(path))
-    except (ValueError, yaml.YAMLError) as error:
-        raise RunFolderError(f"{path.name}: expected a whole file, got {error} in {path}") from error
-
-
-def _mapping(value: Any, where: Path | str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{where}: expected an object, got {type(value).__name__}")
-    return value
+        read_object(path)
+    except RunFolderError as error:
+        notes.append(f"{path.name} could not be read: {error}")
+    return True

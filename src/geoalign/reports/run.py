@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoalign.records import Evaluation, MetricRow
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """One line of metrics.jsonl: the numbers logged at one step of one stage; a null stands as NaN."""
-
-    stage: str
-    step: int
-    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,31 +102,6 @@ class Details:
     plane_pairs: Ints
     raw_plane: Floats
     projected_plane: Floats
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One line of evaluation.jsonl.
-
-    Attributes:
-        accuracy: NaN where the reward is no verdict of right or wrong; `correct` is None then.
-        count: answers behind the line.
-        reward: mean of the uncorrupted reward (the proxy reward where it is a learned model); NaN in older files.
-        gold_utility: mean of the task's known utility; NaN where it knows none.
-        samples: answers per problem; None in older files.
-        pass_at_k: pass@k by k; empty where it was not measured.
-    """
-
-    step: int
-    stage: str
-    set: str
-    accuracy: float
-    correct: int | None
-    count: int
-    reward: float = math.nan
-    gold_utility: float = math.nan
-    samples: int | None = None
-    pass_at_k: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

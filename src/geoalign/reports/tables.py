@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoalign.records import Evaluation
 from geoalign.reports.choose import first_middle_last
 from geoalign.reports.reader import read_texts
-from geoalign.reports.run import Evaluation, RolloutStep, Run
+from geoalign.reports.run import RolloutStep, Run
 from geoalign.reports.text import inert
 from geoalign.statistics import Interval, wilson_interval
 

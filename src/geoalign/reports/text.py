@@ -34,9 +34,13 @@ def _visible(text: str) -> list[str]:
 
 
 def label(text: str, limit: int = 40) -> str:
-    """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode."""
+    """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode.
+
+    A legend leaves out what has no name or begins with an underscore: such names get one that it shows.
+    """
     plain = "".join(character if _has_glyph(character) else "?" for character in inert(text, limit))
-    return plain.replace("\\", "/").replace("$", r"\$")
+    named = f" {plain}" if plain.startswith("_") else plain or "(no name)"
+    return named.replace("\\", "/").replace("$", r"\$")
 
 
 def _has_glyph(character: str) -> bool:

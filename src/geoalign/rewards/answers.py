@@ -11,6 +11,9 @@ from geoalign.rewards.notation import tokens
 # 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written.
 _INTEGER = re.compile(r"([+-]?)([0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
 
+# What an answer may end in: full stops and space, of every kind that `str.strip` takes off.
+_END = "." + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+
 
 def final_answer(response: str) -> str | None:
     """The answer of a response in one form: its last complete `\\boxed{...}`; None where none is, or an empty one.
@@ -44,7 +47,7 @@ def tidy(text: str) -> str:
     """Without outer spaces, full stops at the end, or the dollar signs around the whole, however they follow."""
     before = None
     while text != before:
-        before, text = text, text.strip().rstrip(". \n")
+        before, text = text, text.lstrip().rstrip(_END)
         if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
             text = text[1:-1]
     return text

@@ -98,12 +98,10 @@ def _value(text: str) -> Number | Row | None:
 def _row(opening: str, closing: str, parts: Sequence[str]) -> Row | None:
     if len(parts) > _MOST_ITEMS or (opening and len(parts) < 2):
         return None
-    items = [_value(part) for part in parts]
-    found = tuple(item for item in items if item is not None)
     # One level of brackets is as deep as answers go; bare lists stand in no brackets.
-    if len(found) != len(items) or (opening and any(isinstance(item, Row) for item in found)):
-        return None
-    return Row(opening, closing, found)
+    items = [_number(part) if opening else _value(part) for part in parts]
+    found = tuple(item for item in items if item is not None)
+    return Row(opening, closing, found) if len(found) == len(items) else None
 
 
 def _number(text: str) -> Number | None:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from geoalign.experiments.compare.folder import ComparisonFolder
 from geoalign.experiments.compare.plan import PlannedRun, make_plan
+from geoalign.records import read_object, read_yaml
 from geoalign.terminal import harmless
-from geoalign.training.files import read_json
 from geoalign.watching.run import WatchedRun
 from geoalign.watching.run_view import STAGES, Screen
 from geoalign.watching.signs import number, span, sparkline
@@ -105,6 +105,7 @@ class WatchedComparison:
     def _read_plan(self) -> None:
         version = _version(self.folder.config)
         if version != self._plan_from:
+            read_yaml(self.folder.config)  # refuses what no settings can be read from
             self._plan = make_plan(self.folder.read_config())
             self._plan_from = version
 
@@ -115,7 +116,7 @@ class WatchedComparison:
         if version is not None:
             cached = self._results.get(name)
             if cached is None or cached[0] != version:
-                cached = (version, _result(read_json(self.folder.result(planned.cell))))
+                cached = (version, _result(read_object(self.folder.result(planned.cell))))
                 self._results[name] = cached
             found = cached[1]
         if found is not None and found.state == "finished":

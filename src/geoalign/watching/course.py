@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from geoalign.errors import RunFolderError
+from geoalign.records import parse_evaluation, parse_metrics
+
 # Points of a course that are kept: many times what a terminal can show.
 _KEPT = 4096
 # Logged names of a quantity; the first that a line has counts.
@@ -97,25 +100,29 @@ class Course:
     """All stages and evaluations of a run, filled line by line.
 
     Attributes:
-        malformed: lines without a stage, a step or (evaluations) a set, which are left out.
+        malformed: lines that are not what they should be, which are left out.
+        unusable: values that are no numbers, or infinite, or beyond 1e100, which are left out.
     """
 
     stages: dict[str, Stage] = field(default_factory=dict)
     evaluations: list[Evaluation] = field(default_factory=list)
     current: str | None = None
     malformed: int = 0
+    unusable: int = 0
 
     def add_metrics(self, lines: Iterable[Mapping[str, Any]]) -> list[Step]:
         """Takes lines of `metrics.jsonl` in, and returns them."""
         found = []
         for line in lines:
-            stage, number = line.get("stage"), _whole(line.get("step"))
-            if not isinstance(stage, str) or number is None:
+            try:
+                row = parse_metrics(line, "metrics.jsonl")
+            except RunFolderError:
                 self.malformed += 1
                 continue
-            step = Step(stage, number, _quantities(line))
-            self.stages.setdefault(stage, Stage()).add(step)
-            self.current = stage
+            self.unusable += len(row.left_out)
+            step = Step(row.stage, row.step, _quantities(row.values))
+            self.stages.setdefault(row.stage, Stage()).add(step)
+            self.current = row.stage
             found.append(step)
         return found
 
@@ -123,37 +130,22 @@ class Course:
         """Takes lines of `evaluation.jsonl` in, and returns them."""
         found = []
         for line in lines:
-            stage, number, name = line.get("stage"), _whole(line.get("step")), line.get("set")
-            if not isinstance(stage, str) or not isinstance(name, str) or number is None:
+            try:
+                row = parse_evaluation(line, "evaluation.jsonl")
+            except RunFolderError:
                 self.malformed += 1
                 continue
-            keys = ("accuracy", "reward", "gold_utility")
-            values = {key: value for key in keys if (value := _number(line.get(key))) is not None}
-            found.append(Evaluation(stage, number, name, values))
+            named = {"accuracy": row.accuracy, "reward": row.reward, "gold_utility": row.gold_utility}
+            values = {name: value for name, value in named.items() if not math.isnan(value)}
+            found.append(Evaluation(row.stage, row.step, row.set, values))
         self.evaluations += found
         return found
 
 
-def _quantities(line: Mapping[str, Any]) -> dict[str, float]:
+def _quantities(values: Mapping[str, float]) -> dict[str, float]:
     found = {}
     for quantity, names in QUANTITIES.items():
-        value = next((value for name in names if (value := _number(line.get(name))) is not None), None)
-        if value is not None:
-            found[quantity] = value
+        known = [values[name] for name in names if not math.isnan(values.get(name, math.nan))]
+        if known:
+            found[quantity] = known[0]
     return found
-
-
-def _number(value: Any) -> float | None:
-    """A finite number; None for anything else, a whole number too large for a float included."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and 0 <= number < 2**53 and number.is_integer() else None

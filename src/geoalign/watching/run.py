@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from geoalign.errors import RunFolderError
 from geoalign.experiments.run_folder import RunFolder
+from geoalign.records import number, read_object, whole
 from geoalign.watching.course import Course, Evaluation, Step
 from geoalign.watching.status import Status, run_status
 from geoalign.watching.tail import GrowingLines
@@ -74,7 +74,8 @@ class WatchedRun:
         if not cut or not self.folder.root.is_dir():
             return False
         if self._metrics.restarted:
-            self.course.stages, self.course.current, self.course.malformed, self._totals = {}, None, 0, {}
+            self.course.stages, self.course.current, self._totals = {}, None, {}
+            self.course.malformed = self.course.unusable = 0
         if self._evaluations.restarted:
             self.course.evaluations = []
         for tail in cut:
@@ -101,8 +102,8 @@ class WatchedRun:
             return None
         settings = (self._config or {}).get(_SECTIONS[stage])
         settings = settings if isinstance(settings, Mapping) else {}
-        stated = settings.get("max_steps")
-        if isinstance(stated, int) and stated > 0:
+        stated = whole(settings.get("max_steps"), 1)
+        if stated is not None:
             return stated
         if stage not in self._totals:
             noted = _noted_steps(self.folder.checkpoints / _CHECKPOINTS[stage])
@@ -113,7 +114,8 @@ class WatchedRun:
     def _by_epochs(self, stage: str, epochs: Any) -> int | None:
         seen = self.course.stages.get(stage)
         done = seen.newest("epoch") if seen else None
-        if seen is None or not done or isinstance(epochs, bool) or not isinstance(epochs, (int, float)):
+        epochs = number(epochs)
+        if seen is None or not done or done < 0 or epochs is None:
             return None
         # The logged epoch is rounded: no run is over before its last line.
         return max(seen.step, round(seen.newest_of["epoch"] * epochs / done))
@@ -134,10 +136,10 @@ def _noted_steps(checkpoints: Path) -> int | None:
     """The number of updates that the trainer has noted in any of a stage's checkpoints."""
     for state in sorted(checkpoints.glob("checkpoint-*/trainer_state.json")):
         try:
-            steps = json.loads(state.read_bytes()).get("max_steps")
-        except (OSError, ValueError, RecursionError, AttributeError):
+            steps = whole(read_object(state).get("max_steps"), 1)
+        except RunFolderError:
             continue  # removed or replaced at this moment; the next look tries again
-        if isinstance(steps, int) and steps > 0:
+        if steps is not None:
             return steps
     return None
 

@@ -55,6 +55,9 @@ def run_view(run: WatchedRun, screen: Screen) -> RenderableType:
         parts += [Text(""), _table(rows, screen)]
     if run.left_out:
         parts.append(Text(f"{run.left_out:,} unreadable lines are left out", style="yellow"))
+    if run.course.unusable:
+        said = f"{run.course.unusable:,} values that are no numbers, infinite or beyond 1e100 are left out"
+        parts.append(Text(said, style="yellow", overflow="fold"))
     return Group(*parts)
 
 

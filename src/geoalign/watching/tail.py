@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import IO, Any
+
+from geoalign.records import parsed_line, present
 
 _PIECE = 1 << 20
 # A line of metrics has a few kilobytes; what never ends is not kept in memory.
@@ -35,7 +36,12 @@ class GrowingLines:
         self._read = hashlib.sha256()
 
     def read(self) -> list[dict[str, Any]]:
-        """The objects that were completed since the last call; none where there is no file."""
+        """The objects that were completed since the last call; none where there is no file.
+
+        Raises:
+            RunFolderError: something else than a file has the name.
+        """
+        present(self.path)
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -81,10 +87,7 @@ class GrowingLines:
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            return value
-        self.unreadable += 1
-        return None
+            return parsed_line(line)
+        except ValueError:
+            self.unreadable += 1
+            return None

@@ -172,7 +172,11 @@ def _line(stage: str, step: int, value: float, name: str, metric: str, gold: flo
         "step": step, "stage": stage, "set": name,
         "accuracy": value if binary else None, "correct": max(0, round(value * 256)) if binary else None, "count": 256,
         "reward": value, "gold_utility": None if gold is None else 0.5 + gold * progress, "samples": 4,
-        "pass_at_k": {"1": value, "2": value + 0.1, "4": value + 0.15} if stage == "after_rl" and binary else None,
+        "pass_at_k": (
+            {"1": value, "2": min(1.0, value + 0.1), "4": min(1.0, value + 0.15)}
+            if stage == "after_rl" and binary
+            else None
+        ),
     }  # fmt: skip
 
 

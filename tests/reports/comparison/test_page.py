@@ -205,6 +205,6 @@ def test_hostile_names_and_errors_stay_text(make_comparison):
 
 def test_what_is_no_comparison_is_refused_and_left_untouched(tmp_path):
     (tmp_path / "compare.yaml").write_text("arms: [")
-    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a whole file"):
+    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a whole YAML file"):
         build_report(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["compare.yaml"]

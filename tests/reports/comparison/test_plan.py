@@ -67,13 +67,13 @@ def test_corruption_leaves_out_what_is_not_there():
 
 
 def test_an_unreadable_plan_is_refused(tmp_path):
-    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a whole file"):
+    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a readable file, got none"):
         read_plan(tmp_path)
     path = tmp_path / "compare.yaml"
     for content, said in (
-        ("[1]", "expected settings, got list"),
+        ("[1]", "expected an object, got list"),
         ("arms: {}", "expected the settings of a comparison, got KeyError"),
-        ("a: [", "expected a whole file"),
+        ("a: [", "expected a whole YAML file"),
     ):
         path.write_text(content)
         with pytest.raises(RunFolderError, match=said):

@@ -45,12 +45,13 @@ def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
     assert read_cell(_write(tmp_path / "seed-0.json", value)).error == "no reason was recorded"
 
 
-def test_infinite_numbers_become_unknown(tmp_path, make_result):
-    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO, seconds=math.inf)
-    result["series"]["ppo_kl"] = [math.inf] * 100
-    cell = read_cell(_write(tmp_path / "seed-0.json", result))
-    assert math.isnan(cell.seconds)
-    assert np.isnan(cell.column("ppo_kl")).all()
+@pytest.mark.parametrize("wild", [math.inf, math.nan, 10**400, 1e200, "0.5", True])
+def test_what_is_no_number_is_refused(tmp_path, make_result, wild):
+    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
+    for change in ({"seconds": wild}, {"series": result["series"] | {"ppo_kl": [wild] * 100}}):
+        path = _write(tmp_path / "seed-0.json", {**result, **change})
+        with pytest.raises(RunFolderError, match=r"expected values of schema 1, got .* in .*seed-0\.json"):
+            read_cell(path)
 
 
 def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_result):
@@ -67,7 +68,7 @@ def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_resul
         ({"schema_version": 2}, "schema_version: expected 1, got 2"),
         ({"schema_version": None}, "schema_version: expected 1, got None"),
         ({"status": "running"}, "status: expected 'finished' or 'failed', got 'running'"),
-        ({"seed": "zero"}, "expected values of schema 1, got invalid literal"),
+        ({"seed": "zero"}, "expected values of schema 1, got "),
         ({"series": {"step": [1, 2], "reward": [0.5]}}, r"series\.reward with 1 values beside 2 of step"),
         ({"series": {"reward": [0.5]}}, "expected the key 'step'"),
         ({"evaluations": [{"step": 1}]}, "evaluation: expected step, stage, set"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from geoalign.records import Evaluation
 from geoalign.reports.comparison.results import Cell
 from geoalign.reports.comparison.scores import (
     by_generation,
@@ -17,7 +18,7 @@ from geoalign.reports.comparison.scores import (
     series_of,
     stacked,
 )
-from geoalign.reports.run import Evaluation, Series
+from geoalign.reports.run import Series
 
 NAN = math.nan
 EMPTY = Cell(

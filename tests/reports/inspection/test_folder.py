@@ -58,7 +58,7 @@ def test_a_redacted_folder_has_no_texts(tmp_path, write_inspection):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda folder: (folder / "scores.parquet").unlink(), "scores.parquet: expected a whole parquet file"),
+        (lambda folder: (folder / "scores.parquet").unlink(), "scores.parquet: expected a parquet file, got none"),
         (lambda folder: (folder / "scores.parquet").write_bytes(b"PAR1"), "scores.parquet: expected a whole"),
         (lambda folder: rewrite(folder / "scores.parquet", lambda table: table.drop_columns("weight")),
          "columns: expected weight as well"),
@@ -72,9 +72,9 @@ def test_a_redacted_folder_has_no_texts(tmp_path, write_inspection):
          "columns: expected worse as well"),
         (lambda folder: rewrite(folder / "pairs.parquet", lambda table: replaced("better", [12] * len(table))(table)),
          "better: expected 0 to 11, got 12 in row 0"),
-        (lambda folder: (folder / "summary.json").unlink(), "summary.json: expected a JSON object"),
-        (lambda folder: (folder / "summary.json").write_text("[1]"), "summary.json: expected a JSON object, got list"),
-        (lambda folder: (folder / "summary.json").write_text("{"), "summary.json: expected a JSON object"),
+        (lambda folder: (folder / "summary.json").unlink(), "summary.json: expected a readable file, got none"),
+        (lambda folder: (folder / "summary.json").write_text("[1]"), "summary.json: expected an object, got list"),
+        (lambda folder: (folder / "summary.json").write_text("{"), "summary.json: expected a whole JSON file"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, write_inspection, spoil, message):

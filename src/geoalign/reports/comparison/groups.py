@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.records import number
 from geoalign.reports.comparison.analysis import is_geoalign
 from geoalign.reports.comparison.plan import Plan
 from geoalign.reports.comparison.table import ArmRow
@@ -52,8 +53,9 @@ def sweep(rows: Sequence[ArmRow], key: str, like: ArmRow) -> Sweep | None:
     found: dict[float, ArmRow] = {}
     for row in _same_kind(rows, like):
         mine, theirs = flat(row.settings), flat(like.settings)
-        if isinstance(mine.get(key), int | float) and _without(mine, key) == _without(theirs, key):
-            found.setdefault(float(mine[key]), row)
+        value = number(mine.get(key))
+        if value is not None and _without(mine, key) == _without(theirs, key):
+            found.setdefault(value, row)
     if len(found) < 2:
         return None
     values = tuple(sorted(found))

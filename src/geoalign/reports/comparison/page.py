@@ -7,14 +7,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from geoalign.errors import RunFolderError
 from geoalign.masking import masked_yaml
+from geoalign.records import read_object, read_text
 from geoalign.reports.comparison.analysis import analyse, planned_cells
 from geoalign.reports.comparison.plan import METRICS, Plan, read_plan
 from geoalign.reports.comparison.results import Cell, read_results
 from geoalign.reports.comparison.sections import level_page, overview_section
 from geoalign.reports.comparison.table import Table
 from geoalign.reports.formats import environment
-from geoalign.reports.pictures import picture, write
+from geoalign.reports.pictures import make_folder, picture, write
 from geoalign.reports.text import inert
 
 CONFIG_LIMIT = 40_000
@@ -38,7 +40,7 @@ def build_comparison_report(folder: Path) -> Path:
     levels = [level_page(level, kept, plan) for level in table.levels]
     overview = overview_section(table, plan)
     figures = folder / "figures"
-    figures.mkdir(exist_ok=True)
+    make_folder(figures)
     drawn = {
         panel.name: picture(panel, figures)
         for section in (overview, *(item for level in levels for item in level.sections))
@@ -58,7 +60,7 @@ def build_comparison_report(folder: Path) -> Path:
             pictures=drawn,
             failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
             missing=_missing(table),
-            config=inert(masked_yaml((folder / "compare.yaml").read_text(encoding="utf-8")), CONFIG_LIMIT),
+            config=inert(masked_yaml(read_text(folder / "compare.yaml")), CONFIG_LIMIT),
             versions=inert(_versions(folder), CONFIG_LIMIT),
             notes=[inert(note) for note in table.notes],
         )
@@ -100,9 +102,9 @@ def _missing(table: Table) -> list[str]:
 def _versions(folder: Path) -> str:
     """The versions beside the results; they may have been left out of what was committed."""
     path = folder / "versions.json"
-    if not path.is_file():
+    if not path.exists():
         return "versions.json is not there"
     try:
-        return json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2, ensure_ascii=False)
-    except ValueError as error:
+        return json.dumps(read_object(path), indent=2, ensure_ascii=False)
+    except RunFolderError as error:
         return f"versions.json could not be read: {error}"

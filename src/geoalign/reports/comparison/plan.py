@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from geoalign.errors import RunFolderError
+from geoalign.records import number, read_yaml, shown, told, whole
 
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
 KINDS = ("flip", "extremes", "shortcut")
@@ -80,16 +79,13 @@ def read_plan(folder: Path) -> Plan:
         RunFolderError: it is unreadable, or a part that the analysis needs is not what it should be.
     """
     path = Path(folder) / "compare.yaml"
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise RunFolderError(f"compare.yaml: expected a whole file, got {error} in {path}") from error
-    if not isinstance(data, dict):
-        raise RunFolderError(f"compare.yaml: expected settings, got {type(data).__name__} in {path}")
+    data, _ = read_yaml(path)
     try:
         return plan_of(data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"compare.yaml: expected the settings of a comparison, got {error!r} in {path}") from error
+        raise RunFolderError(
+            f"compare.yaml: expected the settings of a comparison, got {shown(repr(error))} in {path}"
+        ) from error
 
 
 def plan_of(data: Mapping[str, Any]) -> Plan:
@@ -105,26 +101,53 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
     run = data.get("run") or {}
     reward = run.get("reward") or {}
     controls = [name for name, value in arms.items() if _section(value, "curator").get("type") == PAIR_COUNT]
+    last = _whole(data.get("last_evaluations", 5), "last_evaluations", 1)
+    if any(not isinstance(name, str) for name in (*arms, *levels)):
+        raise TypeError("names of arms and levels that are no texts")
     return Plan(
         metric=data.get("metric", "accuracy"),
-        arms=tuple(str(name) for name in arms),
-        levels=tuple(str(name) for name in levels),
-        seeds=tuple(int(seed) for seed in data["seeds"]),
-        arms_at={str(arm): tuple(names) for arm, names in (data.get("arms_at") or {}).items()},
-        primary=tuple((item["arm"], item["against"]) for item in data.get("primary") or ()),
+        arms=tuple(arms),
+        levels=tuple(levels),
+        seeds=tuple(_whole(seed, "seeds") for seed in _list(data["seeds"], "seeds")),
+        arms_at={str(arm): tuple(_list(names, "arms_at")) for arm, names in (data.get("arms_at") or {}).items()},
+        primary=tuple((str(item["arm"]), str(item["against"])) for item in _list(data.get("primary"), "primary")),
         baseline=str(data.get("baseline", "grpo")),
         control=controls[0] if controls else None,
-        oracle=data.get("oracle"),
+        oracle=None if data.get("oracle") is None else str(data["oracle"]),
         bounds=tuple(name for name, value in arms.items() if _section(value, "reward")),
         corruption={name: corruption({**reward, **_section(value, "reward")}) for name, value in levels.items()},
         updates_per_generation=_updates(run.get("grpo") or {}),
-        last=int(data.get("last_evaluations", 5)),
+        last=last,
     )
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} for {name}")
+    return value or []
+
+
+def _whole(value: Any, name: str, least: int = 0) -> int:
+    found = whole(value, least)
+    if found is None:
+        raise TypeError(f"{told(value)} for {name}, a whole number from {least} on")
+    return found
+
+
+def _number(value: Any, name: str) -> float:
+    found = number(value)
+    if found is None:
+        raise TypeError(f"{told(value)} for {name}, a number")
+    return found
 
 
 def corruption(reward: Mapping[str, Any]) -> dict[str, float]:
     """Share of corrupted rewards by kind, from the resolved `reward` section: kinds that are 0 are left out."""
-    return {kind: float(reward[kind]) for kind in KINDS if reward.get(kind)}
+    found = {kind: _number(reward[kind], kind) for kind in KINDS if reward.get(kind)}
+    wrong = [kind for kind, share in found.items() if not 0 <= share <= 1]
+    if wrong:
+        raise ValueError(f"{found[wrong[0]]} for {wrong[0]}, a share from 0 to 1")
+    return found
 
 
 def _section(settings: Any, name: str) -> Mapping[str, Any]:
@@ -134,13 +157,18 @@ def _section(settings: Any, name: str) -> Mapping[str, Any]:
 
 def _updates(grpo: Mapping[str, Any]) -> float | None:
     """Updates per generation by TRL's rules and this project's default of two steps; None where it cannot be told."""
-    accumulation = grpo.get("gradient_accumulation_steps")
-    steps = grpo.get("steps_per_generation")
-    if steps is None and grpo.get("generation_batch_size") is not None:
-        size = grpo.get("per_device_train_batch_size")
-        steps = grpo["generation_batch_size"] / size if size else None
-        if steps is None:
+    accumulation, steps, size, batch, iterations = (
+        None if grpo.get(name) is None else _whole(grpo[name], name, 1)
+        for name in (
+            "gradient_accumulation_steps",
+            "steps_per_generation",
+            "per_device_train_batch_size",
+            "generation_batch_size",
+            "num_iterations",
+        )
+    )
+    if steps is None and batch is not None:
+        if size is None:
             return None
-    elif steps is None:
-        steps = accumulation or 2
-    return float(steps) * float(grpo.get("num_iterations") or 1) / float(accumulation or 1)
+        return batch / size * (iterations or 1) / (accumulation or 1)
+    return (steps or accumulation or 2) * (iterations or 1) / (accumulation or 1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from geoalign.errors import RunFolderError
-from geoalign.reports.evaluations import parse_evaluation
-from geoalign.reports.run import Bools, Evaluation, Floats
+from geoalign.records import Evaluation, number, parse_evaluation, present, read_object, shown, told, whole
+from geoalign.reports.run import Bools, Floats
 
 RESULTS_SCHEMA = 1
 
@@ -95,7 +94,7 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
         RunFolderError: there is no such folder, a file is no whole result of schema 1, or a cell stands there twice.
     """
     root = Path(folder) / "results"
-    if not root.is_dir():
+    if not present(root, "folder"):
         raise RunFolderError(f"comparison: expected a folder with results/, got {folder}")
     cells: dict[tuple[str, str, int], Cell] = {}
     for path in sorted(root.glob("*/*/seed-*.json")):
@@ -116,74 +115,105 @@ def read_cell(path: Path) -> Cell:
     Raises:
         RunFolderError: not a whole file, another schema, a missing key or a value of another kind, each named.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"result: expected a whole JSON file, got {error} in {path}") from error
-    if not isinstance(value, dict):
-        raise RunFolderError(f"result: expected an object, got {type(value).__name__} in {path}")
-    if value.get("schema_version") != RESULTS_SCHEMA:
+    value = read_object(path)
+    if whole(value.get("schema_version")) != RESULTS_SCHEMA:
         raise RunFolderError(
-            f"schema_version: expected {RESULTS_SCHEMA}, got {value.get('schema_version')!r} in {path}"
+            f"schema_version: expected {RESULTS_SCHEMA}, got {told(value.get('schema_version'))} in {path}"
         )
     if value.get("status") not in ("finished", "failed"):
-        raise RunFolderError(f"status: expected 'finished' or 'failed', got {value.get('status')!r} in {path}")
+        raise RunFolderError(f"status: expected 'finished' or 'failed', got {told(value.get('status'))} in {path}")
     try:
         return _cell(value, path)
     except KeyError as error:
-        raise RunFolderError(f"result: expected the key {error}, got {', '.join(sorted(value))} in {path}") from error
+        raise RunFolderError(
+            f"result: expected the key {shown(error)}, got {shown(', '.join(sorted(value)))} in {path}"
+        ) from error
     except (AttributeError, TypeError, ValueError) as error:
-        raise RunFolderError(f"result: expected values of schema {RESULTS_SCHEMA}, got {error} in {path}") from error
+        raise RunFolderError(
+            f"result: expected values of schema {RESULTS_SCHEMA}, got {shown(error)} in {path}"
+        ) from error
 
 
 def _cell(value: Mapping[str, Any], path: Path) -> Cell:
     finished = value["status"] == "finished"
     # A cell that failed may have got nowhere: only what names it must be there.
     content = value if finished else {"evaluations": [], "series": {}, "detection": {}, "snapshots": [], **value}
-    detection = dict(content["detection"] or {})
+    detection = dict(_mapping(content["detection"], "detection"))
     return Cell(
-        arm=str(value["arm"]),
-        level=str(value["level"]),
-        seed=int(value["seed"]),
+        arm=_text(value["arm"], "arm"),
+        level=_text(value["level"], "level"),
+        seed=_whole(value["seed"], "seed"),
         finished=finished,
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
-        curator=str(value.get("curator", "unknown")),
-        settings=dict(value.get("settings") or {}),
-        run=dict(value.get("run") or {}),
-        evaluations=tuple(parse_evaluation(line, str(path)) for line in content["evaluations"] or ()),
-        series=_columns("series", content["series"] or {}, "step"),
+        curator=_text(value.get("curator", "unknown"), "curator"),
+        settings=dict(_mapping(value.get("settings"), "settings")),
+        run=dict(_mapping(value.get("run"), "run")),
+        evaluations=tuple(
+            parse_evaluation(_mapping(line, "a line of evaluations"), f"evaluation {at} of {path}")
+            for at, line in enumerate(_list(content["evaluations"], "evaluations"), 1)
+        ),
+        series=_columns("series", _mapping(content["series"], "series"), "step"),
         replaced_precision=_number(detection.pop("precision_among_replaced", None)),
         base_rate=_number(detection.pop("base_rate", None)),
-        detection={str(name): _quality(found) for name, found in detection.items()},
-        snapshots=tuple(_snapshot(item) for item in content["snapshots"] or ()),
-        alpha_sweep=_columns("alpha_sweep", content.get("alpha_sweep") or {}, "alpha"),
+        detection={str(name): _quality(_mapping(found, "detection")) for name, found in detection.items()},
+        snapshots=tuple(_snapshot(item) for item in _list(content["snapshots"], "snapshots")),
+        alpha_sweep=_columns("alpha_sweep", _mapping(content.get("alpha_sweep"), "alpha_sweep"), "alpha"),
         seconds=_number(value.get("seconds")),
         seconds_per_step=_number(value.get("seconds_per_step")),
         peak_memory_bytes=_number(value.get("peak_memory_bytes")),
     )
 
 
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{type(value).__name__} for {name}")
+    return value or {}
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} for {name}")
+    return value or []
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} for {name}")
+    return value
+
+
+def _whole(value: Any, name: str) -> int:
+    found = whole(value)
+    if found is None:
+        raise TypeError(f"{told(value)} for {name}, which is a whole number from 0 on")
+    return found
+
+
 def _columns(name: str, columns: Mapping[str, Any], leading: str) -> dict[str, Floats]:
     """Columns of the length of the leading one; an absent column is left out."""
     if not columns:
         return {}
-    size = len(columns[leading])
-    found = {str(key): _floats(values) for key, values in columns.items() if values is not None}
+    found = {str(key): _floats(_list(values, name)) for key, values in columns.items() if values is not None}
+    size = len(found[leading])
     wrong = [f"{key} with {len(values)}" for key, values in found.items() if len(values) != size]
     if wrong:
         raise ValueError(f"{name}.{wrong[0]} values beside {size} of {leading}")
+    if np.isnan(found[leading]).any():
+        raise ValueError(f"{name} without a number in {leading}")
     return found
 
 
-def _quality(found: Mapping[str, Any] | None) -> ScoreQuality:
-    entry = found or {}
-    return ScoreQuality(_number(entry.get("auroc")), _number(entry.get("auprc")), int(entry.get("generations") or 0))
+def _quality(entry: Mapping[str, Any]) -> ScoreQuality:
+    return ScoreQuality(
+        _number(entry.get("auroc")), _number(entry.get("auprc")), _whole(entry.get("generations") or 0, "generations")
+    )
 
 
-def _snapshot(item: Mapping[str, Any]) -> Snapshot:
+def _snapshot(value: Any) -> Snapshot:
+    item = _mapping(value, "a snapshot")
     size = len(item["score"])
     found = Snapshot(
-        step=int(item["step"]),
+        step=_whole(item["step"], "step"),
         score=_floats(item["score"]),
         mean_score=_floats(item["mean_score"]) if item["mean_score"] is not None else np.full(size, np.nan),
         pair_count=_floats(item["pair_count"]),
@@ -197,15 +227,20 @@ def _snapshot(item: Mapping[str, Any]) -> Snapshot:
     return found
 
 
-def _marks(values: Iterable[Any]) -> Bools:
-    return np.array([bool(mark) for mark in values], dtype=np.bool_)
+def _marks(values: Any) -> Bools:
+    marks = _list(values, "marks")
+    if not all(isinstance(mark, bool | int) and mark in (0, 1) for mark in marks):
+        raise TypeError("marks that are neither true nor false")
+    return np.array(marks, dtype=np.bool_)
 
 
-def _floats(values: Iterable[Any]) -> Floats:
-    return np.array([_number(value) for value in values], dtype=np.float64)
+def _floats(values: Any) -> Floats:
+    return np.array([_number(value) for value in _list(values, "a column")], dtype=np.float64)
 
 
 def _number(value: Any) -> float:
-    """A number; what is absent or infinite is NaN, so that no mean silently becomes infinite."""
-    number = math.nan if value is None else float(value)
-    return number if math.isfinite(number) else math.nan
+    """A number, null as NaN."""
+    found = math.nan if value is None else number(value)
+    if found is None:
+        raise TypeError(f"{told(value)}, where a number up to 1e100 or null is expected")
+    return found

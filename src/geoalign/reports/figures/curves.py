@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.axes import Axes
 
+from geoalign.records import Evaluation
 from geoalign.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.reports.run import Evaluation, Floats, RolloutStep, Run, Series
+from geoalign.reports.run import Floats, RolloutStep, Run, Series
 from geoalign.reports.text import inert, label
 from geoalign.statistics import ema, wilson_interval
 

@@ -14,6 +14,7 @@ from geoalign.reports.run import Density, RolloutStep
 def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> Panel:
     """Density of one step's scores with alpha times its peak, the threshold and the flagged scores as ticks."""
     floor = density.alpha * density.peak
+    room = density.peak if math.isfinite(density.peak) and density.peak > 0 else 0.0
     flagged = np.empty(0) if rollouts is None else rollouts.score[rollouts.anomalous & rollouts.scored]
     nowhere = math.isnan(density.threshold)
     threshold = "nothing is anomalous" if nowhere else f"threshold {density.threshold:.2f}"
@@ -29,11 +30,13 @@ def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> 
                 density.grid, density.density, where=tail.tolist(), color=theme.orange, alpha=0.3, linewidth=0
             )
         if len(flagged):
-            height = np.full(len(flagged), -0.03 * density.peak)
+            height = np.full(len(flagged), -0.03 * room)
             axes.scatter(
                 flagged, height, marker="|", s=60, linewidths=1.3, color=theme.ink, label=f"flagged: {len(flagged)}"
             )
-        axes.set(xlabel="GDI", ylabel="density", ylim=(-0.07 * density.peak, None))
+        axes.set(xlabel="GDI", ylabel="density")
+        if room:
+            axes.set_ylim(-0.07 * room, None)
         axes.legend(loc="best")
 
     return Panel(

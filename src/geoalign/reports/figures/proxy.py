@@ -6,9 +6,10 @@ import math
 
 from matplotlib.axes import Axes
 
+from geoalign.records import Evaluation
 from geoalign.reports.figures.curves import SMOOTHED_FROM, evaluation_curves
 from geoalign.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.reports.run import Evaluation, Run
+from geoalign.reports.run import Run
 from geoalign.reports.text import inert, label
 from geoalign.statistics import ema
 

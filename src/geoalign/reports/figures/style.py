@@ -80,7 +80,8 @@ def render(panel: Panel, theme: Theme) -> bytes:
         for text in legend.get_texts():
             text.set(color=theme.ink, fontsize=9.5)
     buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": panel.name, "svg.fonttype": "path"}):
+    salt = panel.name.encode("utf-8", "replace").decode("utf-8")
+    with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", facecolor=theme.paper, metadata={"Date": None})
     figure.clear()
     return buffer.getvalue()

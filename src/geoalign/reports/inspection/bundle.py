@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.reports.columns import batches, decoded, texts
 from geoalign.reports.inspection.folder import Inspection, Scored
+from geoalign.reports.inspection.tables import SCORES_FILE, TEXTS
 from geoalign.reports.run import Bools, Floats, Ints
 
 # A piece opens within a frame or two; larger ones compress hardly better.
@@ -95,9 +97,10 @@ def _columns(scored: Scored, kept: Bools, place: Ints) -> dict[str, Any]:
     inside[source >= 0] = np.where(kept[source[source >= 0]], place[source[source >= 0]], -2)
     groups, group = np.unique(scored.group[kept], return_inverse=True)
     first = scored.first[groups] if len(scored) else groups
-    files = sorted(set(scored.file.to_pylist()))
+    named = list(map(decoded, scored.file.take(first).to_pylist()))
+    files = sorted(set(named))
     number = {name: at for at, name in enumerate(files)}
-    names = [number[name] for name in scored.file.take(first).to_pylist()]
+    names = [number[name] for name in named]
     return {
         "index": np.flatnonzero(kept).tolist(),
         "group": group.tolist(),
@@ -110,8 +113,8 @@ def _columns(scored: Scored, kept: Bools, place: Ints) -> dict[str, Any]:
             name: _numbers(getattr(scored, name)[kept])
             for name in ("reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward")
         },
-        "id": [name[:NAME] for name in _take(scored.identity, kept)],
-        "answer": [name and name[:NAME] for name in _take(scored.answer, kept)],
+        "id": [decoded(name)[:NAME] for name in _take(scored.identity, kept)],
+        "answer": [None if name is None else decoded(name)[:NAME] for name in _take(scored.answer, kept)],
         "groups": groups.tolist(),
         "group_id": scored.group_id[first].tolist(),
         "group_step": scored.step[first].tolist(),
@@ -172,23 +175,11 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
 
 def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]:
     row = 0
-    with inspection.texts as file:
-        for batch in file.iter_batches(batch_size=256, columns=["prompt", "response"]):
-            prompts, responses = (batch.column(name).cast("binary") for name in ("prompt", "response"))
-            for prompt, response in zip(prompts, responses, strict=True):
-                if kept[row]:
-                    yield row, _text(prompt.as_py()), _text(response.as_py())
-                row += 1
-
-
-def _text(data: bytes | None) -> str:
-    """A parquet text as Python's: lone surrogates are kept, other bytes that are no UTF-8 are shown as escapes."""
-    if data is None:
-        return ""
-    try:
-        return data.decode("utf-8", errors="surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("utf-8", errors="backslashreplace")
+    for table in batches(inspection.folder / SCORES_FILE, TEXTS):
+        for prompt, response in zip(*(texts(table, name) for name in TEXTS), strict=True):
+            if kept[row]:
+                yield row, decoded(prompt.as_py()), decoded(response.as_py())
+            row += 1
 
 
 def _pairs(inspection: Inspection, kept: Bools, place: Ints) -> tuple[list[str], list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-import pyarrow.parquet
 
 from geoalign.errors import RunFolderError
+from geoalign.records import present, read_object
+from geoalign.reports.columns import floats, ints, read_columns, require_texts, schema_of, texts
 from geoalign.reports.inspection.tables import (
     DENSITIES,
     DENSITIES_FILE,
@@ -24,6 +24,8 @@ from geoalign.reports.inspection.tables import (
     TEXTS,
 )
 from geoalign.reports.run import Bools, Floats, Ints
+
+_NAMES = ("file", "id", "answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,7 @@ class Scored:
         anomalous: what was flagged.
         source: the row that stands here afterwards; its own number where untouched, -1 where it is left out.
         group_pairs: pairs of the rollout's group.
-        file, identity, answer: columns of text; `answer` may be null.
+        file, identity, answer: columns of text as bytes; `answer` may be null.
     """
 
     step: Ints
@@ -102,7 +104,8 @@ class DensityTable:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A folder of `geoalign curate`. `pairs` and `densities` are None for curators that have none."""
+    """A folder of `geoalign curate`. `pairs` and `densities` are None for curators that have none; `notes` say what was
+    left out on reading the tables."""
 
     folder: Path
     scored: Scored
@@ -110,16 +113,12 @@ class Inspection:
     densities: DensityTable | None
     redacted: bool
     summary: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
     @property
     def curator(self) -> Mapping[str, Any]:
         found = self.summary.get("curator")
         return found if isinstance(found, Mapping) else {}
-
-    @property
-    def texts(self) -> pyarrow.parquet.ParquetFile:
-        """The file that holds prompts and responses."""
-        return pyarrow.parquet.ParquetFile(self.folder / SCORES_FILE)
 
 
 def read_inspection(folder: Path) -> Inspection:
@@ -130,54 +129,69 @@ def read_inspection(folder: Path) -> Inspection:
     """
     folder = Path(folder)
     path = folder / SCORES_FILE
-    present = _names(path)
-    redacted = not set(TEXTS) & set(present)
+    notes: list[str] = []
     wanted = [name for name in SCORES.names if name not in TEXTS]
-    _require(present, wanted if redacted else SCORES.names, path)
-    scored = _scored(pyarrow.parquet.read_table(path, columns=wanted), path)
-    pairs = _optional(folder / PAIRS_FILE, PAIRS)
-    densities = _optional(folder / DENSITIES_FILE, DENSITIES)
+    schema = schema_of(path, wanted)
+    redacted = not set(TEXTS) & set(schema.names)
+    if not redacted:
+        schema_of(path, SCORES.names)
+    require_texts(schema, _NAMES if redacted else (*_NAMES, *TEXTS), path)
+    scored = _scored(read_columns(path, wanted), path, notes)
     return Inspection(
         folder=folder,
         scored=scored,
-        pairs=None if pairs is None else _pairs(pairs, len(scored), folder / PAIRS_FILE),
-        densities=None if densities is None else _densities(densities),
+        pairs=_pairs(folder / PAIRS_FILE, len(scored), notes),
+        densities=_densities(folder / DENSITIES_FILE, notes),
         redacted=redacted,
-        summary=_summary(folder / SUMMARY_FILE),
+        summary=read_object(folder / SUMMARY_FILE),
+        notes=tuple(notes),
     )
 
 
-def _scored(table: pyarrow.Table, path: Path) -> Scored:
+def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
     rows = len(table)
-    index, source = _ints(table, "index"), _ints(table, "source")
+
+    def numbers(name: str) -> Floats:
+        return floats(table, name, path, notes)
+
+    def whole(name: str, least: int | None = 0) -> Ints:
+        return ints(table, name, path, least=least)
+
+    index, source = whole("index"), whole("source", least=None)
     if not np.array_equal(index, np.arange(rows)):
         raise RunFolderError(f"index: expected 0 to {rows - 1} in order, got other numbers in {path}")
-    wrong = np.flatnonzero((source < -1) | (source >= rows))
-    if len(wrong):
-        raise RunFolderError(f"source: expected -1 to {rows - 1}, got {source[wrong[0]]} in row {wrong[0]} of {path}")
-    step, identifier = _ints(table, "step"), _ints(table, "group")
+    _within(source, "source", -1, rows, path)
+    step, identifier = whole("step"), whole("group", least=None)
     return Scored(
         step=step,
         group=_numbered(step, identifier),
         group_id=identifier,
-        row=_ints(table, "row"),
-        sample=_ints(table, "sample"),
-        reward=_floats(table, "reward"),
-        true_reward=_floats(table, "true_reward"),
-        correct=_floats(table, "correct"),
-        truncated=_floats(table, "truncated"),
-        characters=_ints(table, "characters"),
-        tokens=_floats(table, "tokens"),
-        score=_floats(table, "score"),
-        anomalous=_floats(table, "anomalous") == 1,
+        row=whole("row"),
+        sample=whole("sample"),
+        reward=numbers("reward"),
+        true_reward=numbers("true_reward"),
+        correct=numbers("correct"),
+        truncated=numbers("truncated"),
+        characters=whole("characters"),
+        tokens=numbers("tokens"),
+        score=numbers("score"),
+        anomalous=numbers("anomalous") == 1,
         source=source,
-        weight=_floats(table, "weight"),
-        new_reward=_floats(table, "new_reward"),
-        group_pairs=_ints(table, "group_pairs"),
-        file=table["file"],
-        identity=table["id"],
-        answer=table["answer"],
+        weight=numbers("weight"),
+        new_reward=numbers("new_reward"),
+        group_pairs=whole("group_pairs"),
+        file=texts(table, "file"),
+        identity=texts(table, "id"),
+        answer=texts(table, "answer"),
     )
+
+
+def _within(places: Ints, name: str, least: int, rows: int, path: Path) -> None:
+    wrong = np.flatnonzero((places < least) | (places >= rows))
+    if len(wrong):
+        raise RunFolderError(
+            f"{name}: expected {least} to {rows - 1}, got {places[wrong[0]]} in row {wrong[0]} of {path}"
+        )
 
 
 def _numbered(step: Ints, group: Ints) -> Ints:
@@ -190,69 +204,30 @@ def _numbered(step: Ints, group: Ints) -> Ints:
     return rank[member.ravel()]
 
 
-def _pairs(table: pyarrow.Table, rows: int, path: Path) -> PairTable:
-    found = PairTable(
-        step=_ints(table, "step"),
-        better=_ints(table, "better"),
-        worse=_ints(table, "worse"),
-        deviation=_floats(table, "deviation"),
-        raw_cosine=_floats(table, "raw_cosine"),
-        projected_cosine=_floats(table, "projected_cosine"),
-    )
-    for name, place in (("better", found.better), ("worse", found.worse)):
-        wrong = np.flatnonzero((place < 0) | (place >= rows))
-        if len(wrong):
-            raise RunFolderError(f"{name}: expected 0 to {rows - 1}, got {place[wrong[0]]} in row {wrong[0]} of {path}")
-    return found
-
-
-def _densities(table: pyarrow.Table) -> DensityTable:
-    return DensityTable(
-        step=_ints(table, "step"),
-        score=_floats(table, "score"),
-        density=_floats(table, "density"),
-        threshold=_floats(table, "threshold"),
-        peak=_floats(table, "peak"),
-    )
-
-
-def _names(path: Path) -> list[str]:
-    try:
-        return list(pyarrow.parquet.read_schema(path).names)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise RunFolderError(f"{path.name}: expected a whole parquet file, got {error} in {path.parent}") from error
-
-
-def _require(present: list[str], wanted: list[str], path: Path) -> None:
-    missing = [name for name in wanted if name not in present]
-    if missing:
-        raise RunFolderError(f"columns: expected {', '.join(missing)} as well, got {', '.join(present)} in {path}")
-
-
-def _optional(path: Path, schema: pyarrow.Schema) -> pyarrow.Table | None:
-    if not path.is_file():
+def _pairs(path: Path, rows: int, notes: list[str]) -> PairTable | None:
+    if not present(path):
         return None
-    _require(_names(path), schema.names, path)
-    return pyarrow.parquet.read_table(path, columns=schema.names)
+    schema_of(path, PAIRS.names)
+    table = read_columns(path, PAIRS.names)
+    better, worse = (ints(table, name, path) for name in ("better", "worse"))
+    for name, places in (("better", better), ("worse", worse)):
+        _within(places, name, 0, rows, path)
+    return PairTable(
+        step=ints(table, "step", path, least=0),
+        better=better,
+        worse=worse,
+        deviation=floats(table, "deviation", path, notes),
+        raw_cosine=floats(table, "raw_cosine", path, notes),
+        projected_cosine=floats(table, "projected_cosine", path, notes),
+    )
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path.name}: expected a JSON object, got {error} in {path.parent}") from error
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path.name}: expected a JSON object, got {type(value).__name__} in {path.parent}")
-    return value
-
-
-def _floats(table: pyarrow.Table, name: str) -> Floats:
-    """A column of numbers or booleans, nulls as NaN."""
-    return table[name].cast(pyarrow.float64()).fill_null(float("nan")).to_numpy().astype(np.float64)
-
-
-def _ints(table: pyarrow.Table, name: str) -> Ints:
-    column = table[name]
-    if column.null_count:
-        raise RunFolderError(f"{name}: expected a number in every row, got {column.null_count} nulls")
-    return column.cast(pyarrow.int64()).to_numpy().astype(np.int64)
+def _densities(path: Path, notes: list[str]) -> DensityTable | None:
+    if not present(path):
+        return None
+    schema_of(path, DENSITIES.names)
+    table = read_columns(path, DENSITIES.names)
+    return DensityTable(
+        ints(table, "step", path, least=0),
+        *(floats(table, name, path, notes) for name in ("score", "density", "threshold", "peak")),
+    )

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.records import MetricRow, number, whole
 from geoalign.reports.inspection.folder import Inspection, Scored
-from geoalign.reports.run import MetricRow, RolloutStep, Run
+from geoalign.reports.run import RolloutStep, Run
 from geoalign.reports.text import inert
 from geoalign.reports.verdict import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.statistics import Interval
@@ -87,9 +88,9 @@ def _advice(level: str) -> str:
 
 def _number(values: Mapping[str, Any], *names: str) -> float:
     for name in names:
-        value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
+        value = number(values.get(name))
+        if value is not None:
+            return value
     return math.nan
 
 
@@ -175,6 +176,7 @@ def _metrics(steps: Any) -> list[MetricRow]:
     found = []
     for item in steps if isinstance(steps, list) else []:
         metrics = item.get("metrics") if isinstance(item, Mapping) else None
-        if isinstance(metrics, Mapping) and isinstance(item.get("step"), int):
-            found.append(MetricRow("rl", item["step"], {str(name): _number(metrics, name) for name in metrics}))
+        step = whole(item.get("step")) if isinstance(item, Mapping) else None
+        if isinstance(metrics, Mapping) and step is not None:
+            found.append(MetricRow("rl", step, {str(name): _number(metrics, name) for name in metrics}))
     return found

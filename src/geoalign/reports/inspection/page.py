@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from geoalign.reports.documents import Inline, inline
@@ -12,7 +13,7 @@ from geoalign.reports.inspection.folder import Inspection, read_inspection
 from geoalign.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 from geoalign.reports.inspection.sections import inspection_sections, score_name
 from geoalign.reports.inspection.tables import REPORT_FILE
-from geoalign.reports.pictures import picture, write
+from geoalign.reports.pictures import make_folder, picture, write
 from geoalign.reports.text import inert
 
 ASSETS = Path(__file__).parent / "assets"
@@ -21,8 +22,10 @@ PROGRAM = ("dom", "store", "diff", "formulas", "model", "search", "list", "texts
 SUMMARY_LIMIT = 20_000
 
 
-def build_inspection(folder: Path) -> Path:
+def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/*.svg into a folder of `geoalign curate`, from its tables alone; returns the page.
+
+    What was left out on reading stands on the page, and `say` is given it.
 
     Files are replaced in one piece, so that a reader never sees half of one.
 
@@ -33,9 +36,10 @@ def build_inspection(folder: Path) -> Path:
     run = as_run(inspection)
     sections = inspection_sections(inspection, run)
     figures = inspection.folder / "figures"
-    figures.mkdir(exist_ok=True)
+    make_folder(figures)
     packed = bundle(inspection)
     lines, total = skipped(inspection)
+    notes = [inert(note) for note in inspection.notes]
     page = (
         environment()
         .get_template("inspection.html.j2")
@@ -55,12 +59,15 @@ def build_inspection(folder: Path) -> Path:
             skipped=lines,
             skipped_total=total,
             repeated=repeated(inspection),
+            notes=notes,
             summary=inert(json.dumps(dict(inspection.summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
         )
     )
     report = inspection.folder / REPORT_FILE
     # The templates escape all there is; what is left of lone surrogates has no bytes of its own.
     write(report, page.encode("utf-8", errors="replace"))
+    for note in notes:
+        say(note)
     return report
 
 

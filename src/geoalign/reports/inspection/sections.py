@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from geoalign.records import number
 from geoalign.reports.choose import first_middle_last
 from geoalign.reports.figures.actions import actions_panel
 from geoalign.reports.figures.cosines import cosine_panels
@@ -54,7 +55,7 @@ def _densities(inspection: Inspection, run: Run) -> list[Panel | str]:
     table = inspection.densities
     if table is None or not len(table.step):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
-    alpha = inspection.curator.get("alpha")
+    alpha = number(inspection.curator.get("alpha"))
     rollouts = {step.step: step for step in run.rollouts}
     panels: list[Panel | str] = []
     for step in first_middle_last(np.unique(table.step).tolist()):
@@ -65,7 +66,7 @@ def _densities(inspection: Inspection, run: Run) -> list[Panel | str]:
             density=density,
             peak=float(table.peak[at][0]),
             mode=float(grid[np.argmax(density)]),
-            alpha=float(alpha) if isinstance(alpha, int | float) else float("nan"),
+            alpha=float("nan") if alpha is None else alpha,
             threshold=float(table.threshold[at][0]),
         )
         panels.append(density_panel(step, found, rollouts.get(step)))

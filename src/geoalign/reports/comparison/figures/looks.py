@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from geoalign.statistics import ema, seed_interval
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.
 PER_PICTURE = 5
+_LONGEST_SLUG = 80
 _BY_ROLE = {
     "baseline": ("ink", "o", "-"), "primary": ("blue", "s", "-"), "control": ("orange", "D", "--"),
     "oracle": ("green", "^", "-."), "bound": ("soft", "v", ":"),
@@ -61,8 +63,14 @@ def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
 
 
 def slug(level: str) -> str:
-    """A level's name as part of a file name and of an address inside the page: names of levels stay as they are."""
-    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", level) or "level"
+    """A level's name as part of a file name and of an address inside the page: names of levels stay as they are.
+
+    A name that is cut or holds other characters ends in eight digits of its hash, so that two stay two.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "-", level)[:_LONGEST_SLUG]
+    if plain == level and level:
+        return level
+    return f"{plain}-{hashlib.sha256(level.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def heading(level: LevelTable) -> str:

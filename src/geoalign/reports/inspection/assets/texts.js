@@ -79,15 +79,24 @@ function written(box, { parts }, changed = []) {
 /** A formula that stands by itself begins and ends a line already: the line feeds around it would double the gap. */
 function closeUp(node) {
   const outer = node.parentNode.localName === "mark" ? node.parentNode : node;
-  trim(outer.previousSibling, "lastChild", /[ \t]*\n\s*$/);
-  trim(outer.nextSibling, "firstChild", /^\s*\n/);
+  trim(outer.previousSibling, "lastChild", withoutEnd);
+  trim(outer.nextSibling, "firstChild", (text) => text.replace(/^\s*\n/, ""));
+}
+
+/** Without /[ \t]*\n\s*$/, which as a pattern would take time that grows with the square of the line feeds. */
+function withoutEnd(text) {
+  const kept = text.trimEnd().length;
+  const feed = text.indexOf("\n", kept);
+  let end = feed < 0 ? text.length : feed;
+  while (feed >= 0 && end > kept && " \t".includes(text[end - 1])) end--;
+  return text.slice(0, end);
 }
 
 /** Takes the gap off a text, or off the text at that end of a mark, which goes if nothing is left of it. */
-function trim(neighbour, end, gap) {
+function trim(neighbour, end, without) {
   const text = neighbour?.localName === "mark" ? neighbour[end] : neighbour;
   if (text?.nodeType !== Node.TEXT_NODE) return;
-  text.data = text.data.replace(gap, "");
+  text.data = without(text.data);
   if (neighbour !== text && !neighbour.textContent) neighbour.remove();
 }
 

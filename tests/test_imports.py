@@ -15,6 +15,7 @@ LAYERS = [
     {"errors"},
     {"config"},
     {"types", "statistics"},
+    {"analysis"},
     {"method"},
     {"curators"},
     {"hidden", "rewards"},
@@ -29,7 +30,7 @@ LAYERS = [
 ]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 # Reports read run folders: they know no more than this.
-REPORTS_MAY_IMPORT = {"config", "errors", "statistics", "reports"}
+REPORTS_MAY_IMPORT = {"config", "errors", "statistics", "analysis", "reports"}
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign",
@@ -37,6 +38,7 @@ LIGHT = [
     "geoalign.config.run",
     "geoalign.reports",
     "geoalign.statistics",
+    "geoalign.analysis.detection",
     "geoalign.cli",
     "geoalign.watching.command",
 ]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.rewards import last_boxed
-from geoalign.rewards.boxed import nesting_depth
+from geoalign.rewards.boxed import boxed_answer, nesting_depth
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,66 @@ def test_a_million_hostile_characters_take_no_quadratic_time(text):
     start = time.perf_counter()
     last_boxed(text)
     # Half a second is usual; a search of quadratic cost takes many minutes.
+    assert time.perf_counter() - start < 20
+
+
+LISTS = [
+    (r"\boxed{-2} and \boxed{1}", "-2, 1"),
+    (r"so \boxed{5} first. Then $\boxed{-2}$ and $\boxed{1}$.", "-2, 1"),
+    (r"$\boxed{-2}$, $\boxed{1}$", "-2, 1"),
+    (r"$\boxed{-2}, \boxed{1}$ are the roots.", "-2, 1"),
+    (r"\boxed{-2}; \boxed{1}", "-2, 1"),
+    (r"\boxed{-2}, and \boxed{1}", "-2, 1"),
+    (r"\boxed{-2}\boxed{1}", "-2, 1"),
+    ("\\boxed{-2}\n\\boxed{1}", "-2, 1"),
+    (r"\[x = \boxed{-2} \quad \text{or} \quad x = \boxed{1}\]", "-2, 1"),
+    (r"$x_1=\boxed{-2}$ or $x_2=\boxed{1}$", "-2, 1"),
+    (r"\boxed{(1,2)}, \boxed{(2,1)}", "(1,2), (2,1)"),
+    (r"\boxed{3}, \boxed{4}, and \boxed{5}", "3, 4, 5"),
+    (r"\boxed{\boxed{1}, \boxed{2}}", "1, 2"),
+]
+SINGLE = [
+    (r"\boxed{3} or \boxed{3}", "3"),
+    (r"\boxed{1}, wait: \boxed{2}", "2"),
+    (r"first \boxed{1}, then \boxed{2}.", "2"),
+    (r"\boxed{1}. No, \boxed{2}", "2"),
+    (r"\[\boxed{-2}\] \[\boxed{1}\]", "1"),
+    (r"$\boxed{-2}$ $\boxed{1}$", "1"),
+    (r"\boxed{a \boxed{b}} \boxed{c}", "c"),
+    (r"\boxed{1}, \boxed{2", "1"),
+    (r"\boxed{1} " + "\n" * 100 + r"\boxed{2}", "2"),
+    (r"\boxed{1} sand \boxed{2}", "2"),
+    (r"\boxed{1} land\boxed{2}", "2"),
+    (r"\boxed{} \boxed{2}", "2"),
+    (r"\boxed{1}, \boxed{}", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), [*LISTS, *SINGLE])
+def test_a_list_of_boxes_at_the_end_is_one_answer(text, answer):
+    assert boxed_answer(text) == answer
+
+
+def test_without_a_box_there_is_no_list():
+    assert boxed_answer("-2 and 1") is None
+
+
+@given(st.text(alphabet="\\boxed{}$, 1"))
+def test_the_answer_begins_or_is_the_last_box(text):
+    last, answer = last_boxed(text), boxed_answer(text)
+    assert (answer is None) == (last is None)
+    assert last is None or answer.endswith(last)
+
+
+def test_many_boxes_take_no_quadratic_time():
+    start = time.perf_counter()
+    for text in (
+        "\\boxed{" * 70_000 + "}" * 70_000,
+        "".join(f"\\boxed{{{number}}} x= and " for number in range(60_000)),
+        "\\boxed{1}" + "a " * 100_000 + "\\boxed{2}",
+        "\\boxed{1}" + " x" * 34 + "\\boxed{2}",
+    ):
+        boxed_answer(text)
     assert time.perf_counter() - start < 20
 
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"strict_json"},
     {"config", "failures", "pretrained", "records"},
     {"types", "statistics", "http_client"},
+    {"analysis"},
     {"method"},
     {"curators"},
     {"hidden", "rewards"},
@@ -30,7 +31,17 @@ LAYERS = [
 ]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 # Reports read run folders: they know no more than this.
-REPORTS_MAY_IMPORT = {"config", "errors", "masking", "records", "shown", "statistics", "strict_json", "reports"}
+REPORTS_MAY_IMPORT = {
+    "analysis",
+    "config",
+    "errors",
+    "masking",
+    "records",
+    "shown",
+    "statistics",
+    "strict_json",
+    "reports",
+}
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign",
@@ -38,6 +49,7 @@ LIGHT = [
     "geoalign.config.run",
     "geoalign.reports",
     "geoalign.statistics",
+    "geoalign.analysis.detection",
     "geoalign.cli",
     "geoalign.watching.command",
 ]

@@ -447,8 +447,7 @@ def report_command(
 
             conclude(folder, Console())
         else:
-            errors = Console(stderr=True)
-            say(Console(), build_report(run, lambda note: say(errors, f"Left out: {note}")))
+            say(Console(), build_report(run, _left_out))
 
 
 @app.command("watch")
@@ -507,6 +506,10 @@ def bench_command(
         bench_detection(Console(), batches or (), seeds=seeds, corruption=corruption, json_file=json_file)
         return
     bench(Console(), shapes, repeats=repeats, naive=naive, quality=quality, device=device, json_file=json_file)
+
+
+def _left_out(note: str) -> None:
+    say(Console(stderr=True), f"Left out: {note}")
 
 
 def _stopped(command: str | None) -> typer.Exit:

@@ -8,10 +8,17 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from geoalign import Rollouts
+from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.benchmarks.batches import PlantedBatch, load_batch, save_batch
-from geoalign.benchmarks.detection import controls, detect, deviations, saved_batches, synthetic_batches
-from geoalign.benchmarks.detection_report import print_detection
+from geoalign.benchmarks.detection import (
+    controls,
+    detect,
+    deviations,
+    projectors,
+    saved_batches,
+    synthetic_batches,
+)
+from geoalign.benchmarks.detection_report import detection_json, markdown, print_detection
 from geoalign.cli import app
 from geoalign.errors import InputError
 
@@ -44,7 +51,7 @@ def test_a_planted_direction_is_found_out_of_sample():
         if "isotropic, continuous" in item[0]
     ]
     rows = {row.score: row for row in detect(name, batches)}
-    assert rows["GDI sum, projected, cross fit"].auroc.estimate > 0.75
+    assert rows["GDI sum, paper's, cross fit"].auroc.estimate > 0.75
     # A control and its opposite add up to one.
     both = rows["pair count"].auroc.estimate + rows["fewest pairs"].auroc.estimate
     assert both == pytest.approx(1)
@@ -53,7 +60,37 @@ def test_a_planted_direction_is_found_out_of_sample():
 
 
 def test_deviations_know_every_variant():
-    assert len(deviations(hand_batch(), 0)) == 12
+    # Four projectors, two scorings, three aggregations.
+    assert len(deviations(hand_batch(), 0)) == 24
+
+
+@pytest.mark.parametrize(("rewards", "accuracy"), [([0.0, 1.0, 1.0], 0.95), ([0.0, 0.5, 1.0], 0.85)])
+def test_the_papers_projector_stops_early_as_the_paper_does(rewards, accuracy):
+    rewards = torch.tensor([*rewards, float("nan")])
+    found = projectors(rewards)
+    assert found["paper's"] == ProjectorConfig(target_accuracy=accuracy, groups_per_step=None)
+    assert found["no early stop"] == ProjectorConfig(target_accuracy=None, groups_per_step=None)
+    assert found["default"] == ProjectorConfig()
+    assert found["raw"] is None
+
+
+def test_the_papers_score_is_that_of_the_papers_settings():
+    (_, (batch,)), *_ = synthetic_batches(16, 8, widths=(64,), corruption=0.1, seeds=(3,))
+    own = GeoAlign(GeoAlignConfig.preset("paper", task="math"))
+    scores = own.curate(batch.rollouts, generator=torch.Generator().manual_seed(7)).scores
+    found = deviations(batch, 7)["GDI sum, paper's, in sample"]
+    assert np.allclose(found, scores.numpy(), rtol=1e-5, equal_nan=True)
+
+
+def test_the_table_of_the_documentation_is_made_from_the_file():
+    (_, batches), *_ = synthetic_batches(8, 4, widths=(8,), corruption=0.2, seeds=(0, 1))
+    rows = detect("small", batches)
+    head, _, line = markdown(json.loads(detection_json(rows))).splitlines()
+    row = next(row for row in rows if row.score == "GDI sum, paper's, in sample")
+    expected = f"{row.auroc.estimate:.2f} / {row.average_precision.estimate:.2f}"
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:2] == ["small", expected]
+    assert len(cells) == len(head.strip("|").split("|"))
 
 
 def test_saved_batches_come_back(tmp_path):
@@ -77,7 +114,7 @@ def test_the_command_scores_saved_batches(tmp_path):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     rows = json.loads((tmp_path / "d.json").read_text())["detection"]
-    assert {row["score"] for row in rows} >= {"pair count", "GDI sum, projected, in sample"}
+    assert {row["score"] for row in rows} >= {"pair count", "GDI sum, paper's, in sample"}
     assert all(row["batches"] == 1 for row in rows)
 
 

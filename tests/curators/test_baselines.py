@@ -21,6 +21,7 @@ from geoalign.curators import (
     make_curator,
 )
 from geoalign.errors import ConfigError, InputError
+from geoalign.method.semantic_entropy import cosine_clusters
 
 RB = [0.0, 1, 1, 0, 1, 0, 0, 0]
 RC = [0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.8, 0.4]
@@ -216,6 +217,21 @@ def test_par_tames_an_outlier():
     close(group_advantages(shaped, rollouts.groups), [-1.4861, 0.3042, 0.5836, 0.5983], atol=5e-5)
 
 
+def test_par_is_grpo_where_rewards_differ_by_little():
+    """At differences x up to 0.035, as ArmoRM's scores have, the sigmoid is straight up to x^2 / 12 = 1e-4."""
+    rewards = torch.linspace(0.05, 0.085, 16).tolist()
+    rollouts = group(rewards, reference_rewards=torch.tensor([rewards[::3]] * 16))
+
+    def advantages(values):
+        return group_advantages(values, rollouts.groups, eps=0.0)
+
+    apart = (advantages(PAR().curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
+    assert apart < 1e-4
+    # A slope of a hundred, or rewards a hundred times as large, begin to be another method.
+    steep = (advantages(PAR(slope=100.0).curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
+    assert steep > 0.02
+
+
 def test_par_is_no_op_on_binary_rewards_of_one_prompt():
     """With one set of references per prompt two rewards stay two rewards: GRPO's scale takes the change out."""
     rollouts = group(RB, reference_rewards=torch.full((8, 3), 0.3))
@@ -377,11 +393,44 @@ def test_seed_grpo_with_hidden_states():
     # Directions at 0, 10, 20, 90 and 180 degrees: steps of 10 degrees (cosine 0.985) chain together, the rest do not.
     angles = torch.tensor([0.0, 10, 20, 90, 180]).deg2rad()
     hidden = torch.stack([angles.cos(), angles.sin()], dim=1)
-    rollouts = group([0.0, 1, 0, 1, 1], hidden=hidden, logprobs=torch.zeros(5))
+    # A second group of their opposites makes the mean of the batch zero.
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 1, 0, 1, 1] * 2),
+        groups=torch.arange(2).repeat_interleave(5),
+        hidden=torch.cat([hidden, -hidden]),
+        logprobs=torch.zeros(10),
+    )
     curation = SeedGRPO(clusters="hidden", threshold=0.98).curate(rollouts)
     assert curation.metrics["clusters"] == 3
     # 3/5, 1/5, 1/5: -(0.6 log 0.6 + 0.4 log 0.2) = 0.950271
     assert curation.metrics["entropy"] == pytest.approx(0.950271, abs=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offset):
+    # Group i has i + 1 meanings among its 8 rollouts. A state is what all share, its prompt, its meaning, and noise.
+    draw, d = generator(3), 256
+    prompts, noise = torch.randn(6, d, generator=draw), 0.05 * torch.randn(6, 8, d, generator=draw)
+    meanings = torch.randn(6, 6, d, generator=draw)
+    which = torch.stack([torch.arange(8) % (number + 1) for number in range(6)])
+    states = offset + prompts[:, None] + torch.stack([meanings[i, which[i]] for i in range(6)]) + noise
+    fields = {
+        "rewards": torch.arange(8.0).repeat(6),
+        "groups": torch.arange(6).repeat_interleave(8),
+        "logprobs": torch.zeros(48),
+    }
+    by_state = SeedGRPO(clusters="hidden", alpha=1.0).curate(Rollouts(hidden=states.flatten(0, 1), **fields))
+    answers = [str(meaning) for meaning in which.flatten().tolist()]
+    by_answer = SeedGRPO(alpha=1.0).curate(Rollouts(answers=answers, **fields))
+    assert by_state.metrics["clusters"] == 3.5
+    torch.testing.assert_close(by_state.weights, by_answer.weights)
+    # As they come, the states of one group are all one cluster once the offset is large.
+    assert (len(set(cosine_clusters(states[5], 0.95))) == 1) == (offset > 0)
+
+
+def test_seed_grpo_takes_equal_states_for_one_meaning():
+    rollouts = group([0.0, 1, 1], hidden=torch.full((3, 4), 7.0), logprobs=torch.zeros(3))
+    assert SeedGRPO(clusters="hidden").curate(rollouts).metrics["clusters"] == 1
 
 
 def test_seed_grpo_refuses_to_run_without_answers_or_a_clustering():

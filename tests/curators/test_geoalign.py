@@ -1,10 +1,12 @@
 """GeoAlign itself: each step, strategy, option and degenerate case."""
 
+import dataclasses
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.benchmarks.synthetic import synthetic_rollouts
@@ -366,6 +368,50 @@ def test_paper_preset():
         GeoAlignConfig.preset("released", task="math")
     with pytest.raises(ConfigError, match="task: expected one of"):
         GeoAlignConfig.preset("paper", task="code")
+
+
+@pytest.mark.parametrize("override", [ProjectorConfig(layers=4), {"layers": 4}, '{"layers": 4}'])
+def test_preset_keeps_the_projector_values_that_no_override_names(override):
+    for task, accuracy in (("math", 0.95), ("dialogue", 0.85)):
+        config = GeoAlignConfig.preset("paper", task=task, projector=override)
+        assert config.projector == ProjectorConfig(layers=4, target_accuracy=accuracy, groups_per_step=None)
+        assert config.alpha == GeoAlignConfig.preset("paper", task=task).alpha
+
+
+def test_preset_takes_what_the_projector_was_given_even_where_it_is_the_default():
+    def projector(override):
+        return GeoAlignConfig.preset("paper", task="dialogue", projector=override).projector
+
+    # 0.95 and "auto" are the package's own defaults: whoever writes them down means them.
+    given = projector(ProjectorConfig(target_accuracy=0.95, groups_per_step="auto"))
+    assert (given.target_accuracy, given.groups_per_step) == (0.95, "auto")
+    assert projector({"target_accuracy": 0.95}).target_accuracy == 0.95
+    assert projector(ProjectorConfig(target_accuracy=None)).target_accuracy is None
+    # A whole configuration, changed in one value, is taken whole.
+    whole = dataclasses.replace(ProjectorConfig(), layers=2)
+    assert projector(whole) == whole
+    assert projector(None) is None
+    assert projector("none") is None
+    # Read as part of other settings nothing was given by keyword: what differs from the defaults counts.
+    read = GeoAlignConfig(projector={"layers": 2, "target_accuracy": 0.95}).projector
+    assert projector(read) == ProjectorConfig(layers=2, target_accuracy=0.85, groups_per_step=None)
+
+
+def test_preset_refuses_what_is_no_projector():
+    with pytest.raises(ConfigError, match="layrs"):
+        GeoAlignConfig.preset("paper", task="math", projector={"layrs": 4})
+    with pytest.raises(ConfigError, match="projector"):
+        GeoAlignConfig.preset("paper", task="math", projector=4)
+    with pytest.raises(ConfigError, match="projector: expected a JSON object"):
+        GeoAlignConfig.preset("paper", task="math", projector="four")
+
+
+def test_what_was_given_is_no_part_of_the_settings():
+    given, plain = ProjectorConfig(layers=3), ProjectorConfig()
+    assert given == plain
+    assert hash(given) == hash(plain)
+    assert dataclasses.asdict(given) == dataclasses.asdict(plain)
+    assert TypeAdapter(ProjectorConfig).dump_json(given) == TypeAdapter(ProjectorConfig).dump_json(plain)
 
 
 @pytest.mark.parametrize("settings", [{"alpha": 0}, {"alpha": 1}, {"alpha": -0.1}, {"strategy": "remove"}, {"tail": 1}])

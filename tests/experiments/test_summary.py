@@ -18,6 +18,8 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
     columns = {name: [None] * len(rows) for name in ROLLOUT_SCHEMA.names}
     for place, name in enumerate(("score", "corrupted", "anomalous")):
         columns[name] = [row[place] for row in rows]  # type: ignore[misc]
+    # One group in which every reward is another: each row is in a pair.
+    columns.update(group=[0] * len(rows), reward=[float(row) for row in range(len(rows))])
     pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
 
 

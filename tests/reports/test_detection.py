@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from geoalign.analysis.detection import pair_counts
 from geoalign.reports.detection import (
     FEWEST_PAIRS,
     GDI,
@@ -12,8 +13,7 @@ from geoalign.reports.detection import (
     MOST_PAIRS,
     detect,
     detect_step,
-    flag_quality,
-    pair_counts,
+    flag_counts,
     pairs_used,
     sum_and_mean,
 )
@@ -89,8 +89,9 @@ def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_s
     found = detect_step(step, "sum")
     # Row 2 has the highest score, but nothing says whether it was flipped; row 3 was, and has no score.
     assert found.auroc[GDI] == 1
-    # Rows 0 and 1 are in three pairs each; row 4 would be in four, but the control ranks only what GDI ranks.
-    assert found.auroc[MOST_PAIRS] == 0.5
+    # Of the rows in a pair whose truth is known, 0 and 1 and 3 are in three pairs each, row 4 in four: the flipped
+    # ones, 0 and 3, tie with 1 and lose to 4.
+    assert found.auroc[MOST_PAIRS] == 0.25
     assert (found.flips, found.unscored_flips) == (2, 1)
 
 
@@ -99,13 +100,13 @@ def test_flag_quality_by_hand(rollout_step):
         reward=[1, 0, 0, 0, 0], score=[5.0, 4, 3, 2, NAN], flipped=[True, False, True, False, True],
         anomalous=[True, True, False, False, False],
     )  # fmt: skip
-    # Two flagged, one of them flipped; two of the four scored are flipped, one of those flagged.
-    quality = flag_quality([step])
-    assert quality.precision.estimate == 0.5
-    assert quality.base_rate == 0.5
-    assert quality.recall == 0.5
-    doubled = flag_quality([step, step])
-    assert (doubled.flagged, doubled.flagged_flips, doubled.scored, doubled.scored_flips) == (4, 2, 8, 4)
+    # Two flagged, one of them flipped; all five are in a pair, three of those are flipped, one of these flagged.
+    counts = flag_counts([step])
+    assert counts.precision == 1 / 2
+    assert counts.base_rate == 3 / 5
+    assert counts.recall == 1 / 3
+    doubled = flag_counts([step, step])
+    assert (doubled.marked, doubled.marked_corrupted, doubled.rows, doubled.corrupted) == (4, 2, 10, 6)
 
 
 def test_a_run_in_which_gdi_knows_the_flips(make_run):
@@ -121,7 +122,7 @@ def test_a_run_in_which_gdi_knows_the_flips(make_run):
     assert found.control == MOST_PAIRS
     assert found.gain.estimate == pytest.approx(rows[GDI].auroc.estimate - rows[MOST_PAIRS].auroc.estimate)
     assert found.gain.low > 0
-    assert found.flags.precision.low > found.flags.base_rate
+    assert found.flag_precision.low > found.flags.base_rate
     # The generated details belong to other pairs, so they must change the mean GDI and nothing else.
     other = {row.name: row for row in detect(run, details).rows}
     assert other[GDI] == rows[GDI]

@@ -105,6 +105,42 @@ def test_answers_too_long_or_too_deep_are_refused_unread(reward, answer):
     assert reward.counters["compared"] == before["compared"]
 
 
+LISTS = [
+    # gold, response, reward
+    ("-2, 1", r"\boxed{-2} and \boxed{1}", 1),
+    ("-2, 1", r"so $\boxed{1}$ or $\boxed{-2}$.", 1),
+    ("-2, 1", r"\boxed{5}? No. $x = \boxed{-2}$, $x = \boxed{1}$", 1),
+    ("(1,2), (2,1)", r"\boxed{(1,2)}, \boxed{(2,1)}", 1),
+    (r"\boxed{-2} and \boxed{1}", r"\boxed{-2, 1}", 1),
+    ("1", r"\boxed{1} or \boxed{1}", 1),
+    ("-2, 1", r"\boxed{-2}", 0),
+    ("-2, 1", r"\boxed{-2}, \boxed{1}, \boxed{3}", 0),
+    # Guesses in a list are one wrong answer, wherever the right one stands among them.
+    ("3", r"\boxed{1}, \boxed{2}, \boxed{3}", 0),
+    ("3", r"\boxed{3} or \boxed{2}", 0),
+    ("3", "".join(rf"\boxed{{{guess}}}, " for guess in range(100)), 0),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "expected"), LISTS)
+def test_boxes_listed_at_the_end_are_one_answer_as_math_verify_has_it(reward, gold, response, expected):
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+    assert reward.score([response], [gold]) == [expected]
+    if "(1,2)" in gold:
+        return  # it reads one pair as an interval and the other as a point
+    targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
+    boxed = gold if "boxed" in gold else rf"\boxed{{{gold}}}"
+    assert verify(parse(boxed, targets), parse(response, targets)) == bool(expected)
+
+
+def test_guesses_all_over_the_response_are_judged_by_the_last(reward):
+    tried = " ".join(rf"Let me try $\boxed{{{guess}}}$: it does not hold." for guess in range(5))
+    assert reward.score([tried + r" So it is \boxed{3}.", tried + r" So it is \boxed{7}."], ["3", "3"]) == [1, 0]
+    # The pieces of a set, scattered, are not the set.
+    assert reward.score([r"\boxed{-2} is one root. The other one is \boxed{1}."], ["-2, 1"]) == [0]
+
+
 def test_an_unbalanced_answer_is_no_answer(reward):
     before = reward.counters["no_answer"]
     assert reward.score(["\\boxed{" + "{" * 10_000 + "}" * 9_999], ["1"]) == [0.0]

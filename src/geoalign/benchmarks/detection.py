@@ -1,12 +1,13 @@
 """How well each score finds corrupted rewards, and how well it is done without any geometry.
 
-The scores are GDIs of GeoAlign (sum, mean, excess over the pair count; projected and raw; in and out of sample); the
-controls need rewards alone (number of pairs, distance to the group's mean), each in both directions, because a
-corrupted reward may stand out by being rare or by being exactly like the others.
+The scores are GDIs of GeoAlign (sum, mean, excess over the pair count; by the projectors of `projectors`; in and out of
+sample); the controls need rewards alone (number of pairs, distance to the group's mean), each in both directions,
+because a corrupted reward may stand out by being rare or by being exactly like the others.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,11 +113,32 @@ def controls(batch: PlantedBatch) -> dict[str, np.ndarray]:
     return {name: score.masked_fill(count == 0, torch.nan).numpy() for name, score in both.items()}
 
 
+def paper_projector(rewards: Tensor) -> ProjectorConfig:
+    """The paper's preset, with its early stop: that of mathematics for rewards of two values, else that of dialogue."""
+    binary = len(rewards[~rewards.isnan()].unique()) <= 2
+    projector = GeoAlignConfig.preset("paper", task="math" if binary else "dialogue").projector
+    assert projector is not None
+    return projector
+
+
+def projectors(rewards: Tensor) -> dict[str, ProjectorConfig | None]:
+    """The projectors compared, by name; None: raw unit displacements.
+
+    "no early stop": the paper's, but always trained for all its steps. "default": the settings of this package.
+    """
+    paper = paper_projector(rewards)
+    endless = dataclasses.replace(paper, target_accuracy=None)
+    return {"paper's": paper, "no early stop": endless, "default": ProjectorConfig(), "raw": None}
+
+
 def deviations(batch: PlantedBatch, seed: int) -> dict[str, np.ndarray]:
-    """[B] GDIs by name: projected or raw, in or out of sample, summed, averaged, or in excess of the pair count."""
+    """[B] GDIs by name: by projector, in or out of sample, summed, averaged, or in excess of the pair count.
+
+    The paper's own is "GDI sum, paper's, in sample".
+    """
     found = {}
-    projectors: dict[str, ProjectorConfig | None] = {"projected": ProjectorConfig(target_accuracy=None), "raw": None}
-    for (view, projector), scoring in itertools.product(projectors.items(), SCORINGS):
+    views = projectors(batch.rollouts.rewards)
+    for (view, projector), scoring in itertools.product(views.items(), SCORINGS):
         curator = GeoAlign(GeoAlignConfig(projector=projector, scoring=scoring, observe_only=True))
         curation = curator.curate(batch.rollouts, generator=torch.Generator().manual_seed(seed), details=True)
         assert curation.details is not None

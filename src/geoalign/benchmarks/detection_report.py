@@ -1,11 +1,18 @@
-"""The detection benchmark's tables, on a terminal and as JSON."""
+"""The detection benchmark's tables, on a terminal, as JSON, and as the table of docs/evidence.md.
+
+The last one is made from what `geoalign bench --detection --json FILE` wrote:
+python -m geoalign.benchmarks.detection_report FILE
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -13,6 +20,19 @@ from geoalign.benchmarks.detection import Detected
 from geoalign.benchmarks.report import machine, nulls
 from geoalign.statistics import Interval
 from geoalign.terminal import Console
+
+# The columns of the table in the documentation: title and score.
+COLUMNS = {
+    "the paper's: sum, in sample": "GDI sum, paper's, in sample",
+    "the same, cross-fitted": "GDI sum, paper's, cross fit",
+    "the paper's without early stop": "GDI sum, no early stop, in sample",
+    "without early stop, cross-fitted": "GDI sum, no early stop, cross fit",
+    "excess, default projector, cross-fitted": "GDI excess, default, cross fit",
+    "sum, raw": "GDI sum, raw, in sample",
+    "mean, raw": "GDI mean, raw, in sample",
+    "pair count": "pair count",
+    "distance to the mean": "distance to the group mean",
+}
 
 
 def print_detection(console: Console, rows: Sequence[Detected]) -> None:
@@ -38,7 +58,24 @@ def detection_json(rows: Sequence[Detected]) -> str:
     return json.dumps(nulls(record), indent=2)
 
 
+def markdown(record: Mapping[str, Any]) -> str:
+    """AUROC / average precision of the scores in COLUMNS, a line a kind of batch, from what `detection_json` wrote."""
+    lines = [f"| batch | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, members in itertools.groupby(record["detection"], key=lambda row: row["batch"]):
+        found = {row["score"]: row for row in members}
+        pairs = [
+            f"{found[score]['auroc']['estimate']:.2f} / {found[score]['average_precision']['estimate']:.2f}"
+            for score in COLUMNS.values()
+        ]
+        lines.append(f"| {name} | {' | '.join(pairs)} |")
+    return "\n".join(lines)
+
+
 def _interval(found: Interval) -> str:
     if found.low != found.low:
         return f"{found.estimate:.2f}"
     return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from scipy.stats import spearmanr
 
 from geoalign.benchmarks.curation import Shape
 from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.config import GeoAlignConfig, ProjectorConfig
+from geoalign.config import GeoAlignConfig
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.statistics import auroc
 
@@ -45,14 +46,16 @@ class Quality:
 def stepping_quality(
     shape: Shape, *, seeds: Sequence[int], states: Sequence[Literal["isotropic", "compressible"]]
 ) -> list[Quality]:
-    """Compares `groups_per_step` "auto" with all groups on the same batches."""
+    """Compares `groups_per_step` "auto" with all groups on the same batches, with the paper's early stop."""
+    paper = GeoAlignConfig.preset("paper", task="dialogue").projector
+    assert paper is not None
     rows = []
     for kind in states:
         reference: list[np.ndarray] = []
         for name, (groups_per_step, other) in _STEPPING.items():
             seconds, accuracy, detection, scores = [], [], [], []
             for seed in seeds:
-                config = ProjectorConfig(groups_per_step=groups_per_step, target_accuracy=None)
+                config = dataclasses.replace(paper, groups_per_step=groups_per_step)
                 curator = GeoAlign(GeoAlignConfig(projector=config))
                 generator = torch.Generator().manual_seed(seed + other)
                 first, second = (

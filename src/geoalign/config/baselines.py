@@ -84,7 +84,8 @@ class SeedGRPOConfig:
         default="answers", metadata=_help("Same final answer, or hidden states within a cosine of each other.")
     )
     threshold: Annotated[float, Field(gt=-1, le=1)] = field(
-        default=0.95, metadata=_help("Cosine from which two hidden states belong together.")
+        default=0.95,
+        metadata=_help("Cosine from which two hidden states, less the mean of the batch, belong together."),
     )
 
 

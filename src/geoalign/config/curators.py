@@ -6,7 +6,8 @@ Every class is a standard dataclass (so `TrlParser` and `HfArgumentParser` read 
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from collections.abc import Mapping
+from dataclasses import field, fields
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -27,7 +28,8 @@ _MOST_PROBLEMS = 5
 def settings(cls: type[_Settings]) -> type[_Settings]:
     """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused.
 
-    Numbers are finite; no text or boolean stands for a number, and no number or text for a boolean.
+    Numbers are finite; no text or boolean stands for a number, and no number or text for a boolean. What was given by
+    keyword stands in `_given`, beside the fields: it is no part of equality, dumps or `asdict`.
     """
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=config)
@@ -42,6 +44,7 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
             check_exact(cls.__name__, values, self)
         except ValidationError as error:
             raise ConfigError(problems(cls.__name__, error)) from error
+        object.__setattr__(self, "_given", frozenset(values))
 
     made.__init__ = checked
     return made
@@ -174,8 +177,13 @@ class GeoAlignConfig:
         `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
         count beyond what a density needs, all groups in every step.
 
+        `projector` overrides single values too: a mapping, `projector={"layers": 4}`, those that it names; a
+        `ProjectorConfig` those that it was made with by keyword, so `ProjectorConfig(layers=4)` keeps the paper's early
+        stop and `ProjectorConfig(layers=4, target_accuracy=None)` does not. One that was not made by keywords (read
+        from a file, say) overrides where it differs from the package's defaults. None: no projector.
+
         Raises:
-            ConfigError: an unknown preset or task.
+            ConfigError: an unknown preset or task; a value out of range.
         """
         if name != "paper":
             raise ConfigError(f"preset: expected 'paper', got {name!r}")
@@ -183,13 +191,26 @@ class GeoAlignConfig:
         if task not in values:
             raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
         alpha, target_accuracy = values[task]
-        preset = {
-            "alpha": alpha,
-            "max_fraction": None,
-            "min_scores": 2,
-            "projector": ProjectorConfig(target_accuracy=target_accuracy, groups_per_step=None, early_stop="paper"),
-        }
+        projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
+        if "projector" in overrides:
+            overrides["projector"] = _merged(projector, overrides["projector"])
+        preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}
         return cls(**{**preset, **overrides})
+
+
+def _merged(preset: dict[str, Any], override: Any) -> Any:
+    """The values of a preset's projector, and over them those that the override sets; None stays None."""
+    try:
+        override = _from_json(override)
+    except ValueError as error:
+        raise ConfigError(f"projector: {error}") from error
+    if isinstance(override, Mapping):
+        return {**preset, **override}
+    if not isinstance(override, ProjectorConfig):
+        return override
+    defaults = ProjectorConfig()
+    differing = {one.name for one in fields(override) if getattr(override, one.name) != getattr(defaults, one.name)}
+    return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
 
 
 @settings

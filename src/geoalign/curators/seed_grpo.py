@@ -15,6 +15,7 @@ from geoalign.curators.batches import mean_of, reweighted, rows_by_group
 from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.semantic_entropy import (
+    centred,
     cluster_masses,
     cosine_clusters,
     dense_labels,
@@ -34,7 +35,8 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
     Rollouts with the same final answer are one cluster, each without an answer one of its own; a cluster's mass is the
     softmax, over the group, of the mean log-probabilities, summed. With `clusters="hidden"`, or with a function given
     as `clustering`, no answers are needed. It acts after the advantage, as `weights`; every rollout of a group counts
-    in its entropy, those without a reward too. A group of one has entropy 0 and scale 1.
+    in its entropy, those without a reward too. A group of one has entropy 0 and scale 1. Hidden states are centred by
+    the mean of the batch before they are compared, so that what all of them share does not make them all alike.
 
     Args:
         clustering: takes the rollouts and returns one label per row; wins over the setting `clusters`.
@@ -107,7 +109,7 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
             assert rollouts.answers is not None
             return rollouts.answers
         assert rollouts.hidden is not None
-        states = rollouts.hidden.cpu()
+        states = centred(rollouts.hidden.cpu())
         found: list[object] = [None] * len(rollouts)
         for rows in rows_by_group(rollouts.groups):
             for row, label in zip(rows.tolist(), cosine_clusters(states[rows], self.config.threshold), strict=True):

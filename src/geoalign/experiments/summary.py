@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from rich.table import Table
 
+from geoalign.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
 from geoalign.experiments.reward_stage import held_out_accuracy
 from geoalign.experiments.run_folder import RunFolder
-from geoalign.statistics.ranking import auroc
 from geoalign.terminal import Console
 from geoalign.training.files import read_lines
 
@@ -49,30 +50,23 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
 def detection(rollouts: Path) -> dict[str, float | int | None]:
     """How the scores rank the rollouts whose reward was corrupted, where that is known.
 
-    AUROC within each generation, then the mean over generations that hold scored rollouts of both kinds; the share of
-    corrupted rewards among the anomalous rollouts of the whole run, beside their share among all.
+    As `geoalign.analysis.detection` defines it: the mean AUROC over generations, the share of corrupted rewards among
+    the anomalous rollouts of the whole run, beside their share among the rollouts in a pair.
     """
-    areas: list[float] = []
-    flagged = flagged_corrupted = corrupted_rows = known_rows = 0
+    rankings, counts = [], Tally()
     for path in sorted(rollouts.glob("step-*.parquet")):
-        table = pq.read_table(path, columns=["score", "corrupted", "anomalous"])
-        if table["corrupted"].null_count:
-            continue
-        corrupted = table["corrupted"].to_numpy().astype(bool)
-        score = np.array([math.nan if value is None else value for value in table["score"].to_pylist()], dtype=float)
-        anomalous = table["anomalous"].to_numpy().astype(bool)
-        known_rows += len(corrupted)
-        corrupted_rows += int(corrupted.sum())
-        flagged += int(anomalous.sum())
-        flagged_corrupted += int((anomalous & corrupted).sum())
-        scored = ~np.isnan(score)
-        if corrupted[scored].any() and not corrupted[scored].all():
-            areas.append(auroc(score[scored], corrupted[scored]))
+        table = pq.read_table(path, columns=["group", "reward", "score", "corrupted", "anomalous"])
+        known = ~np.isnan(_floats(table["corrupted"]))
+        corrupted = _floats(table["corrupted"]) == 1
+        counting = rows_that_count(_floats(table["reward"]), table["group"].to_numpy(), known)
+        counts += tally(_floats(table["anomalous"]) == 1, corrupted, counting, known)
+        rankings.append(ranking(_floats(table["score"]), corrupted, counting))
+    mean, generations = mean_ranking(rankings)
     return {
-        "auroc": _mean(areas),
-        "auroc_generations": len(areas),
-        "corrupted_share": corrupted_rows / known_rows if known_rows else None,
-        "corrupted_share_of_anomalous": flagged_corrupted / flagged if flagged and known_rows else None,
+        "auroc": _defined(mean.auroc),
+        "auroc_generations": generations,
+        "corrupted_share": _defined(counts.base_rate),
+        "corrupted_share_of_anomalous": _defined(counts.precision),
     }
 
 
@@ -137,7 +131,7 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", _number(found["auroc"])))
     if found["corrupted_share_of_anomalous"] is not None:
         rows.append(
-            ("corrupted among the flagged; among all",
+            ("corrupted among the flagged; among all in a pair",
              f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
         )  # fmt: skip
     return rows
@@ -152,6 +146,15 @@ def _new_groups(found: dict[str, Any]) -> str:
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
     return [value for line in lines if isinstance(value := line.get(key), (int, float))]
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """A column of numbers or booleans, NaN where it holds none."""
+    return np.array([math.nan if value is None else value for value in column.to_pylist()], dtype=np.float64)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _mean(values: Sequence[float]) -> float | None:

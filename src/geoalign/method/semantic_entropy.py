@@ -58,13 +58,26 @@ def dense_labels(labels: Sequence[object]) -> Int[Tensor, " n"]:
     return torch.tensor(dense, dtype=torch.long)
 
 
+def centred(states: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+    """The states of a batch less their mean, in float32.
+
+    The states of a language model share a large offset, beside which all cosines are near one. The mean is the batch's
+    and not the group's: responses that all mean the same differ from their own mean by noise alone, whose directions
+    are arbitrary, but together from the responses to other prompts. In a batch of one group there are no others, and
+    the two are the same.
+    """
+    return (states.double() - states.double().mean(dim=0)).float()
+
+
 def cosine_clusters(states: Float[Tensor, "n d"], threshold: float) -> list[int]:
     """Clusters of hidden states: those joined by a chain of cosines of at least `threshold` (single linkage).
 
-    The order of the rows does not matter. A state of zero length has cosine 0 to all others.
+    The order of the rows does not matter. Equal states are one cluster; a state of zero length has cosine 0 to all
+    others. States should be `centred`.
     """
     unit = functional.normalize(states.float(), dim=1)
-    joined = unit @ unit.T >= threshold
+    equal = torch.cdist(states.float(), states.float(), compute_mode="donot_use_mm_for_euclid_dist") == 0
+    joined = (unit @ unit.T >= threshold) | equal
     labels = list(range(len(states)))
     for first, second in joined.triu(diagonal=1).nonzero().tolist():
         low, high = sorted((labels[first], labels[second]))

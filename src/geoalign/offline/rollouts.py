@@ -15,7 +15,7 @@ from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.method.advantages import group_advantages
 from geoalign.offline.rows import Row
-from geoalign.rewards.boxed import last_boxed
+from geoalign.rewards.boxed import boxed_answer
 from geoalign.types import Rollouts, response_keys
 
 # What can be had from a reward and a response alone.
@@ -94,7 +94,9 @@ def make_rollouts(
     if any(row.truncated is not None for row in rows):
         needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
     if "answers" in curator.requires:
-        needs["answers"] = [last_boxed(row.response) if row.final_answer is None else row.final_answer for row in rows]
+        needs["answers"] = [
+            boxed_answer(row.response) if row.final_answer is None else row.final_answer for row in rows
+        ]
     if "advantages" in curator.requires:
         needs["advantages"] = group_advantages(rewards, grouping)
     return Rollouts(rewards=rewards, groups=grouping, **needs)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoalign.analysis.detection import Tally, pair_counts, ranking, rows_that_count, tally
 from geoalign.reports.run import Details, Floats, Ints, RolloutStep, Run
-from geoalign.statistics import Interval, auroc, average_precision, mean_interval, wilson_interval
+from geoalign.statistics import Interval, mean_interval, wilson_interval
 
 GDI = "GDI"
 MEAN_GDI = "mean GDI"
@@ -39,36 +40,11 @@ class DetectionRow:
     steps: int
 
 
-@dataclass(frozen=True)
-class FlagQuality:
-    """Among rollouts known to be flipped or not: flagged ones, flipped ones, and both, over all steps.
-
-    `precision` has Wilson's interval, `base_rate` is the share of flips among scored rollouts, `recall` the share of
-    the scored flips that was flagged; NaN where undefined.
-    """
-
-    flagged: int
-    flagged_flips: int
-    scored: int
-    scored_flips: int
-
-    @property
-    def precision(self) -> Interval:
-        return wilson_interval(self.flagged_flips, self.flagged)
-
-    @property
-    def base_rate(self) -> float:
-        return self.scored_flips / self.scored if self.scored else math.nan
-
-    @property
-    def recall(self) -> float:
-        return self.flagged_flips / self.scored_flips if self.scored_flips else math.nan
-
-
 @dataclass(frozen=True, eq=False)
 class Detection:
     """Everything the detection section shows.
 
+    `flags` counts flagged and flipped rollouts over all steps; `flag_precision` is their precision, Wilson's interval.
     `control` names the direction of the pair count that works better over the run, `gain` is the mean over steps of
     GDI's AUROC minus that control's, paired by step. `undefined` says why there is nothing, else it is empty.
     """
@@ -77,25 +53,10 @@ class Detection:
     rows: tuple[DetectionRow, ...]
     control: str
     gain: Interval
-    flags: FlagQuality
+    flags: Tally
+    flag_precision: Interval
     unscored_flips: int
     undefined: str
-
-
-def pair_counts(rewards: Floats, groups: Ints) -> Ints:
-    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs).
-
-    A row without a reward is in none.
-    """
-    finite = ~np.isnan(rewards)
-    counts = np.zeros(len(rewards), dtype=np.int64)
-    if not finite.any():
-        return counts
-    _, group = np.unique(groups[finite], return_inverse=True)
-    _, level = np.unique(rewards[finite], return_inverse=True)
-    _, cell, sizes = np.unique(np.stack([group, level]), axis=1, return_inverse=True, return_counts=True)
-    counts[finite] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
-    return counts
 
 
 def pairs_used(rollouts: RolloutStep, details: Details | None) -> Ints:
@@ -121,37 +82,36 @@ def sum_and_mean(rollouts: RolloutStep, aggregation: str, details: Details | Non
 
 
 def detect_step(rollouts: RolloutStep, aggregation: str, details: Details | None = None) -> StepDetection:
-    """Ranks the scored rollouts of one step by every score of `SCORES`; rows of unknown truth stay out."""
+    """Ranks the rollouts of one step that stand in a pair and whose truth is known by every score of `SCORES`."""
     summed, mean = sum_and_mean(rollouts, aggregation, details)
-    use = rollouts.scored & rollouts.flip_known
-    pairs = pair_counts(rollouts.reward, rollouts.group)[use].astype(np.float64)
-    scores = {GDI: summed[use], MEAN_GDI: mean[use], MOST_PAIRS: pairs, FEWEST_PAIRS: -pairs}
-    flipped = rollouts.flipped[use]
+    pairs = pair_counts(rollouts.reward, rollouts.group).astype(np.float64)
+    counting = rows_that_count(rollouts.reward, rollouts.group, rollouts.flip_known)
+    scores = {GDI: summed, MEAN_GDI: mean, MOST_PAIRS: pairs, FEWEST_PAIRS: -pairs}
+    found = {name: ranking(values, rollouts.flipped, counting) for name, values in scores.items()}
     flips = rollouts.flipped & rollouts.flip_known
     return StepDetection(
         step=rollouts.step,
-        auroc={name: auroc(values, flipped) for name, values in scores.items()},
-        precision={name: average_precision(values, flipped) for name, values in scores.items()},
+        auroc={name: one.auroc for name, one in found.items()},
+        precision={name: one.average_precision for name, one in found.items()},
         flips=int(flips.sum()),
         unscored_flips=int((flips & ~rollouts.scored).sum()),
     )
 
 
-def flag_quality(rollouts: Sequence[RolloutStep]) -> FlagQuality:
+def flag_counts(rollouts: Sequence[RolloutStep]) -> Tally:
     """Counts flagged and flipped rollouts over all steps, among those known to be flipped or not."""
-    known = [(step, step.flip_known) for step in rollouts]
-    return FlagQuality(
-        flagged=sum(int((step.anomalous & use).sum()) for step, use in known),
-        flagged_flips=sum(int((step.anomalous & use & step.flipped).sum()) for step, use in known),
-        scored=sum(int((step.scored & use).sum()) for step, use in known),
-        scored_flips=sum(int((step.scored & use & step.flipped).sum()) for step, use in known),
-    )
+    counts = Tally()
+    for step in rollouts:
+        counting = rows_that_count(step.reward, step.group, step.flip_known)
+        counts += tally(step.anomalous, step.flipped, counting, step.flip_known)
+    return counts
 
 
 def detect(run: Run, details: dict[int, Details]) -> Detection:
     """Detection over all steps of a run; `details` of any steps make their pair counts exact."""
     aggregation = str(run.curator.get("aggregation", "sum"))
     steps = tuple(detect_step(step, aggregation, details.get(step.step)) for step in run.rollouts)
+    flags = flag_counts(run.rollouts)
     rows = []
     for name in SCORES:
         areas = np.array([step.auroc[name] for step in steps])
@@ -165,7 +125,8 @@ def detect(run: Run, details: dict[int, Details]) -> Detection:
         rows=tuple(rows),
         control=control,
         gain=mean_interval(np.array([step.auroc[GDI] - step.auroc[control] for step in steps])),
-        flags=flag_quality(run.rollouts),
+        flags=flags,
+        flag_precision=wilson_interval(flags.marked_corrupted, flags.marked),
         unscored_flips=sum(step.unscored_flips for step in steps),
         undefined=_why_undefined(run, steps),
     )

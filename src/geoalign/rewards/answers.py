@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from geoalign.rewards.boxed import last_boxed
+from geoalign.rewards.boxed import boxed_answer
 from geoalign.rewards.exact import exact_verdict
 from geoalign.rewards.notation import tokens
 
@@ -16,12 +16,12 @@ _END = "." + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 
 
 def final_answer(response: str) -> str | None:
-    """The answer of a response in one form: its last complete `\\boxed{...}`; None where none is, or an empty one.
+    """The answer of a response in one form: its last box or list of boxes; None where none is, or an empty one.
 
     Without outer spaces, full stop or dollar signs; integers without plus sign, leading zeros, thousands commas or a
     decimal part of zeros. Equal forms are equal answers, but equal answers may differ in form: `1/2` and `0.5`.
     """
-    found = last_boxed(response)
+    found = boxed_answer(response)
     answer = "" if found is None else tidy(found)
     integer = _INTEGER.fullmatch(answer)
     return (answer if integer is None else _canonical(integer)) or None

@@ -1,12 +1,34 @@
-"""The final answer of a response: the last complete `\\boxed{...}`."""
+"""The final answer of a response: its last complete `\\boxed{...}`, or those listed at its end."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 # In order: the opening of a box; a line break `\\` (whose second half escapes nothing), unless that second half opens a
 # box in text escaped once too often; an escaped brace, which neither opens nor closes; a brace.
 _TOKEN = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
+
+
+# What may stand between the boxes of a list: spaces, the ends of formulas, "," ";" "and" "or", the name of an unknown.
+_SEPARATOR = r"(?<!\\)[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])"
+_FORMULA_ENDS = r"\$|\\[()\[\]]"
+_BETWEEN = re.compile(
+    rf"(?:{_SEPARATOR}|{_FORMULA_ENDS}|\s|~|\\[,;:! \\]|\\q?quad(?![A-Za-z])"
+    r"|\\(?:text|textrm|mathrm)\s*\{\s*,?\s*(?:and|or)\s*\}"
+    r"|(?<![A-Za-z])[A-Za-z](?:_(?:[A-Za-z0-9]|\{[A-Za-z0-9]+\}))?\s*=)*"
+)
+_LONGEST_BETWEEN = 70
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A complete box: where its `\\boxed` begins, and its content begins and ends."""
+
+    opening: int
+    start: int
+    end: int
 
 
 def last_boxed(text: str) -> str | None:
@@ -15,19 +37,62 @@ def last_boxed(text: str) -> str | None:
     Of boxes within one another the innermost last one counts. One pass with a stack: time and memory are linear in the
     length of any text.
     """
-    opened: list[int | None] = []  # where the content of a box starts; None for a plain brace
-    best: tuple[int, int] | None = None
+    last = next(_from_the_last(text), None)
+    return None if last is None else text[last.start : last.end]
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""The answer that `text` gives in boxes, as it stands; None where no box is complete.
+
+    Usually the content of the last box (`last_boxed`). Where boxes stand before it in a list, as in `\boxed{-2} and
+    \boxed{1}`, the answer is all of them with commas between, as math-verify reads it; a content that repeats the one
+    before it counts once. In a list nothing stands between two boxes but commas, "and", "or", spaces, an unknown
+    (`x =`); or the ends of formulas, and then at least one comma or word. So several guesses in a list are the set of
+    them, which no single answer equals. Boxes with other words between them are no list: the last one counts.
+    """
+    boxes = _from_the_last(text)
+    last = next(boxes, None)
+    if last is None:
+        return None
+    found = [text[last.start : last.end]]
+    for box in boxes:
+        content = text[box.start : box.end]
+        # An empty box is an answer left out, never part of a list.
+        if not content.strip() or not found[-1].strip():
+            break
+        if box.end >= last.opening or not _joins(text, box.end + 1, last.opening):
+            break
+        if content.strip() != found[-1].strip():
+            found.append(content)
+        last = box
+    return ", ".join(reversed(found))
+
+
+def _joins(text: str, start: int, end: int) -> bool:
+    """Whether what stands between two boxes makes a list of them."""
+    if end - start > _LONGEST_BETWEEN:
+        return False
+    between = text[start:end]
+    if not _BETWEEN.fullmatch(between):
+        return False
+    return re.search(_FORMULA_ENDS, between) is None or re.search(_SEPARATOR, between) is not None
+
+
+def _from_the_last(text: str) -> Iterator[_Box]:
+    """The complete boxes of a text, the one that opens last first."""
+    opened: list[tuple[int, int] | None] = []  # where a box and its content start; None for a plain brace
+    boxes: list[_Box] = []
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark == "{":
             opened.append(None)
         elif mark == "}":
             start = opened.pop() if opened else None
-            if start is not None and (best is None or start > best[0]):
-                best = (start, token.start())
+            if start is not None:
+                boxes.append(_Box(*start, token.start()))
         elif mark.startswith(r"\boxed"):
-            opened.append(token.end())
-    return None if best is None else text[best[0] : best[1]]
+            opened.append((token.start(), token.end()))
+    return iter(sorted(boxes, key=lambda box: -box.opening))
 
 
 def nesting_depth(text: str) -> int:

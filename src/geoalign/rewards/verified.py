@@ -1,4 +1,4 @@
-"""Rewards from verified answers: 1 where the last boxed answer equals the gold one, else 0."""
+"""Rewards from verified answers: 1 where the boxed answer equals the gold one, else 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from geoalign.config.rewards import RewardConfig
 from geoalign.errors import InputError
 from geoalign.rewards.answers import quick_verdict, tidy
 from geoalign.rewards.base import response_text
-from geoalign.rewards.boxed import last_boxed, nesting_depth
+from geoalign.rewards.boxed import boxed_answer, nesting_depth
 from geoalign.rewards.workers import AnswerWorkers, Verdict
 
 _MAX_DEPTH = 20
@@ -20,8 +20,9 @@ _REMEMBERED = 65536
 class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
-    Of a response only the last complete `\\boxed{...}` counts. Equal strings and integers are decided here; whatever
-    else, by math-verify in processes of their own (`AnswerWorkers`). Definite verdicts are remembered.
+    Of a response only the last complete `\\boxed{...}` counts, or the list of boxes that it ends (`boxed_answer`).
+    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own
+    (`AnswerWorkers`). Definite verdicts are remembered.
 
     `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
     one), refused (longer than `max_answer_length`, or brackets nested deeper than 20: wrong unread), timeouts, errors
@@ -82,11 +83,11 @@ class VerifiedReward:
 
     def _pair(self, response: str, gold: str) -> tuple[str, str] | str:
         """(gold, answer) to compare, or the name of the counter that says why there is nothing to compare."""
-        found = last_boxed(response)
+        found = boxed_answer(response)
         answer = "" if found is None else tidy(found)
         if not answer:
             return "no_answer"
-        inner = last_boxed(gold)
+        inner = boxed_answer(gold)
         expected = tidy(gold if inner is None else inner)
         longest = self._config.max_answer_length
         if answer == expected:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.rewards.boxed import last_boxed
+from geoalign.rewards.boxed import boxed_answer
 from geoalign.shown import listed, shown
 from geoalign.tasks.base import Problem
 from geoalign.tasks.chat import Messages, read_messages
@@ -86,7 +86,7 @@ def _answer(row: Mapping[str, Any], fields: Fields) -> str:
     if not text:
         raise UnusableRowError("answer", fields.answer, "a text or a number", value, row)
     if fields.boxed:
-        boxed = (last_boxed(text) or "").strip()
+        boxed = (boxed_answer(text) or "").strip()
         if not boxed:
             raise UnusableRowError("answer", fields.answer, "a text with a \\boxed{} that is not empty", value, row)
         return boxed

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from geoalign.experiments.compare.detection import Generation, detection, pair_counts, scores_of, snapshot
+from geoalign.analysis.detection import pair_counts
+from geoalign.experiments.compare.detection import Generation, detection, scores_of, snapshot
 
 NAN = float("nan")
 

@@ -14,8 +14,16 @@ from geoalign.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 COMPARISONS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if "arms" in yaml.safe_load(path.read_text())]
+PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 # Made once for all comparisons that share a base run.
 TASKS: dict[str, Task] = {}
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
+    for planned in make_plan(load_compare_config(path).config):
+        reward = planned.settings["reward"]
+        assert not reward["extremes"] or reward["jitter"] == 0, planned.cell
 
 
 @pytest.mark.parametrize("path", [None, *COMPARISONS], ids=lambda path: path.stem if path else "defaults")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from geoalign.statistics.ranking import auroc, average_precision
+from geoalign.analysis.detection import Ranking, Tally, mean_ranking, pair_counts, ranking, rows_that_count, tally
 
 SCORES = ("score", "mean_score", "pair_count", "distance", "fewest_pairs")
 
@@ -34,14 +33,6 @@ class Generation:
     score: Float[np.ndarray, " b"]
     anomalous: Bool[np.ndarray, " b"]
     replaced: Bool[np.ndarray, " b"]
-
-
-def pair_counts(reward: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[b] in how many pairs each row stands: rows of its group with another reward. A NaN reward forms no pair."""
-    known = ~np.isnan(reward)
-    same_group = group[:, None] == group[None, :]
-    differs = reward[:, None] != reward[None, :]
-    return (same_group & differs & known[:, None] & known[None, :]).sum(axis=1)
 
 
 def scores_of(generation: Generation, *, mean_score: bool) -> dict[str, NDArray[np.float64]]:
@@ -70,31 +61,29 @@ def scores_of(generation: Generation, *, mean_score: bool) -> dict[str, NDArray[
 
 
 def detection(generations: Iterable[Generation], *, mean_score: bool) -> dict[str, Any]:
-    """The detection quality of a whole run.
+    """The detection quality of a whole run, as `geoalign.analysis.detection` defines it; what is undefined is None.
 
-    AUROC and AUPRC are taken within each generation and averaged over the generations that hold scored rows of both
-    kinds; the precision among replaced rows and the base rate (the share of corrupted rows among those in a pair) are
-    taken over all rows of the run. A value that is undefined is None.
+    The precision is that of the replaced rows, and is not told where no row in a pair was corrupted.
     """
-    areas: dict[str, list[tuple[float, float]]] = {name: [] for name in SCORES}
-    replaced = replaced_corrupted = rows = corrupted_rows = 0
+    rankings: dict[str, list[Ranking]] = {name: [] for name in SCORES}
+    counts = Tally()
     for generation in generations:
         if generation.corrupted is None:
             continue
-        scores = scores_of(generation, mean_score=mean_score)
-        paired = ~np.isnan(scores["pair_count"])
-        rows += int(paired.sum())
-        corrupted_rows += int((paired & generation.corrupted).sum())
-        replaced += int(generation.replaced.sum())
-        replaced_corrupted += int((generation.replaced & generation.corrupted).sum())
-        for name, values in scores.items():
-            area = auroc(values, generation.corrupted)
-            if not math.isnan(area):
-                areas[name].append((area, average_precision(values, generation.corrupted)))
+        known = np.ones(len(generation.corrupted), dtype=bool)
+        counting = rows_that_count(generation.reward, generation.group, known)
+        counts += tally(generation.replaced, generation.corrupted, counting, known)
+        for name, values in scores_of(generation, mean_score=mean_score).items():
+            rankings[name].append(ranking(values, generation.corrupted, counting))
+    means = {name: mean_ranking(found) for name, found in rankings.items()}
     return {
-        **{name: _averaged(found) for name, found in areas.items() if found},
-        "precision_among_replaced": replaced_corrupted / replaced if replaced and corrupted_rows else None,
-        "base_rate": corrupted_rows / rows if rows else None,
+        **{
+            name: {"auroc": mean.auroc, "auprc": mean.average_precision, "generations": generations}
+            for name, (mean, generations) in means.items()
+            if generations
+        },
+        "precision_among_replaced": counts.precision if counts.marked and counts.corrupted else None,
+        "base_rate": counts.base_rate if counts.rows else None,
     }
 
 
@@ -109,12 +98,4 @@ def snapshot(generation: Generation, *, mean_score: bool) -> dict[str, Any]:
         "reward": generation.reward.tolist(),
         "corrupted": None if generation.corrupted is None else generation.corrupted.tolist(),
         "anomalous": generation.anomalous.tolist(),
-    }
-
-
-def _averaged(areas: list[tuple[float, float]]) -> Mapping[str, float | int]:
-    return {
-        "auroc": sum(area for area, _ in areas) / len(areas),
-        "auprc": sum(precision for _, precision in areas) / len(areas),
-        "generations": len(areas),
     }

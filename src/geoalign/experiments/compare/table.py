@@ -39,20 +39,11 @@ _MEASURES = (
 def conclude(folder: ComparisonFolder, console: Console) -> None:
     """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
     plan = read_plan(folder.root)
-    table = analyse([cell for cell in read_results(folder.root) if _planned(cell, plan)], plan)
+    table = analyse(read_results(folder.root), plan)
     write_json(folder.table, table_as_json(table, plan))
     write_atomically(folder.table_csv, as_csv(table))
     print_table(console, table, plan)
     _report(folder, console)
-
-
-def _planned(cell: Any, plan: Plan) -> bool:
-    return (
-        cell.arm in plan.arms
-        and cell.level in plan.levels
-        and cell.seed in plan.seeds
-        and plan.planned(cell.arm, cell.level)
-    )
 
 
 def _report(folder: ComparisonFolder, console: Console) -> None:

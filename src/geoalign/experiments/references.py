@@ -17,7 +17,8 @@ from geoalign.rewards.base import RewardSource
 from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
-from geoalign.training.files import finite, read_json, write_atomically
+from geoalign.training.digests import SEAL, sealed, unsealed
+from geoalign.training.files import read_json, write_atomically
 from geoalign.training.models import load_saved, template_options, weights_dtype
 from geoalign.training.randomness import undisturbed
 
@@ -148,6 +149,11 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
     if not path.is_file():
         return {}
     found = read_json(path)
+    if SEAL in found:  # versions of the package before this one wrote none
+        try:
+            found = unsealed(found, path)
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}: remove the file; it is made again") from error
     if found.get("settings") != settings:
         raise RunFolderError(
             f"{path}: expected reference rewards made with {settings}, got {found.get('settings')}: remove the file"
@@ -159,7 +165,7 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
 
 
 def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
-    return json.dumps(finite({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(sealed({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _seed(seed: int, place: int) -> int:

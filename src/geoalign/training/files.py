@@ -37,7 +37,12 @@ def sync_folder(folder: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes a JSON file atomically; NaN and infinities become null."""
-    write_atomically(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(path, json_text(value))
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """What `write_json` writes."""
+    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from geoalign.config.run import PretrainedModelConfig, TinyModelConfig
 from geoalign.errors import ConfigError
 from geoalign.training.files import replace_folder
+from geoalign.training.marks import mark_complete
 from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
 
 
@@ -78,12 +79,16 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
-    """Writes model and tokenizer into a folder that exists only if it is complete; an older one is replaced."""
+def save_complete(model: Any, tokenizer: Any, place: Path, *, run: Mapping[str, Any] | None = None) -> None:
+    """Writes model and tokenizer into a folder that exists only if it is complete; an older one is replaced.
+
+    Its mark lists every file, and what the `run`'s own files hold at that moment.
+    """
     written = place.with_name(place.name + ".tmp")
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)
+    mark_complete(written, run=run)
     replace_folder(written, place)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from geoalign.errors import RunFolderError
-from geoalign.experiments.records import Check, Records, noted_records
+from geoalign.experiments.records import Check, Records, made_places, noted_records
 from geoalign.experiments.resume_point import ResumePoint, last_good
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.same_settings import check_same_settings as check_same_settings
@@ -117,6 +118,7 @@ def go_back(folder: RunFolder, console: Console) -> None:
 def _restore(folder: RunFolder, point: ResumePoint) -> None:
     assert point.records is not None
     records: Records = point.records
+    _drop_unrecorded(folder, records)
     for stage, place in enumerate((folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)):
         for path in checkpoint_folders(place):
             if (stage, checkpoint_step(path)) > point.rank or not (path / MARK).is_file():
@@ -132,6 +134,30 @@ def _restore(folder: RunFolder, point: ResumePoint) -> None:
     for path, _ in folder.step_files():
         if path.name not in (records.rollouts if path.parent == folder.rollouts else records.details):
             path.unlink()
+
+
+def _drop_unrecorded(folder: RunFolder, records: Records) -> None:
+    """Removes models that the run was killed over, before it had recorded them: they are made again.
+
+    One that is whole stays, unless lines of metrics that came with it are about to be cut away.
+
+    Raises:
+        RunFolderError: there is a whole model, but no record of the updates that made it.
+    """
+    check = Check(folder)
+    grown = folder.metrics.is_file() and folder.metrics.stat().st_size > records.metrics.size
+    shared = "shared" in folder.read_versions()
+    for place in made_places(folder):
+        if place.name in records.made or not place.is_dir():
+            continue
+        with_lines = place == folder.reward_model and not shared
+        if with_lines or check.made_fault(place) is not None:
+            shutil.rmtree(place)
+        elif grown:
+            raise RunFolderError(
+                f"{folder.records}: expected what the run held when {place} was complete, got none: put the file back, "
+                f"or move that folder away to have it made again"
+            )
 
 
 def _say(console: Console, text: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.experiments.records import STAGES, Check, Records, made_places, noted_records
+from geoalign.experiments.records import STAGES, Check, Records, noted_records
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.training.checkpoints import checkpoint_folders, checkpoint_step
 from geoalign.training.digests import Digest
@@ -23,7 +23,7 @@ class ResumePoint:
         rank: orders the points of a run in time.
         records: what the run's own files held then; None where its mark does not say.
         checkpoint: the checkpoint with the state of the stage; None at a stage's start.
-        fault: what is wrong with the checkpoint or model itself, whatever the logs hold.
+        fault: what is wrong with the checkpoint itself, whatever the logs hold.
     """
 
     name: str
@@ -54,13 +54,11 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
     check = Check(folder)
     refused: list[Refused] = []
     first_fault, checkpoints_whole, stage = None, False, len(STAGES)
-    for point in resume_points(folder, check):
+    for point in resume_points(folder):
         if first_fault is not None and (point.rank[0] < stage or (checkpoints_whole and point.checkpoint is None)):
             break
         if point.fault is not None:
-            if point.checkpoint is None:
-                first_fault = first_fault or point.fault
-                break
+            assert point.checkpoint is not None
             refused.append(Refused(point.checkpoint, point.fault))
             continue
         assert point.records is not None
@@ -78,7 +76,7 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
     )
 
 
-def resume_points(folder: RunFolder, check: Check) -> Iterator[ResumePoint]:
+def resume_points(folder: RunFolder) -> Iterator[ResumePoint]:
     """Every point of a run, newest first; a checkpoint is read only once it is asked for."""
     noted = noted_records(folder)
     places: list[tuple[tuple[int, int], int, Path | None]] = [((0, 0), 0, None)]
@@ -86,7 +84,6 @@ def resume_points(folder: RunFolder, check: Check) -> Iterator[ResumePoint]:
         for path in checkpoint_folders(where):
             if (path / MARK).is_file():
                 places.append(((STAGES.index(stage), checkpoint_step(path)), 1, path))
-    places += [(_made_rank(made), 1, made) for made in made_places(folder) if made.is_dir()]
     if noted is not None:
         places.append((noted.rank, 2, folder.records))
     for rank, _, found in sorted(places, key=lambda place: place[:2], reverse=True):
@@ -94,8 +91,6 @@ def resume_points(folder: RunFolder, check: Check) -> Iterator[ResumePoint]:
             yield ResumePoint("the start", rank, Records("sft", 0, Digest.of_file(folder.versions)))
         elif noted is not None and found == folder.records:
             yield _noted(folder, noted)
-        elif found.parent == folder.checkpoints:
-            yield _made(folder, found, check)
         else:
             yield _checkpoint(folder, found, rank)
 
@@ -105,22 +100,6 @@ def _checkpoint_folders(folder: RunFolder) -> tuple[tuple[str, Path], ...]:
     return tuple(
         zip(stages, (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints), strict=True)
     )
-
-
-def _made_rank(place: Path) -> tuple[int, int]:
-    try:
-        return Records.of_plain(read_mark(place).run).rank
-    except (RunFolderError, ValueError):
-        # Its fault is found when it is asked for; until then it counts as the stage that cannot do without it.
-        return STAGES.index("done" if place.name == "final" else "rl"), 0
-
-
-def _made(folder: RunFolder, place: Path, check: Check) -> ResumePoint:
-    rank, name = _made_rank(place), _name(folder, place)
-    fault = check.made_fault(place)
-    if fault is not None:
-        return ResumePoint(name, rank, None, fault=fault)
-    return _with_records(ResumePoint(name, rank, None), place)
 
 
 def _checkpoint(folder: RunFolder, path: Path, rank: tuple[int, int]) -> ResumePoint:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.evaluation.preference import hold_out_prompts, pair_accuracy
-from geoalign.experiments.records import records_now, records_of
+from geoalign.experiments.records import note_records, records_of
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.rewards.reward_model import RewardModelScorer
@@ -71,8 +71,9 @@ def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePai
     write_json(written / ACCURACY_FILE, found)
     step = checkpoint_step(latest) if (latest := latest_complete(folder.reward_model_checkpoints)) else 0
     append_line(folder.metrics, {"stage": STAGE, "step": step, **{f"heldout/{name}": found[name] for name in found}})
-    mark_complete(written, run=records_now(folder, "rl", 0).plain())
+    mark_complete(written)
     replace_folder(written, folder.reward_model)
+    note_records(folder, "rl", 0)
 
 
 def open_reward_model(run: Run) -> RewardModelScorer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.experiments.records import after_warm_start, records_now
+from geoalign.experiments.records import after_warm_start, note_records
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.same_settings import as_read_now, first_difference
 from geoalign.training.files import replace_folder
@@ -54,7 +54,7 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False)
     Raises:
         RunFolderError: a model there is not as it was written.
     """
-    for place, then in ((folder.reward_model, "rl"), (folder.warm_started, after_warm_start(rewarded))):
+    for place in (folder.reward_model, folder.warm_started):
         origin = shared.checkpoints / place.name
         if place.is_dir() or not origin.is_dir():
             continue
@@ -62,9 +62,12 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False)
         written = place.with_name(place.name + ".tmp")
         if written.exists():
             shutil.rmtree(written)
-        shutil.copytree(origin, written, copy_function=_link_or_copy, ignore=shutil.ignore_patterns(MARK))
-        mark_complete(written, run=records_now(folder, then, 0).plain())
+        shutil.copytree(origin, written, copy_function=_link_or_copy)
+        if not (written / MARK).is_file():  # made by a version of the package that wrote none
+            mark_complete(written)
         replace_folder(written, place)
+    there = folder.reward_model.is_dir()
+    note_records(folder, "rl" if there else after_warm_start(rewarded), 0)
 
 
 def _check_whole(origin: Path) -> None:

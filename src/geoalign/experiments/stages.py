@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.experiments.in_training import InTraining
 from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.recorder import Recorder
-from geoalign.experiments.records import after_warm_start, records_now, records_of
+from geoalign.experiments.records import after_warm_start, note_records, records_of
 from geoalign.experiments.rollout_fields import rollout_fields
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
@@ -140,7 +140,8 @@ def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tu
 def _save(run: Run, model: Any, tokenizer: Any, place: Path, then: str) -> None:
     """Saves a finished model; `then` is the stage that it begins."""
     if run.processes.first:
-        save_complete(model, tokenizer, place, run=records_now(run.folder, then, 0).plain())
+        save_complete(model, tokenizer, place)
+        note_records(run.folder, then, 0)
     run.processes.wait()
 
 

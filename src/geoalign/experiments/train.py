@@ -156,6 +156,8 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
     if processes.first:
         if folder.started():
             go_back(folder, console)
+            if origin is None and not folder.warm_started.is_dir():
+                origin = _shared_folder(folder, shared)
         else:
             threads = torch.get_num_threads()
             folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +79,13 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def save_complete(model: Any, tokenizer: Any, place: Path, *, run: Mapping[str, Any] | None = None) -> None:
-    """Writes model and tokenizer into a folder that exists only if it is complete; an older one is replaced.
-
-    Its mark lists every file, and what the `run`'s own files hold at that moment.
-    """
+def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
+    """Writes model and tokenizer into a folder that exists only if it is complete and marked so; an older is replaced."""
     written = place.with_name(place.name + ".tmp")
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)
-    mark_complete(written, run=run)
+    mark_complete(written)
     replace_folder(written, place)
 
 

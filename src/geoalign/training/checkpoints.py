@@ -90,7 +90,8 @@ def prune(folder: Path, keep: int) -> None:
 
 def remove_checkpoint(path: Path) -> None:
     """Removes a checkpoint; the mark goes first, so half of one never counts."""
-    (path / MARK).unlink(missing_ok=True)
+    if (path / MARK).is_file():
+        (path / MARK).unlink()
     if path.is_symlink():
         path.unlink()
     else:

@@ -80,7 +80,7 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
-    """Writes model and tokenizer into a folder that exists only if it is complete and marked so; an older is replaced."""
+    """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
     written = place.with_name(place.name + ".tmp")
     if written.exists():
         shutil.rmtree(written)

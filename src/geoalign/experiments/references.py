@@ -153,14 +153,14 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
         raise RunFolderError(
             f"{path}: expected reference rewards made with {settings}, got {found.get('settings')}: remove the file"
         )
-    if SEAL in found:  # versions of the package before this one wrote none
-        try:
-            found = unsealed(found, path)
-        except RunFolderError as error:
-            raise RunFolderError(f"{error}: remove the file; it is made again") from error
     rewards, count = found.get("rewards"), settings["references"]
     if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
         raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
+    if SEAL in found:  # versions of the package before this one wrote none
+        try:
+            unsealed(found, path)
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}: remove the file; it is made again") from error
     return rewards
 
 

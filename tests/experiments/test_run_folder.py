@@ -1,12 +1,14 @@
+import io
 import json
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from geoalign.config.loading import load_run_config, plain_run_config
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated
+from geoalign.experiments.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated, go_back
 from geoalign.experiments.run_folder import SCHEMA_VERSION, RunFolder
 from geoalign.training.checkpoints import MARK
 from geoalign.training.files import append_lines, read_lines
@@ -184,3 +186,25 @@ def test_settings_that_did_not_exist_at_the_start_stand_at_their_default(tmp_pat
     then["reward"]["no_longer_known"] = 1
     folder.config.write_text(yaml.safe_dump(then))
     assert folder.read_config() == then
+
+
+def test_a_run_of_a_version_without_digests_is_gone_on_with_after_a_note(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    fill(folder, sft=2, rl=2)
+    folder.warm_started.mkdir()
+    versions = json.loads(folder.versions.read_text())
+    folder.versions.write_text(json.dumps({name: versions[name] for name in versions.keys() - {"sha256", "config"}}))
+    said = io.StringIO()
+    go_back(folder, Console(file=said, width=500))
+    assert f"was started by geoalign {versions['geoalign']}, which kept no digests" in said.getvalue()
+    assert left(folder)[2] == ["step-000000.parquet"]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "versions.json"])
+def test_settings_that_have_changed_since_the_start_are_refused(tmp_path: Path, name: str) -> None:
+    folder = started(tmp_path)
+    path = folder.root / name
+    assert folder.check_start()
+    path.write_text(path.read_text().replace("1", "2", 1) if name == "versions.json" else path.read_text()[:40])
+    with pytest.raises(RunFolderError, match=rf"{name}: .*expected"):
+        folder.check_start()

@@ -70,7 +70,7 @@ def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
 def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
     prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(*_: Any) -> None:
+    def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     root = tmp_path / "run"

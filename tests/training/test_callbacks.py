@@ -44,3 +44,12 @@ def test_the_bar_shows_the_newest_value_of_each_metric(arguments: TrainingArgume
     text = console.export_text()
     for part in ("GRPO", "3/4", "reward 0.25  KL 0.125"):
         assert part in text
+
+
+def test_the_trainers_own_history_stays_one_entry_long(arguments: TrainingArguments) -> None:
+    callback, state = MetricLines("rl", lambda line: None), TrainerState(is_world_process_zero=True)
+    for step in range(1, 50):
+        state.global_step = step
+        state.log_history.append({"step": step, "num_tokens": 10 * step})
+        callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.5})
+    assert state.log_history == [{"step": 49, "num_tokens": 490}]

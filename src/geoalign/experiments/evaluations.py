@@ -11,6 +11,7 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from geoalign.evaluation.policy import Engine, EvaluatedResponse, EvaluationResult, evaluate_policy
+from geoalign.experiments.records import note_records
 from geoalign.experiments.resume import drop_evaluation, evaluated
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
@@ -92,6 +93,8 @@ def evaluate(
         lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
     if processes.first:
         append_lines(run.folder.evaluation, lines)
+        if stage != "rl":  # a checkpoint follows on those within RL
+            note_records(run.folder, "done" if run.folder.final.is_dir() else "rl", step)
 
 
 def evaluation_values(found: EvaluationResult) -> dict[str, Any]:

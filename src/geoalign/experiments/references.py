@@ -17,7 +17,8 @@ from geoalign.rewards.base import RewardSource
 from geoalign.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.tasks.base import Problem
 from geoalign.training.callbacks import stage_progress
-from geoalign.training.files import finite, read_json, write_atomically
+from geoalign.training.digests import SEAL, sealed, unsealed
+from geoalign.training.files import read_json, write_atomically
 from geoalign.training.models import load_saved, template_options
 from geoalign.training.randomness import undisturbed
 
@@ -155,11 +156,16 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
     rewards, count = found.get("rewards"), settings["references"]
     if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
         raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
+    if SEAL in found:  # versions of the package before this one wrote none
+        try:
+            unsealed(found, path)
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}: remove the file; it is made again") from error
     return rewards
 
 
 def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
-    return json.dumps(finite({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(sealed({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _seed(seed: int, place: int) -> int:

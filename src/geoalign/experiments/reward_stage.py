@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.evaluation.preference import hold_out_prompts, pair_accuracy
+from geoalign.experiments.records import note_records, records_of
 from geoalign.experiments.run import Run
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.rewards.reward_model import RewardModelScorer
@@ -15,6 +16,7 @@ from geoalign.tasks.base import PreferencePair
 from geoalign.training.callbacks import MetricLines, ProgressBar
 from geoalign.training.checkpoints import CompleteCheckpoints, checkpoint_step, is_last, latest_complete
 from geoalign.training.files import append_line, read_json, replace_folder, write_json
+from geoalign.training.marks import mark_complete
 from geoalign.training.models import save, trusts_code, weights_dtype
 from geoalign.training.reward_model import first_reward_model, train_reward_model
 
@@ -49,7 +51,9 @@ def reward_model_stage(run: Run) -> None:
         bar = ProgressBar(run.console, "reward model", {"loss": "loss", "accuracy": "accuracy"})
         callbacks = [
             MetricLines(STAGE, lambda line: append_line(folder.metrics, line)),
-            CompleteCheckpoints(folder.reward_model_checkpoints, config.output.keep_checkpoints),
+            CompleteCheckpoints(
+                folder.reward_model_checkpoints, config.output.keep_checkpoints, records_of(folder, STAGE)
+            ),
             bar,
         ]
         with bar:
@@ -69,7 +73,9 @@ def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePai
     write_json(written / ACCURACY_FILE, found)
     step = checkpoint_step(latest) if (latest := latest_complete(folder.reward_model_checkpoints)) else 0
     append_line(folder.metrics, {"stage": STAGE, "step": step, **{f"heldout/{name}": found[name] for name in found}})
+    mark_complete(written)
     replace_folder(written, folder.reward_model)
+    note_records(folder, "rl", 0)
 
 
 def open_reward_model(run: Run) -> RewardModelScorer:

@@ -9,6 +9,7 @@ from typing import Any
 from geoalign.experiments.in_training import InTraining
 from geoalign.experiments.prompts import short_enough
 from geoalign.experiments.recorder import Recorder
+from geoalign.experiments.records import after_warm_start, note_records, records_of
 from geoalign.experiments.rollout_fields import rollout_fields
 from geoalign.experiments.run import Run
 from geoalign.rewards.base import RewardSource
@@ -49,7 +50,9 @@ def warm_start_stage(run: Run) -> None:
         bar = ProgressBar(run.console, "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"})
         callbacks = [
             MetricLines("sft", lambda line: append_line(run.folder.metrics, line)),
-            CompleteCheckpoints(run.folder.sft_checkpoints, config.output.keep_checkpoints),
+            CompleteCheckpoints(
+                run.folder.sft_checkpoints, config.output.keep_checkpoints, records_of(run.folder, "sft")
+            ),
             bar,
         ]
         with bar:
@@ -57,7 +60,7 @@ def warm_start_stage(run: Run) -> None:
         model = merged(model)
     elif run.sft is not None:
         run.console.print(f"No warm start: task {run.task.name} has no demonstrations.")
-    _save(run, model, tokenizer, run.folder.warm_started)
+    _save(run, model, tokenizer, run.folder.warm_started, after_warm_start(run.reward_model is not None))
 
 
 def policy_stage(run: Run, source: RewardSource) -> None:
@@ -73,7 +76,7 @@ def policy_stage(run: Run, source: RewardSource) -> None:
         model = with_adapters(model, lora_of(run.config.model), seed=run.config.seed)
         _train_policy(run, source, model, tokenizer, resume_from)
         model = merged(model)
-    _save(run, model, tokenizer, run.folder.final)
+    _save(run, model, tokenizer, run.folder.final, "done")
 
 
 def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
@@ -90,7 +93,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
     callbacks: list[Any] = [
         MetricLines("rl", lambda line: append_line(folder.metrics, line)),
-        CompleteCheckpoints(folder.rl_checkpoints, config.output.keep_checkpoints),
+        CompleteCheckpoints(folder.rl_checkpoints, config.output.keep_checkpoints, records_of(folder, "rl")),
         bar,
     ]
     evaluations = InTraining(run, source, tokenizer, bar.progress)
@@ -134,9 +137,11 @@ def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tu
     return load_saved(checkpoint, run.config.model)
 
 
-def _save(run: Run, model: Any, tokenizer: Any, place: Path) -> None:
+def _save(run: Run, model: Any, tokenizer: Any, place: Path, then: str) -> None:
+    """Saves a finished model; `then` is the stage that it begins."""
     if run.processes.first:
         save_complete(model, tokenizer, place)
+        note_records(run.folder, then, 0)
     run.processes.wait()
 
 

@@ -14,8 +14,9 @@ from geoalign.config.places import Places
 from geoalign.config.run import RunConfig
 from geoalign.errors import ConfigError
 from geoalign.experiments.evaluations import evaluation_stage
+from geoalign.experiments.records import note_records
 from geoalign.experiments.references import reference_stage
-from geoalign.experiments.resume import check_same_processes, check_same_settings, check_vacant, cut_back
+from geoalign.experiments.resume import check_same_processes, check_same_settings, check_vacant, finished_whole, go_back
 from geoalign.experiments.reward_source import check_reward, reward_source
 from geoalign.experiments.reward_stage import reward_model_stage
 from geoalign.experiments.run import Run, make_run
@@ -25,7 +26,7 @@ from geoalign.experiments.stages import policy_stage, warm_start_stage
 from geoalign.experiments.summary import print_summary, summarise
 from geoalign.reports import build_report
 from geoalign.terminal import Console
-from geoalign.training.files import read_json, write_json
+from geoalign.training.files import json_text, read_json, write_atomically
 from geoalign.training.lock import locked
 from geoalign.training.processes import Processes
 from geoalign.training.quiet import quieten
@@ -66,7 +67,7 @@ def train(
     console = _console(console, processes)
     with _held(folder, processes, resume=resume):
         config = _settings(config, folder)
-        if folder.finished():
+        if finished_whole(folder, console):
             check_same_settings(plain_run_config(config), folder.read_config(), folder.root)
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
@@ -76,7 +77,7 @@ def train(
             _stages_before_rl(run)
             _rl_stages(run)
             if processes.first:
-                write_json(folder.summary, summarise(folder))
+                _conclude(folder)
             processes.wait()
         summary = read_json(folder.summary)
         if report and processes.first:
@@ -98,6 +99,13 @@ def prepare(config: RunConfig, root: Path, *, places: Places | None = None, cons
         _stages_before_rl(_started(config, folder, None, places, _console(console, processes)))
 
 
+def _conclude(folder: RunFolder) -> None:
+    """Writes `summary.json` last: until then a killed run is not finished."""
+    text = json_text(summarise(folder))
+    note_records(folder, "done", 0, summary=text.encode("utf-8"))
+    write_atomically(folder.summary, text)
+
+
 def _console(console: Console | None, processes: Processes) -> Console:
     return (console or Console()) if processes.first else Console(quiet=True)
 
@@ -111,10 +119,13 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
     check_vacant(folder, resume=resume)
     with locked(folder.root):
         check_vacant(folder, resume=resume)
+        folder.check_kinds()
         yield
 
 
 def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
+    if folder.started():
+        folder.check_start()
     if config is not None:
         return config
     return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
@@ -144,12 +155,14 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
         check_shared(origin, plain)
     if processes.first:
         if folder.started():
-            cut_back(folder)
+            go_back(folder, console)
+            if origin is None and not folder.warm_started.is_dir():
+                origin = _shared_folder(folder, shared)
         else:
             threads = torch.get_num_threads()
             folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)
         if origin is not None:
-            take_shared(origin, folder)
+            take_shared(origin, folder, rewarded=run.reward_model is not None)
     processes.wait()
     remembered = folder.read_versions().get("threads")
     make_repeatable(config.seed, threads=remembered if isinstance(remembered, int) else torch.get_num_threads())

@@ -15,7 +15,9 @@ _CLOSING = "train_runtime"
 
 
 class MetricLines(TrainerCallback):
-    """Passes each logged step on as one dict: stage, step, and TRL's keys.
+    """Passes each logged step on as one dict: stage, step, and TRL's keys; the trainer's own history is not kept.
+
+    transformers writes the whole history anew into `trainer_state.json` at every checkpoint and reads none of it back.
 
     Args:
         stage: "sft" or "rl".
@@ -37,6 +39,8 @@ class MetricLines(TrainerCallback):
         """Called by the trainer with the metrics of a step."""
         if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
             self.write({"stage": self.stage, "step": state.global_step, **logs})
+        # The last entry stays: the trainers before RL take their token count from it (`InRunFolder`).
+        del state.log_history[:-1]
 
 
 class PeriodicEvaluation(TrainerCallback):

@@ -1,21 +1,24 @@
 """Trainer checkpoints that count only once they are complete.
 
 transformers writes a checkpoint file by file into its final place, and would go on from one that a kill cut short.
-Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed.
+Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed. The
+mark lists every file with size and digest, so that a resumed run can tell whether all is as it was written.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.training.files import read_json, sync_tree, write_json
+from geoalign.training.files import read_json
+from geoalign.training.marks import MARK as MARK
+from geoalign.training.marks import mark_complete
 from geoalign.training.processes import Processes
 
-MARK = "COMPLETE.json"
 _PREFIX = "checkpoint-"
 
 
@@ -25,11 +28,15 @@ class CompleteCheckpoints(TrainerCallback):
     Args:
         folder: the trainer's output folder.
         keep: complete checkpoints kept; None: all.
+        run: called with the number of updates, what the run's own files hold at that moment, for the mark.
     """
 
-    def __init__(self, folder: Path, keep: int | None) -> None:
+    def __init__(
+        self, folder: Path, keep: int | None, run: Callable[[int], Mapping[str, Any]] = lambda step: {}
+    ) -> None:
         self.folder = folder
         self.keep = keep
+        self.run = run
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -38,8 +45,7 @@ class CompleteCheckpoints(TrainerCallback):
         Processes.launched().wait()
         if state.is_world_process_zero:
             checkpoint = self.folder / f"{_PREFIX}{state.global_step}"
-            sync_tree(checkpoint)
-            write_json(checkpoint / MARK, {"step": state.global_step})
+            mark_complete(checkpoint, step=state.global_step, run=self.run(state.global_step))
             if self.keep is not None:
                 prune(self.folder, self.keep)
         return control
@@ -64,14 +70,14 @@ def is_last(checkpoint: Path) -> bool:
 
 def complete_checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a stage, oldest first."""
-    return [path for path in _checkpoints(folder) if (path / MARK).is_file()]
+    return [path for path in checkpoint_folders(folder) if (path / MARK).is_file()]
 
 
 def latest_complete(folder: Path) -> Path | None:
     """The newest complete checkpoint of a stage; None where there is none. Incomplete ones are removed."""
-    for path in _checkpoints(folder):
+    for path in checkpoint_folders(folder):
         if not (path / MARK).is_file():
-            shutil.rmtree(path)
+            remove_checkpoint(path)
     complete = complete_checkpoints(folder)
     return complete[-1] if complete else None
 
@@ -79,11 +85,21 @@ def latest_complete(folder: Path) -> Path | None:
 def prune(folder: Path, keep: int) -> None:
     """Removes all but the newest `keep` complete checkpoints; the mark goes first, so half of one never counts."""
     for path in complete_checkpoints(folder)[:-keep]:
+        remove_checkpoint(path)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Removes a checkpoint; the mark goes first, so half of one never counts."""
+    if (path / MARK).is_file():
         (path / MARK).unlink()
+    if path.is_symlink():
+        path.unlink()
+    else:
         shutil.rmtree(path)
 
 
-def _checkpoints(folder: Path) -> list[Path]:
+def checkpoint_folders(folder: Path) -> list[Path]:
+    """The folders of a stage's checkpoints, complete or not, oldest first."""
     if not folder.is_dir():
         return []
     found = [path for path in folder.glob(f"{_PREFIX}*") if path.name.removeprefix(_PREFIX).isdigit() and path.is_dir()]

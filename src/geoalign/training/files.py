@@ -50,9 +50,14 @@ def sync_folder(folder: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes a JSON file atomically; NaN and infinities become null."""
+    write_atomically(path, json_text(value))
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """What `write_json` writes."""
     text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # Only lone surrogates (of a file's name, say) fail to encode; Python's backslash form of one is its JSON escape.
-    write_atomically(path, text.encode("utf-8", errors="backslashreplace"))
+    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from geoalign.config.run import PretrainedModelConfig, TinyModelConfig
 from geoalign.errors import ConfigError
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.training.files import replace_folder
+from geoalign.training.marks import mark_complete
 from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
 
 CODE_SETTING = "model.trust_remote_code"
@@ -91,11 +92,12 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
-    """Writes model and tokenizer into a folder that exists only if it is complete; an older one is replaced."""
+    """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
     written = place.with_name(place.name + ".tmp")
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)
+    mark_complete(written)
     replace_folder(written, place)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
-from geoalign.benchmarks.curation import Shape
-from geoalign.config import ProjectorConfig
 from geoalign.errors import InputError
+from geoalign.lab.bench.curation import Shape
 from geoalign.method.density import EXACT_SCORES, GRID_POINTS
 from geoalign.method.distillation import AUTO_MIN_GROUPS, AUTO_PAIRS
 from geoalign.method.generalisation import JUDGED_PAIRS
+from geoalign.settings import ProjectorConfig
 
 _PROJECTOR = ProjectorConfig()
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from geoalign.reports.inspection import build_inspection
-from geoalign.reports.inspection.tables import SCORES
+from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.store.inspection_tables import SCORES
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 GROUP = 8

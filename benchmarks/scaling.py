@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.cost_model import CostModel, Point, fit, read_points, sharing
-from geoalign.benchmarks.curation import Shape
 from geoalign.errors import ConfigError
-from geoalign.terminal import Console
+from geoalign.lab.bench.curation import Shape
+from geoalign.lab.terminal import Console
 
 PLANNED = ("96x16x2048", "96x16x4096", "512x16x4096", "1024x64x4096", "4096x64x4096")
 

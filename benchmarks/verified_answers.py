@@ -15,10 +15,10 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from geoalign.config.rewards import RewardConfig
-from geoalign.rewards import VerifiedReward
-from geoalign.tasks.benchmarks import load_benchmark
-from geoalign.terminal import Console, say
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards import VerifiedReward
+from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.terminal import Console, say
 
 Pair = tuple[str, str]
 

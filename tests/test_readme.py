@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 import yaml
 
-from geoalign.cli import app
-from geoalign.config.compare_loading import load_compare_config
-from geoalign.experiments.compare.plan import make_plan
+from geoalign.lab.cli import app
+from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.comparison_plan import make_plan
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

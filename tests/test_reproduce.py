@@ -18,15 +18,15 @@ from benchmarks.overhead.command import options_of
 from click.testing import CliRunner
 from trl import GRPOConfig, SFTConfig
 
-from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.cli import app
-from geoalign.config.benchmarks import parse_benchmark
-from geoalign.config.evaluate import load_evaluate_config
-from geoalign.config.judge import load_judge_config
-from geoalign.config.loading import load_run_config
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.errors import ConfigError
-from geoalign.tasks.places import hub_place
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.lab.cli import app
+from geoalign.lab.config.benchmarks import parse_benchmark
+from geoalign.lab.config.evaluate import load_evaluate_config
+from geoalign.lab.config.judge import load_judge_config
+from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.tasks.places import hub_place
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def geoalign_arguments(words: list[str]) -> list[str] | None:
     if words[:2] == ["accelerate", "launch"]:
         assert words[2] == "--config_file"
         assert (ROOT / words[3]).is_file()
-        assert words[4:6] == ["-m", "geoalign.cli"]
+        assert words[4:6] == ["-m", "geoalign"]
         return words[6:]
     return None
 
@@ -166,7 +166,7 @@ def test_metrics_and_figures_have_these_names():
     rollouts = synthetic_rollouts(8, 4, 16, seed=0).rollouts
     known = set(GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0)).metrics) | {"hidden_seconds"}
     assert set(re.findall(r"geoalign/(\w+)`", PAGE)) <= known
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/geoalign/reports").rglob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/geoalign/lab/reports").rglob("*.py"))
     for name in re.findall(r"`((?:gdi|cosines|directions|projector)-[a-z-]+?)(?:\.\.\.)?`", PAGE):
         assert f'"{name}' in source or name.rpartition("-")[0] in source, name
 

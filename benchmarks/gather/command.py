@@ -15,11 +15,11 @@ from benchmarks.gather.cluster import measure_together
 from benchmarks.gather.network import Switch
 from benchmarks.gather.options import Options, needed_bytes, state_bytes
 from benchmarks.gather.worker import Seen
-from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.report import machine
 from geoalign.errors import ConfigError
-from geoalign.terminal import Console
-from geoalign.training.files import write_json
+from geoalign.lab.bench.curation import Shape
+from geoalign.lab.bench.report import machine
+from geoalign.lab.store.files import write_json
+from geoalign.lab.terminal import Console
 
 _ABOUT = """How long the hidden states of a batch take to the process that curates, and the curation back, with many
 processes of torch.distributed (gloo) on this machine. "to all" is the TRL adapter's own call, after which every process

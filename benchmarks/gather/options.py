@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geoalign.benchmarks.curation import Shape
 from geoalign.errors import ConfigError
+from geoalign.lab.bench.curation import Shape
 
 # Private addresses 10.77.0.1 to 10.77.3.254 are handed out.
 MOST_PROCESSES = 1000

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from benchmarks.gather.network import interface, leave_network, plug_in, traffic
 from geoalign.adapters.trl.distributed import curation_from_rank_0
-from geoalign.benchmarks.curation import Shape
-from geoalign.benchmarks.memory import peak_bytes, reset_peak
 from geoalign.curators.base import identity
 from geoalign.errors import GeoAlignError
+from geoalign.lab.bench.curation import Shape
+from geoalign.lab.bench.memory import peak_bytes, reset_peak
 from geoalign.types import Rollouts
 
 

@@ -18,9 +18,9 @@ from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
 from benchmarks.overhead.step import PolicyStep, policy_costs
 from benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
-from geoalign.terminal import Console
-from geoalign.training.files import write_json
-from geoalign.training.quiet import quieten
+from geoalign.lab.models.quiet import quieten
+from geoalign.lab.store.files import write_json
+from geoalign.lab.terminal import Console
 
 _ABOUT = """What GeoAlign adds to a training step, measured on this machine: the hidden states (a pass of their own, and
 as a tap on TRL's log-probability pass), the curation (on the CPU and on the device; the paper's settings and the

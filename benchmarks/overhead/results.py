@@ -17,8 +17,8 @@ from benchmarks.overhead.architectures import architecture_named
 from benchmarks.overhead.curating import CurationCost
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost
-from geoalign.benchmarks.report import machine, nulls
-from geoalign.terminal import Console
+from geoalign.lab.bench.report import machine, nulls
+from geoalign.lab.terminal import Console
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
 GOAL_SECONDS, STRETCH_SECONDS, GOAL_MEGABYTES, GOAL_SHARE = 0.1, 0.05, 300.0, 0.01

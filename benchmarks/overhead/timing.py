@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from geoalign.benchmarks.stages import synchronise
+from geoalign.lab.bench.stages import synchronise
 
 
 @dataclass(frozen=True)

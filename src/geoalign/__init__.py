@@ -16,8 +16,8 @@ _HOMES = {
     "Curator": "geoalign.curators.base",
     "GeoAlign": "geoalign.curators.geoalign",
     "CURATORS": "geoalign.curators.registry",
-    "GeoAlignConfig": "geoalign.config",
-    "ProjectorConfig": "geoalign.config",
+    "GeoAlignConfig": "geoalign.settings",
+    "ProjectorConfig": "geoalign.settings",
     "group_advantages": "geoalign.method.advantages",
 }
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from geoalign.config import GeoAlignConfig, ProjectorConfig
     from geoalign.curators.base import Curator
     from geoalign.curators.geoalign import GeoAlign
     from geoalign.curators.registry import CURATORS
     from geoalign.method.advantages import group_advantages
+    from geoalign.settings import GeoAlignConfig, ProjectorConfig
     from geoalign.types import Curation, Rollouts
 
 

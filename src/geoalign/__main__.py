@@ -1,6 +1,6 @@
 """`python -m geoalign`: the command line."""
 
-from geoalign.cli import main
+from geoalign.lab.cli import main
 
 if __name__ == "__main__":
     main()

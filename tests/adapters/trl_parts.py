@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
-from geoalign.config import IdentityConfig
 from geoalign.curators.base import Curator, identity
+from geoalign.settings import IdentityConfig
 from geoalign.types import Curation, Rollouts
 
 TEMPLATE = (

@@ -6,11 +6,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from geoalign.benchmarks.command import bench
-from geoalign.benchmarks.curation import Shape, measure
-from geoalign.benchmarks.quality import stepping_quality
-from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.errors import ConfigError
+from geoalign.lab.bench.command import bench
+from geoalign.lab.bench.curation import Shape, measure
+from geoalign.lab.bench.quality import stepping_quality
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 
 def test_shapes_are_read():

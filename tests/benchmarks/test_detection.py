@@ -9,8 +9,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
-from geoalign.benchmarks.batches import PlantedBatch, load_batch, save_batch
-from geoalign.benchmarks.detection import (
+from geoalign.errors import InputError
+from geoalign.lab.bench.batches import PlantedBatch, load_batch, save_batch
+from geoalign.lab.bench.detection import (
     controls,
     detect,
     deviations,
@@ -18,9 +19,8 @@ from geoalign.benchmarks.detection import (
     saved_batches,
     synthetic_batches,
 )
-from geoalign.benchmarks.detection_report import detection_json, markdown, print_detection
-from geoalign.cli import app
-from geoalign.errors import InputError
+from geoalign.lab.bench.detection_report import detection_json, markdown, print_detection
+from geoalign.lab.cli import app
 
 
 def hand_batch():

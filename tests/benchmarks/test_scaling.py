@@ -22,9 +22,9 @@ from benchmarks.cost_model import (
     step_work,
 )
 
-from geoalign.benchmarks.curation import Shape, measure
-from geoalign.benchmarks.report import as_json
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.bench.curation import Shape, measure
+from geoalign.lab.bench.report import as_json
 from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from geoalign.benchmarks.stages import stages_timed
-from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
+from geoalign.lab.bench.stages import stages_timed
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 
 def test_stages_add_up_and_leave_no_trace():

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
-from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.config import ChainConfig, IdentityConfig, PODSConfig
-from geoalign.config.loading import load_run_config, parse_run_config, plain_run_config
 from geoalign.curators import CPPO, MCGRPO, PAR, PODS, Chain, Oracle, make_curator
 from geoalign.errors import ConfigError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.settings import ChainConfig, IdentityConfig, PODSConfig
 
 
 class Fixed(Curator[IdentityConfig]):

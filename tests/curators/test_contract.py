@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
-from geoalign.benchmarks.synthetic import synthetic_rollouts
-from geoalign.config import CURATOR_CONFIGS, GeoAlignConfig, PARConfig, PODSConfig
 from geoalign.curators import make_curator
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.settings import CURATOR_CONFIGS, GeoAlignConfig, PARConfig, PODSConfig
 
 PROJECTOR = {"hidden_dim": 16, "output_dim": 8, "steps": 10}
 SMALL_GEOALIGN = {"min_scores": 8, "alpha": 0.3, "projector": PROJECTOR}

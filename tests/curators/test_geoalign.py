@@ -9,8 +9,8 @@ import torch
 from pydantic import TypeAdapter
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
-from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 SMALL = ProjectorConfig(hidden_dim=32, output_dim=16, steps=20)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from geoalign import GeoAlign, Rollouts
-from geoalign.benchmarks.synthetic import synthetic_rollouts
 from geoalign.curators import GeoAlignReleased
 from geoalign.curators.precision import deterministic, full_precision
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 ROLLOUTS = synthetic_rollouts(16, 6, 16, seed=0).rollouts
 SMALL = {"hidden_dim": 16, "output_dim": 8, "steps": 5}

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Rollouts
-from geoalign.config.loading import curator_name, load_run_config, parse_run_config, plain_run_config
 from geoalign.curators import Chain, make_curator
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import curator_name, load_run_config, parse_run_config, plain_run_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "add_a_curator.md"
 

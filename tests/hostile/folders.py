@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.config.loading import parse_run_config
-from geoalign.experiments.train import train
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.train.train import train
 
 SETTINGS = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
@@ -43,7 +43,7 @@ def undamaged(root: Path) -> None:
 
 def interrupted(root: Path) -> None:
     """The same run, ended after its fourth update: checkpoints of steps 2 and 4."""
-    from geoalign.training.checkpoints import CompleteCheckpoints
+    from geoalign.lab.train.checkpoints import CompleteCheckpoints
 
     whole = CompleteCheckpoints.on_save
 

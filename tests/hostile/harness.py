@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoalign.cli import main
+from geoalign.lab.cli import main
 
 SECONDS = 10.0
 MEGABYTES = 1000.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from geoalign.config.curator_types import CURATOR_CONFIGS
-from geoalign.config.run import MODEL_CONFIGS, RunConfig
-from geoalign.config.tasks import TASK_CONFIGS
+from geoalign.lab.config.run import MODEL_CONFIGS, RunConfig
+from geoalign.lab.config.tasks import TASK_CONFIGS
+from geoalign.settings.curator_types import CURATOR_CONFIGS
 
 NINES = "9" * 5001
 # Key is what the message must name beside file and line; None: the text is no YAML at all.

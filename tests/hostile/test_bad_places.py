@@ -9,9 +9,6 @@ import pytest
 import yaml
 from harness import run
 
-import geoalign.experiments.train
-import geoalign.serving.command  # noqa: F401 - before the clock runs: importing is slow
-
 TINY = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
     "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 32},
@@ -94,7 +91,7 @@ def test_a_place_that_cannot_be_is_one_line(here: Path, command: str, place: str
 
 @pytest.mark.parametrize("place", ["file/x", "/dev/full", "n" * 300, "folder"])
 def test_figures_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    monkeypatch.setattr("geoalign.benchmarks.command.measure_shapes", lambda *_, **__: [])
+    monkeypatch.setattr("geoalign.lab.bench.command.measure_shapes", lambda *_, **__: [])
     outcome = run("bench", "--shape", "2x4x8", "--repeats", "1", "--no-naive", "--no-quality", "--json", place)
     assert outcome.broken() == []
     assert outcome.code == 2

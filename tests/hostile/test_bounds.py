@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from geoalign.lab.store.strict_json import strict_json
 from geoalign.shown import brief, listed, shown
-from geoalign.strict_json import strict_json
 
 ROW = b'{"prompt": "q", "response": "a", "reward": 1}'
 MEGA = 2**20
@@ -20,7 +20,7 @@ MEGA = 2**20
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch):
-    monkeypatch.setattr("geoalign.offline.command.build_inspection", lambda folder: folder)
+    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", lambda folder: folder)
 
 
 def zipped(*parts: tuple[bytes, int]) -> bytes:
@@ -83,8 +83,8 @@ def test_what_fills_memory_is_refused_early(kind, tmp_path):
 
 def test_a_long_line_of_responses_or_problems(tmp_path):
     from geoalign.errors import InputError
-    from geoalign.evaluation.responses import read_responses
-    from geoalign.tasks.rows import read_rows
+    from geoalign.lab.evaluation.responses import read_responses
+    from geoalign.lab.tasks.rows import read_rows
 
     path = tmp_path / "r.jsonl.gz"
     path.write_bytes(zipped((b"x" * MEGA, 30)))

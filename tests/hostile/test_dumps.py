@@ -15,10 +15,10 @@ import harness
 import pytest
 from rich.console import Console
 
-from geoalign.config.offline import load_curate_config
 from geoalign.errors import GeoAlignError
-from geoalign.offline.command import Request, curate
-from geoalign.tasks.json_arrays import array_entries
+from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.curate.command import Request, curate
+from geoalign.lab.tasks.json_arrays import array_entries
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _quick(monkeypatch):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.offline.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -13,7 +13,7 @@ import geoalign
 from geoalign.errors import ConfigError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(geoalign.__file__).parents[1]), "COLUMNS": "80"}
-WATCH = "geoalign.watching.command.watch"
+WATCH = "geoalign.lab.watch.command.watch"
 
 
 def raising(error: BaseException):
@@ -80,15 +80,15 @@ def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch, error: Ex
 @pytest.mark.parametrize(
     ("command", "function"),
     [
-        ("train --output out", "geoalign.experiments.train.train"),
-        ("train --dry-run", "geoalign.experiments.dry_run.dry_run"),
-        ("compare --output out", "geoalign.experiments.compare.command.compare"),
-        ("curate x --output out", "geoalign.offline.command.curate"),
-        ("evaluate x --output out", "geoalign.experiments.evaluate.evaluate"),
-        ("judge x y --output out --local", "geoalign.evaluation.judge.command.judge"),
-        ("serve-reward --model x", "geoalign.serving.command.serve_reward"),
-        ("report x", "geoalign.reports.build_report"),
-        ("bench", "geoalign.benchmarks.command.bench"),
+        ("train --output out", "geoalign.lab.train.train.train"),
+        ("train --dry-run", "geoalign.lab.train.dry_run.dry_run"),
+        ("compare --output out", "geoalign.lab.compare.command.compare"),
+        ("curate x --output out", "geoalign.lab.curate.command.curate"),
+        ("evaluate x --output out", "geoalign.lab.evaluate.command.evaluate"),
+        ("judge x y --output out --local", "geoalign.lab.judge.command.judge"),
+        ("serve-reward --model x", "geoalign.lab.serve_reward.command.serve_reward"),
+        ("report x", "geoalign.lab.reports.build_report"),
+        ("bench", "geoalign.lab.bench.command.bench"),
     ],
 )
 def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch, command: str, function: str) -> None:
@@ -142,7 +142,7 @@ def piped(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
 
-GEOALIGN = f"{sys.executable} -m geoalign.cli"
+GEOALIGN = f"{sys.executable} -m geoalign"
 
 
 @pytest.mark.parametrize("arguments", ["--version", "train --help"])

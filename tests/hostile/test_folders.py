@@ -16,9 +16,9 @@ from harness import run
 from rich.console import Console
 
 from geoalign.errors import RunFolderError
-from geoalign.experiments.resume import check_vacant, finished_whole, go_back
-from geoalign.experiments.run_folder import RunFolder
-from geoalign.training.digests import Digest
+from geoalign.lab.store.digests import Digest
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.train.resume import check_vacant, finished_whole, go_back
 
 # What is timed or says where it lies differs from run to run.
 _TIMED = ("seconds", "time", "memory")

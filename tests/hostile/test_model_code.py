@@ -7,14 +7,10 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-import geoalign.experiments.dry_run
-import geoalign.experiments.evaluate
-import geoalign.offline.command
-import geoalign.serving.command  # noqa: F401 - before the clock runs: importing is slow
-from geoalign.config.run import PretrainedModelConfig
 from geoalign.errors import ConfigError
+from geoalign.lab.config.run import PretrainedModelConfig
+from geoalign.lab.models.models import first_model, load_saved
 from geoalign.pretrained import OwnCodeError, from_pretrained
-from geoalign.training.models import first_model, load_saved
 
 CODE = """
 from pathlib import Path
@@ -134,8 +130,8 @@ def test_no_option_of_trl_goes_past_the_setting(section: str, option: str) -> No
 def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model.parent / "dump.jsonl").write_text("")
     seen = []
-    monkeypatch.setattr("geoalign.offline.command.curate", lambda config, *_, **__: seen.append(config))
-    monkeypatch.setattr("geoalign.experiments.evaluate.evaluate", lambda *given, **__: seen.append(given[3]))
+    monkeypatch.setattr("geoalign.lab.curate.command.curate", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.lab.evaluate.command.evaluate", lambda *given, **__: seen.append(given[3]))
     assert run("curate", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]

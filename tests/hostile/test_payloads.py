@@ -8,10 +8,10 @@ import pyarrow.parquet
 import pytest
 import yaml
 from payloads import MARK, PAYLOADS
-
-from geoalign.reports import build_report, pictures
-from geoalign.reports.columns import decoded
 from reports import parts_of, write_folder
+
+from geoalign.lab.reports import build_report, pictures
+from geoalign.lab.store.columns import decoded
 
 # One browser for this file, with the flags and the watch of the inspection page's tests.
 chromium = parts_of("reports/inspection").chromium

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 from harness import run
-
-from geoalign.reports import pictures
 from reports import Damage, damages, write_folder
+
+from geoalign.lab.reports import pictures
 
 ALL = list(damages())
 # A report that comes about takes a hundred times as long as one that is refused: the long form makes all of them.

@@ -6,14 +6,14 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-import geoalign.experiments.compare.command
-import geoalign.serving.command  # noqa: F401 - before the clock runs: importing is slow
-from geoalign.config.evaluate import EvaluateConfig
-from geoalign.config.loading import load_run_config, parse_run_config
-from geoalign.config.reward_model import RewardModelConfig
-from geoalign.config.run import PretrainedModelConfig, RunConfig
+import geoalign.lab.compare.command
+import geoalign.lab.serve_reward.command  # noqa: F401 - before the clock runs: importing is slow
 from geoalign.errors import ConfigError
-from geoalign.masking import has_credentials, is_secret_name, masked, masked_yaml, without_secrets
+from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
+from geoalign.settings.masking import has_credentials, is_secret_name, masked, masked_yaml, without_secrets
 
 SECRET = "correct-horse-battery"
 JUDGE = ["judge", "a", "b", "--model", "m"]

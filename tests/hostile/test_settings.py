@@ -29,9 +29,9 @@ from settings import (
     wrong_values,
 )
 
-from geoalign.config.loading import load_run_config, parse_run_config, plain_run_config
-from geoalign.config.yaml_text import dump_yaml, parse_yaml
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.settings.yaml_text import dump_yaml, parse_yaml
 
 # What a test draws of a corpus in the normal run; the long form takes all.
 EVERY = 29
@@ -40,10 +40,10 @@ EVERY = 29
 @pytest.fixture(autouse=True, scope="module")
 def _loaded() -> None:
     """Heavy imports, done once and outside the time of any command."""
-    importlib.import_module("geoalign.experiments.dry_run")
-    importlib.import_module("geoalign.experiments.evaluate")
-    importlib.import_module("geoalign.benchmarks.command")
-    importlib.import_module("geoalign.offline.command")
+    importlib.import_module("geoalign.lab.train.dry_run")
+    importlib.import_module("geoalign.lab.evaluate.command")
+    importlib.import_module("geoalign.lab.bench.command")
+    importlib.import_module("geoalign.lab.curate.command")
 
 
 def refused(outcome: Outcome, *parts: str) -> list[str]:
@@ -149,7 +149,7 @@ def test_every_value_of_another_kind_is_refused_for_every_setting() -> None:
 def test_the_same_holds_for_every_option_of_trl() -> None:
     from trl import GRPOConfig, RewardConfig, SFTConfig
 
-    from geoalign.training.options import _SET_HERE, check_options
+    from geoalign.lab.train.options import _SET_HERE, check_options
 
     accepted = []
     for section, kind in (("grpo", GRPOConfig), ("sft", SFTConfig), ("reward_model", RewardConfig)):
@@ -455,7 +455,7 @@ def test_a_dry_run_of_a_started_folder_needs_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", ["2.5", "x", "[2]", "-1", "true", "9" * 5001])
 def test_a_wrong_stage_in_the_file_of_accelerate(tmp_path: Path, stage: str) -> None:
-    from geoalign.experiments.dry_run import _zero_stage
+    from geoalign.lab.train.dry_run import _zero_stage
 
     for text in (f"deepspeed_config: {{zero_stage: {stage}}}\n", f"deepspeed_config: {stage}\n"):
         with pytest.raises(ConfigError, match=r"launch\.accelerate: "):

@@ -15,13 +15,13 @@ from harness import _peak
 from hostile_replies import AGAIN, BROKEN, FINE, LATE, REFUSED, REPLIES, steps
 from scripted_server import ScriptedServer, Step, http, paced
 
-from geoalign.config.judge import JudgeConfig
-from geoalign.config.reward_model import RewardModelConfig
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.evaluation.judge.asking import RequestFailedError
-from geoalign.evaluation.judge.client import EndpointJudge
-from geoalign.evaluation.judge.prompt import Comparison
-from geoalign.rewards.served_model import ServedRewardModel
+from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.judge.asking import RequestFailedError
+from geoalign.lab.judge.client import EndpointJudge
+from geoalign.lab.judge.prompt import Comparison
+from geoalign.lab.rewards.served_model import ServedRewardModel
 
 HEALTH = b'{"status": "ok", "server": "geoalign", "version": "1", "max_batch": 8, "max_bytes": 100000}'
 SCORES = b'{"scores": [1.5, -2.0], "unscored": {}}'

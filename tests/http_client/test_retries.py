@@ -3,7 +3,7 @@ from email.utils import formatdate
 
 import pytest
 
-from geoalign.http_client.retries import Retries, retry_after
+from geoalign.lab.http_client.retries import Retries, retry_after
 
 NOW = 1_700_000_000.0
 

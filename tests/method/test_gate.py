@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from geoalign.lab.analysis.statistics import clustered_proportion
 from geoalign.method.gate import ConsensusGate
-from geoalign.statistics import clustered_proportion
 
 
 def test_closed_before_anything_was_judged():

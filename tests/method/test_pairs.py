@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoalign.benchmarks.naive import naive_pairs
+from geoalign.lab.bench.naive import naive_pairs
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import centred_states, group_ranges, preference_pairs, with_distances
 from geoalign.types import Rollouts

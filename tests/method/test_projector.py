@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from geoalign.benchmarks.naive import naive_distil, naive_forward, naive_loss, naive_pairs
-from geoalign.benchmarks.synthetic import synthetic_rollouts
+from geoalign.lab.bench.naive import naive_distil, naive_forward, naive_loss, naive_pairs
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.distillation import (
     CHECK_EVERY,
     _backward,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from geoalign.config.run import TinyModelConfig
 from geoalign.errors import InputError
-from geoalign.training.models import save
-from geoalign.training.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.models.models import save
+from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "curate_real_rollouts.py"
 

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.config import ChainConfig
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
+from geoalign.settings import ChainConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.config import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import canonical_rows
 from geoalign.curators.geoalign import GeoAlign
@@ -19,6 +18,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
+from geoalign.settings import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -6,10 +6,10 @@ import math
 
 import torch
 
-from geoalign.config import CPPOConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import groups_of, subset
 from geoalign.errors import InputError
+from geoalign.settings import CPPOConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from geoalign.config import DAPOFilterOnlyConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import groups_of, subset
+from geoalign.settings import DAPOFilterOnlyConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.config import GeoAlignConfig, ProjectorConfig
 from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import flag_sparse_tail, rectify
@@ -25,6 +24,7 @@ from geoalign.method.planes import consensus_plane
 from geoalign.method.projector import displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
 from geoalign.method.summaries import cosine_summary, score_summary
+from geoalign.settings import GeoAlignConfig, ProjectorConfig
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 # Pairs shown in the two-dimensional views.

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoalign.config import GeoAlignReleasedConfig
 from geoalign.curators.base import Curator, hidden_states, reward_weights
 from geoalign.curators.precision import full_precision
 from geoalign.method.consensus import deviation_index
@@ -25,6 +24,7 @@ from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.rectification import replace
 from geoalign.method.shares import share_of
+from geoalign.settings import GeoAlignReleasedConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.config import GFPOConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
+from geoalign.settings import GFPOConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from geoalign.config import IdentityConfig
 from geoalign.curators.base import Curator, identity
+from geoalign.settings import IdentityConfig
 from geoalign.types import Curation, Rollouts
 
 

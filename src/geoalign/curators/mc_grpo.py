@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from geoalign.config import MCGRPOConfig
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import groups_of, subset
 from geoalign.method.median_advantages import median, median_advantages
+from geoalign.settings import MCGRPOConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.config import PARConfig
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.method.shaping import sigmoid_shaped
+from geoalign.settings import PARConfig
 from geoalign.types import Curation, Rollouts
 
 

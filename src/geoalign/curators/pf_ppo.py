@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.config import PFPPOBestRandomConfig, PFPPOBestWorstConfig, PFPPOConfig
 from geoalign.curators.base import Curator, identity, reward_weights
 from geoalign.curators.batches import Group, groups_of, subset
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.sampling_weights import batch_weights, buffer_weights, filtered_pair, paper_weights
+from geoalign.settings import PFPPOBestRandomConfig, PFPPOBestWorstConfig, PFPPOConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from geoalign.config import PODSConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
 from geoalign.method.max_variance import max_variance_subset
+from geoalign.settings import PODSConfig
 from geoalign.types import Curation, Rollouts
 
 

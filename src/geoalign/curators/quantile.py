@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from geoalign.config import QuantileBaselineConfig
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import groups_of
 from geoalign.method.quantile_advantages import quantile_advantages
+from geoalign.settings import QuantileBaselineConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from geoalign.config import SGRPOConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import mean_of, reweighted
 from geoalign.errors import InputError
 from geoalign.method.noise_weight import noise_aware_weight
+from geoalign.settings import SGRPOConfig
 from geoalign.types import Curation, Rollouts
 
 

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.config import SeedGRPOConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import mean_of, reweighted, rows_by_group
 from geoalign.curators.precision import full_precision
@@ -22,6 +21,7 @@ from geoalign.method.semantic_entropy import (
     entropy_scale,
     semantic_entropy,
 )
+from geoalign.settings import SeedGRPOConfig
 from geoalign.types import Curation, Rollouts
 
 # One label per row; rows of a group with equal labels mean the same, None means nothing another row means.

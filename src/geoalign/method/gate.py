@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from geoalign.statistics.intervals import Interval, clustered_proportion
+from geoalign.method.intervals import Interval, clustered_proportion
 
 CHANCE = 0.5
 

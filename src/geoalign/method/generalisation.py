@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoalign.method.intervals import Interval, clustered_proportion
 from geoalign.method.models import Consensus
 from geoalign.method.pairs import Pairs
-from geoalign.statistics.intervals import Interval, clustered_proportion
 
 # Accuracies and deviations that only describe a fit are taken over at most this many pairs.
 JUDGED_PAIRS = 8192

@@ -15,12 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from geoalign.config import ProjectorConfig
 from geoalign.method.consensus import projected_cosines, projected_prototype, raw_cosines, raw_prototype
 from geoalign.method.distillation import Distilled, distil, orientation
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, displacement
+from geoalign.settings import ProjectorConfig
 
 # Looks at the held-out pairs without a higher accuracy after which training stops.
 PATIENCE = 3

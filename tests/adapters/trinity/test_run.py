@@ -11,8 +11,8 @@ from geoalign.adapters.trinity.run import CurationRun, named
 from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.version import check_version
 from geoalign.adapters.trinity.weights import PublishedWeights
-from geoalign.config.controls import OracleConfig
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
+from geoalign.settings.controls import OracleConfig
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
 

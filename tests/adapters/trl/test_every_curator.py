@@ -5,10 +5,10 @@ import torch
 from trl_parts import Recording, digits, model, same_weights, trainer, weights_of
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
-from geoalign.config import PARConfig, PFPPOBestRandomConfig
 from geoalign.curators import CPPO, PAR, PFPPO, PODS, SGRPO, Chain, SeedGRPO
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.method.advantages import group_advantages
+from geoalign.settings import PARConfig, PFPPOBestRandomConfig
 
 SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
 SETTINGS = {

@@ -11,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
 from trl_parts import Recording, digits, model, same_weights, tokenizer, trainer, weights_of
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
-from geoalign.config import CURATOR_CONFIGS
+from geoalign.settings import CURATOR_CONFIGS
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "trl_grpo.py"
 SMALL = {"alpha": 0.5, "min_scores": 8, "projector": ProjectorConfig(hidden_dim=16, output_dim=8, steps=10)}

@@ -4,8 +4,8 @@ import pytest
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.verl.settings import parse_settings
-from geoalign.config import PODSConfig
 from geoalign.errors import ConfigError
+from geoalign.settings import PODSConfig
 
 
 def test_nothing_said_is_geoalign_with_its_defaults():

@@ -16,8 +16,8 @@ from benchmarks.gather.worker import Seen
 from rich.console import Console
 
 from benchmarks.gather import cluster, command
-from geoalign.benchmarks.curation import Shape
 from geoalign.errors import ConfigError, GeoAlignError, UnsupportedError
+from geoalign.lab.bench.curation import Shape
 
 ROOT = Path(__file__).parents[3]
 # 32 rows of 4 kB: 16 kB of states for each of two processes would drown in what joining sends; 64 kB do not.

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from geoalign.config.curators import GeoAlignConfig, settings
-from geoalign.config.loading import parse_run_config, parse_settings
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import parse_run_config, parse_settings
+from geoalign.settings.curators import GeoAlignConfig, settings
 
 # Rollout fields that Trinity does not know by itself: names of entries of `Experience.info`.
 INFO_FIELDS = ("answers", "reference_rewards", "true_rewards")

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from geoalign.config.curators import GeoAlignConfig, settings
-from geoalign.config.loading import check_keys, parse_run_config
-from geoalign.config.places import Places
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import check_keys, parse_run_config
+from geoalign.settings.curators import GeoAlignConfig, settings
+from geoalign.settings.locations import Places
 
 SECTION = "geoalign"
 # Rollout fields that verl does not know by itself: names of what the reward function returns beside the score.

@@ -1,0 +1,227 @@
+"""What may be said about a comparison, in sentences: a win only where the interval excludes zero, a loss as plainly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from geoalign.lab.analysis.comparison.table import (
+    BOUND,
+    EXPLORATORY,
+    HEADROOM,
+    PRIMARY,
+    ArmRow,
+    Comparison,
+    Detection,
+    Statement,
+)
+from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference
+from geoalign.lab.store.comparison_plan import Plan
+
+SIGNIFICANCE = 0.05
+
+
+def level_statements(
+    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: Plan
+) -> list[Statement]:
+    """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
+    headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
+    said = [headroom_statement(level, rate, headroom, plan)]
+    decidable = said[0].verdict == "better"
+    control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
+    curators = {row.arm: row.curator for row in rows}
+    started = {row.arm for row in rows if row.seeds}
+    for item in comparisons:
+        if item.arm not in started and item.kind != PRIMARY:
+            continue  # Its seeds are told as missing or failed.
+        if item.kind == BOUND:
+            said.append(bound_statement(item))
+        elif item.kind in (PRIMARY, EXPLORATORY):
+            geoalign = curators[item.arm].startswith("geoalign")
+            if geoalign and item.against == plan.baseline:
+                name = plan.control or "pair_count"
+                said.append(geoalign_statement(item, control.get(item.arm), name, decidable))
+            elif not (geoalign and item.against == plan.control):
+                said.append(comparison_statement(item, decidable))
+    said.extend(
+        detection_statement(level, row.arm, row.detection)
+        for row in rows
+        if row.detection is not None and curators[row.arm].startswith("geoalign")
+    )
+    return said
+
+
+def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: Plan) -> Statement:
+    """Whether this level can tell curators apart at all; verdict "better" only where the interval lies above zero."""
+    nothing = "no verdict on any curator is possible here"
+    if headroom is None:
+        text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {nothing}."
+        return Statement(level, plan.oracle or "oracle", HEADROOM, "none", text)
+    difference = headroom.difference
+    words = f"headroom, {headroom.arm} minus {headroom.against}: {amount(difference)}"
+    if rate == 0:
+        text = (
+            f"No reward is corrupted at this level, so the {headroom.arm} has nothing to replace ({words}): {nothing}."
+        )
+        return Statement(level, headroom.arm, HEADROOM, "none", text)
+    if not difference.defined:
+        text = f"{_capital(words)}. {_why_undefined(difference)}: {nothing}."
+        return Statement(level, headroom.arm, HEADROOM, "none", text)
+    if difference.interval.low > 0:
+        text = f"{_capital(words)}. There is room for a curator to show something."
+        return Statement(level, headroom.arm, HEADROOM, "better", text)
+    if difference.interval.high < 0:
+        worse = f"Even replacing exactly the corrupted rollouts did worse than {headroom.against}"
+        text = f"{_capital(words)}. {worse}: {nothing}."
+        return Statement(level, headroom.arm, HEADROOM, "worse", text)
+    text = f"{_capital(words)}. The interval does not exclude zero: {nothing}."
+    return Statement(level, headroom.arm, HEADROOM, "undecided", text)
+
+
+def comparison_statement(item: Comparison, decidable: bool) -> Statement:
+    """An arm against another: a finding needs headroom and an interval without zero; if exploratory, Holm's p < .05."""
+    verdict = finding(item) if decidable else "none"
+    return Statement(item.level, item.arm, item.kind, verdict, _sentence(item, decidable))
+
+
+def geoalign_statement(
+    against_baseline: Comparison, against_control: Comparison | None, control: str, decidable: bool
+) -> Statement:
+    """GeoAlign against the baseline, never without its paired difference to the pair count.
+
+    Better than the baseline but not than the pair count is said as what it is: no sign that the geometry adds anything.
+    Without that comparison nothing is claimed.
+    """
+    arm, level, kind = against_baseline.arm, against_baseline.level, against_baseline.kind
+    first = _sentence(against_baseline, decidable)
+    if not decidable:
+        second = f" {_sentence(against_control, decidable)}" if against_control else ""
+        return Statement(level, arm, kind, "none", first + second)
+    if against_control is None or not against_control.difference.defined:
+        plain = f"{arm} minus {against_baseline.against}: {amount(against_baseline.difference)}"
+        missing = f"its paired difference to {control} is missing"
+        if against_control is not None:
+            why = _lower(_why_undefined(against_control.difference))
+            missing = f"its paired difference to {control} has no interval ({why})"
+        return Statement(level, arm, kind, "none", f"{plain}. No claim for {arm}: {missing}.")
+    verdict, above = finding(against_baseline), finding(against_control)
+    meaning = {
+        ("better", "better"): "The geometry adds something beyond the number of pairs.",
+        (
+            "better",
+            "undecided",
+        ): f"So the number of pairs alone ({control}) may explain the gain: no sign that the geometry adds anything.",
+        (
+            "better",
+            "worse",
+        ): f"So the number of pairs alone ({control}) does better still: here the geometry takes away.",
+    }.get((verdict, above), "")
+    text = " ".join(part for part in (first, _sentence(against_control, decidable), meaning) if part)
+    return Statement(level, arm, kind, verdict, text)
+
+
+def bound_statement(item: Comparison) -> Statement:
+    """What the corruption costs at all: the arm without it against the baseline. A bound, no finding on a curator."""
+    text = f"Without corruption: {item.arm} minus {item.against}: {amount(item.difference)}."
+    return Statement(item.level, item.arm, BOUND, "none", text)
+
+
+def detection_statement(level: str, arm: str, found: Detection) -> Statement:
+    """Whether the arm's own score ranks corrupted rewards better than the pair count alone."""
+    if not found.control:
+        text = f"{arm}: no pair count was recorded, so its score's ranking of corrupted rewards has no control."
+        return Statement(level, arm, "detection", "none", text)
+    numbers = f"AUROC of its score minus that of {found.control}: {amount(found.gain)}"
+    if not found.gain.defined:
+        return Statement(level, arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(found.gain)}.")
+    if found.gain.interval.low > 0:
+        meaning, verdict = "its score ranks corrupted rewards better than the number of pairs alone", "better"
+    elif found.gain.interval.high < 0:
+        meaning, verdict = "its score ranks corrupted rewards worse than the number of pairs alone", "worse"
+    else:
+        meaning, verdict = (
+            "its score and the number of pairs alone cannot be told apart in ranking corrupted rewards",
+            "",
+        )
+    return Statement(level, arm, "detection", verdict or "undecided", f"{arm}: {meaning} ({numbers}).")
+
+
+def finding(item: Comparison) -> str:
+    """ "better", "worse", "undecided" or "none" (no interval), by the raw interval or, exploratory, by Holm's p."""
+    difference = item.difference
+    if not difference.defined:
+        return "none"
+    if not difference.excludes_zero or (item.kind == EXPLORATORY and not item.adjusted_p < SIGNIFICANCE):
+        return "undecided"
+    return "better" if difference.interval.low > 0 else "worse"
+
+
+def amount(difference: PairedDifference) -> str:
+    """A difference in words: estimate, interval, number of paired seeds."""
+    if math.isnan(difference.interval.estimate):
+        return "unknown (no seed has both)"
+    seeds = "1 paired seed" if difference.pairs == 1 else f"{difference.pairs} paired seeds"
+    left = f", {difference.left_out} left out" if difference.left_out else ""
+    return f"{signed(difference.interval.estimate)} ({_bounds(difference.interval)}, {seeds}{left})"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign and three significant digits."""
+    return "0" if value == 0 else f"{value:+.3g}"
+
+
+def _sentence(item: Comparison, decidable: bool) -> str:
+    difference = item.difference
+    numbers = f"{item.arm} minus {item.against}: {amount(difference)}"
+    mark = "Exploratory: " if item.kind == EXPLORATORY else ""
+    if not decidable:
+        return f"{mark}{numbers}; without headroom no verdict."
+    if not difference.defined:
+        return f"{mark}{numbers}. {_why_undefined(difference)}: no verdict."
+    tested = f"p = {probability(difference.p)}"
+    if item.kind == EXPLORATORY:
+        tested = f"Holm-adjusted p = {probability(item.adjusted_p)}"
+    verdict = finding(item)
+    words = {
+        "better": f"{item.arm} scored better than {item.against}",
+        "worse": f"{item.arm} scored worse than {item.against}",
+        "undecided": f"{item.arm} is not distinguishable from {item.against}",
+    }[verdict]
+    note = ""
+    if verdict == "undecided" and difference.excludes_zero:
+        note = " The unadjusted interval excludes zero, which among so many comparisons is no finding."
+    return f"{mark}{words}: {amount(difference)}, {tested}.{note}"
+
+
+def probability(p: float) -> str:
+    """A p-value with two significant digits; a dash where undefined."""
+    if math.isnan(p):
+        return "–"
+    return "under 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def _why_undefined(difference: PairedDifference) -> str:
+    if difference.pairs < MIN_SEEDS:
+        found = {0: "No paired seed", 1: "One paired seed"}.get(difference.pairs, f"{difference.pairs} paired seeds")
+        return f"{found} give{'s' if difference.pairs < 2 else ''} no interval (at least {MIN_SEEDS} are needed)"
+    return "All seeds differ by the same amount, which gives no spread to judge it by"
+
+
+def _bounds(interval: Interval) -> str:
+    if math.isnan(interval.low):
+        return "interval undefined"
+    return f"95% interval {signed(interval.low)} to {signed(interval.high)}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def worst_first(statements: Iterable[Statement]) -> list[Statement]:
+    """The statements in the order of reading: headroom, primary, exploratory, bounds, detection."""
+    order = {HEADROOM: 0, PRIMARY: 1, EXPLORATORY: 2, BOUND: 3}
+    return sorted(statements, key=lambda item: order.get(item.kind, 4))

@@ -1,0 +1,35 @@
+"""Intervals, paired differences, rankings and curves in numpy; no torch."""
+
+from geoalign.lab.analysis.statistics.curves import largest_drop, oscillation
+from geoalign.lab.analysis.statistics.multiple import holm
+from geoalign.lab.analysis.statistics.paired import (
+    MIN_SEEDS,
+    PairedDifference,
+    paired_difference,
+    seed_interval,
+    spread,
+)
+from geoalign.lab.analysis.statistics.proportions import wilson_interval
+from geoalign.lab.analysis.statistics.ranking import RankingCounts, auroc, average_precision, ranking_counts
+from geoalign.lab.analysis.statistics.smoothing import ema
+from geoalign.method.intervals import Interval, clustered_proportion, mean_interval
+
+__all__ = [
+    "MIN_SEEDS",
+    "Interval",
+    "PairedDifference",
+    "RankingCounts",
+    "auroc",
+    "average_precision",
+    "clustered_proportion",
+    "ema",
+    "holm",
+    "largest_drop",
+    "mean_interval",
+    "oscillation",
+    "paired_difference",
+    "ranking_counts",
+    "seed_interval",
+    "spread",
+    "wilson_interval",
+]

@@ -1,0 +1,81 @@
+"""The detection benchmark's tables, on a terminal, as JSON, and as the table of docs/evidence.md.
+
+The last one is made from what `geoalign bench --detection --json FILE` wrote:
+python -m geoalign.lab.bench.detection_report FILE
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.bench.detection import Detected
+from geoalign.lab.bench.report import machine, nulls
+from geoalign.lab.terminal import Console
+
+# The columns of the table in the documentation: title and score.
+COLUMNS = {
+    "the paper's: sum, in sample": "GDI sum, paper's, in sample",
+    "the same, cross-fitted": "GDI sum, paper's, cross fit",
+    "the paper's without early stop": "GDI sum, no early stop, in sample",
+    "without early stop, cross-fitted": "GDI sum, no early stop, cross fit",
+    "excess, default projector, cross-fitted": "GDI excess, default, cross fit",
+    "sum, raw": "GDI sum, raw, in sample",
+    "mean, raw": "GDI mean, raw, in sample",
+    "pair count": "pair count",
+    "distance to the mean": "distance to the group mean",
+}
+
+
+def print_detection(console: Console, rows: Sequence[Detected]) -> None:
+    """One table a kind of batch: means over batches with 95% intervals, best area first."""
+    for name, members in itertools.groupby(rows, key=lambda row: row.batch):
+        kind = sorted(members, key=lambda row: -row.auroc.estimate)
+        title = (
+            f"{name}: corrupted rewards found, {kind[0].batches} batches; "
+            f"without information AUROC 0.50, AUPRC {kind[0].base_rate:.2f}"
+        )
+        table = Table(title=title, title_justify="left")
+        table.add_column("score", no_wrap=True)
+        table.add_column("AUROC (95% interval)", justify="right")
+        table.add_column("AUPRC (95% interval)", justify="right")
+        for row in kind:
+            table.add_row(row.score, _interval(row.auroc), _interval(row.average_precision))
+        console.print(table)
+
+
+def detection_json(rows: Sequence[Detected]) -> str:
+    """Everything measured; NaN as null."""
+    record = {"machine": machine(), "detection": [dataclasses.asdict(row) for row in rows]}
+    return json.dumps(nulls(record), indent=2)
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """AUROC / average precision of the scores in COLUMNS, a line a kind of batch, from what `detection_json` wrote."""
+    lines = [f"| batch | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, members in itertools.groupby(record["detection"], key=lambda row: row["batch"]):
+        found = {row["score"]: row for row in members}
+        pairs = [
+            f"{found[score]['auroc']['estimate']:.2f} / {found[score]['average_precision']['estimate']:.2f}"
+            for score in COLUMNS.values()
+        ]
+        lines.append(f"| {name} | {' | '.join(pairs)} |")
+    return "\n".join(lines)
+
+
+def _interval(found: Interval) -> str:
+    if found.low != found.low:
+        return f"{found.estimate:.2f}"
+    return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

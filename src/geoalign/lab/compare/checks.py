@@ -1,0 +1,67 @@
+"""What is checked of every run of a comparison before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.base import Task
+from geoalign.lab.terminal import Console
+from geoalign.lab.train.reward_source import check_reward
+from geoalign.lab.train.run import make_run
+from geoalign.lab.train.subsets import check_subset
+
+
+def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """How many updates each run makes, and how many on each generation, by the run's key.
+
+    Runs that differ in nothing but their seed are checked once, and a task is made once for all runs that share it.
+
+    Args:
+        runs: key to {"name": "level/arm/seed-0", "settings": resolved settings}.
+
+    Raises:
+        ConfigError: a run could not start; the message begins with the run's name.
+    """
+    tasks: dict[str, Task] = {}
+    by_settings: dict[str, dict[str, int]] = {}
+    shapes = {}
+    for key, run in runs.items():
+        settings = dict(run["settings"])
+        same = json.dumps({**settings, "seed": None}, sort_keys=True)
+        if same not in by_settings:
+            try:
+                by_settings[same] = shape_of(settings, tasks)
+            except ConfigError as error:
+                raise ConfigError(f"{run['name']}: {error}") from error
+        shapes[key] = by_settings[same]
+    return shapes
+
+
+def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) -> dict[str, int]:
+    """How many updates a run makes, and how many on each generation.
+
+    Args:
+        settings: resolved.
+        tasks: those made before, by their settings; a new one is added.
+
+    Raises:
+        ConfigError: an option of TRL's is wrong, the curator's settings are, or the reward cannot serve the run.
+    """
+    config = parse_run_config(settings)
+    made = {} if tasks is None else tasks
+    name = json.dumps([settings.get("task"), settings.get("seed")], sort_keys=True)
+    if (settings.get("task") or {}).get("seed") is not None:
+        name = json.dumps(settings["task"], sort_keys=True)
+    if name not in made:
+        made[name] = make_task(config.task, seed=config.seed)
+    run = make_run(config, RunFolder(Path("unused")), None, Console(quiet=True), task=made[name])
+    check_reward(run)
+    check_subset(config.curator, run.generation.samples, whole=False)
+    return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}

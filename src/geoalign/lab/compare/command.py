@@ -1,0 +1,161 @@
+"""A whole comparison: plan, warm start, runs, table, report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.status import Status
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.compare.pool import run_all
+from geoalign.lab.compare.processes import WorkerProcess
+from geoalign.lab.compare.progress import Board, last_step
+from geoalign.lab.compare.table import conclude
+from geoalign.lab.config.arms import warm_start_run
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
+from geoalign.lab.config.loading import plain_run_config
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.files import read_json
+from geoalign.lab.store.lock import locked
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.terminal import Console
+from geoalign.settings.locations import Places
+
+_LOOK_SECONDS = 0.2
+# Exit code of a worker for an error of this package, which is told as such.
+_OWN_ERROR = 2
+
+
+def compare(
+    config: CompareConfig | None,
+    root: Path,
+    *,
+    resume: bool = False,
+    places: Places | None = None,
+    console: Console | None = None,
+) -> dict[str, str]:
+    """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
+
+    Finished runs are never made again; failed ones are tried again. A resumed comparison may have more arms, levels or
+    seeds than before, or fewer: the table is that of the plan now given.
+
+    Args:
+        config: the settings; None: those that the comparison in `root` was last run with.
+        resume: go on with a comparison; where there is none, one is started.
+        places: where each setting was written, for error messages.
+
+    Returns:
+        The error of each run that failed, by the name of its cell.
+
+    Raises:
+        ConfigError: a setting is wrong, or a finished run was made with others.
+        RunFolderError: the folder holds other files, a comparison and `resume` is not set, or is in use; or the warm
+            start failed.
+    """
+    console = console or Console()
+    folder = ComparisonFolder(root)
+    folder.check_vacant(resume=resume)
+    with locked(folder.root):
+        folder.check_vacant(resume=resume)
+        if config is None:
+            config = folder.read_config()
+        plan = make_plan(config, places)
+        todo = [planned for planned in plan if not folder.finished(planned)]
+        for planned in todo:
+            folder.check_unfinished(planned)
+        failed: dict[str, str] = {}
+        if todo:
+            failed = _carry_out(folder, config, plan, todo, console)
+        else:
+            folder.initialise(config)
+            console.print(f"All {len(plan)} runs are finished: nothing is trained.", highlight=False)
+        conclude(folder, console)
+    return failed
+
+
+def _carry_out(
+    folder: ComparisonFolder,
+    config: CompareConfig,
+    plan: Sequence[PlannedRun],
+    todo: Sequence[PlannedRun],
+    console: Console,
+) -> dict[str, str]:
+    cores = _cores()
+    workers = config.workers or cores
+    # Not by how many runs are left: the number of threads may change the last bits of a run.
+    threads = max(1, cores // workers)
+    workers = min(workers, len(todo))
+    shapes = _prepare(folder, config, todo, console, threads=cores)
+    console.print(
+        f"{len(todo)} runs, {workers} at a time, {threads} thread{'s' if threads > 1 else ''} each; "
+        f"{len(plan) - len(todo)} finished before.",
+        highlight=False,
+    )
+    with Board(console, folder, total=len(todo), before=len(plan) - len(todo)) as board:
+        return run_all(
+            folder,
+            todo,
+            board,
+            output=plain_run_config(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
+            shapes=shapes,
+            workers=workers,
+            threads=threads,
+            keep_runs=config.keep_runs,
+        )
+
+
+def _prepare(
+    folder: ComparisonFolder, config: CompareConfig, todo: Sequence[PlannedRun], console: Console, *, threads: int
+) -> Mapping[str, Mapping[str, int]]:
+    """Checks every run's settings and makes the shared warm start, in a process of its own; returns the runs' shapes.
+
+    The comparison counts as started once the check is passed. What an earlier start has done is not done again.
+    """
+    settings = plain_run_config(warm_start_run(config))
+    shapes = folder.prepared_shapes(settings)
+    if all(planned.key in shapes for planned in todo):
+        folder.initialise(config)
+        return shapes
+    folder.checked.unlink(missing_ok=True)
+    job = {
+        "kind": "prepare",
+        "settings": settings,
+        "shared": str(folder.shared),
+        "checked": str(folder.checked),
+        "runs": {planned.key: {"name": planned.cell.name, "settings": planned.settings} for planned in todo},
+    }
+    console.print("Checking the settings, then the warm start that all runs share.", highlight=False)
+    with console.status("") as status:
+        process = WorkerProcess(job, log=folder.shared_log, threads=threads)
+        try:
+            code = _watch(folder, config, process, status)
+        finally:
+            process.stop()
+    if code != 0:
+        error = ConfigError if code == _OWN_ERROR else RunFolderError
+        raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
+    return folder.note_prepared(settings, {**shapes, **read_json(folder.checked)})
+
+
+def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProcess, status: Status) -> int:
+    """Waits for the warm start's end; meanwhile, once the settings are checked, makes the folder a comparison's."""
+    begun = False
+    while True:
+        code = process.exit_code()
+        if not begun and folder.checked.is_file():
+            folder.initialise(config)
+            begun = True
+        if code is not None:
+            return code
+        step = last_step(RunFolder(folder.shared).metrics, stage="sft")
+        status.update(f"step {step} of the warm start, {process.seconds:.0f} s" if step else f"{process.seconds:.0f} s")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _cores() -> int:
+    # What this process may use, which a container or a scheduler may have made less than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,183 @@
+"""The table of a comparison: on the terminal, as JSON and CSV, and the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table as Drawn
+
+from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
+from geoalign.lab.store.comparison_results import read_results
+from geoalign.lab.store.files import write_atomically, write_json
+from geoalign.lab.terminal import Console
+
+_MEASURES = (
+    "score",
+    "reward",
+    "gold",
+    "oscillation",
+    "largest_drop",
+    "kl_mean",
+    "kl_median",
+    "clip_mean",
+    "clip_median",
+    "new_group_accuracy",
+    "replaced",
+    "curation_seconds",
+    "curation_share",
+    "memory",
+)
+
+
+def conclude(folder: ComparisonFolder, console: Console) -> None:
+    """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
+    plan = read_plan(folder.root)
+    table = analyse(read_results(folder.root), plan)
+    write_json(folder.table, table_as_json(table, plan))
+    write_atomically(folder.table_csv, as_csv(table))
+    print_table(console, table, plan)
+    _report(folder, console)
+
+
+def _report(folder: ComparisonFolder, console: Console) -> None:
+    from geoalign.lab.reports.comparison import build_comparison_report
+
+    page = build_comparison_report(folder.root)
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def print_table(console: Console, table: Table, plan: Plan) -> None:
+    """Prints per level scores, conduct, detection and the sentences; then failures and notes."""
+    for level in table.levels:
+        console.print(_scores(level, plan))
+        console.print(_conduct(level, plan))
+        if (detection := _detection(level)) is not None:
+            console.print(detection)
+        for statement in level.statements:
+            console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
+        console.print()
+    for failure in table.failures:
+        where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
+        console.print(f"Failed: {where}: {failure.error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    for note in table.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _scores(level: LevelTable, plan: Plan) -> Drawn:
+    drawn = _columns(
+        f"{level.level}: {METRICS[plan.metric]}, mean and 95% interval over seeds",
+        ("arm", "seeds", f"last {plan.last} evaluations", f"minus {plan.baseline}"),
+    )
+    for row in level.rows:
+        failed = f" ({len(row.failures)} failed)" if row.failures else ""
+        difference = "" if row.arm == plan.baseline else _interval(row.score.difference.interval, sign=True)
+        drawn.add_row(row.arm, f"{len(row.seeds)}{failed}", _interval(row.score.interval), difference)
+    return drawn
+
+
+def _conduct(level: LevelTable, plan: Plan) -> Drawn:
+    shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
+    samples = sorted({k for row in level.rows for k in row.pass_at_k})
+    shown = samples[-1:]
+    drawn = _columns(
+        f"{level.level}: how the runs went, means over seeds",
+        ("arm", "swing", *shift, "s/step", "MB", *(f"pass@{k}" for k in shown)),
+    )
+    for row in level.rows:
+        kl, clipped = _both(row.kl_mean, row.kl_median, 1e4), _both(row.clip_mean, row.clip_median, 100)
+        drawn.add_row(
+            row.arm,
+            _number(row.oscillation.interval.estimate),
+            *(["zero by construction"] if plan.zero_by_construction else [kl, clipped]),
+            _number(row.curation_seconds.interval.estimate),
+            "" if row.arm == plan.baseline else _megabytes(row.memory.difference.interval.estimate),
+            *(_number(row.pass_at_k[k].interval.estimate) if k in row.pass_at_k else "-" for k in shown),
+        )
+    return drawn
+
+
+def _detection(level: LevelTable) -> Drawn | None:
+    found = [row for row in level.rows if row.detection is not None]
+    if not found:
+        return None
+    drawn = _columns(
+        f"{level.level}: finding the corrupted rollouts, means over seeds",
+        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base"),
+    )
+    for row in found:
+        assert row.detection is not None
+        areas = {item.score: item for item in row.detection.rows}
+        own = areas.get("score")
+        control = areas.get(row.detection.control)
+        drawn.add_row(
+            row.arm,
+            _number(own.auroc.estimate if own else math.nan),
+            _number(control.auroc.estimate if control else math.nan),
+            _number(own.auprc.estimate if own else math.nan),
+            _number(row.replaced.interval.estimate),
+            _number(row.detection.precision.estimate),
+            _number(row.detection.base_rate.estimate),
+        )
+    return drawn
+
+
+def _both(mean: Measure, median: Measure, unit: float) -> str:
+    return f"{_number(unit * mean.interval.estimate)}, {_number(unit * median.interval.estimate)}"
+
+
+def _columns(title: str, names: Iterable[str]) -> Drawn:
+    drawn = Drawn(title=title, title_justify="left")
+    for name in names:
+        drawn.add_column(name, justify="left" if name == "arm" else "right")
+    return drawn
+
+
+def as_csv(table: Table) -> str:
+    """One line per arm and level: of each measure the mean over seeds, its 95% interval, and the paired difference to
+    the baseline with its interval. Undefined values are empty."""
+    parts = ("mean", "low", "high", "difference", "difference_low", "difference_high")
+    columns = ["level", "rate", "arm", "role", "curator", "seeds", "failed"]
+    columns += [f"{name}_{part}" for name in _MEASURES for part in parts]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for level in table.levels:
+        for row in level.rows:
+            head = [level.level, *_cells([level.rate]), row.arm, row.role, row.curator]
+            counts = [len(row.seeds), len(row.failures)]
+            writer.writerow([*head, *counts, *_cells(number for name in _MEASURES for number in _six(row, name))])
+    return text.getvalue()
+
+
+def _six(row: ArmRow, name: str) -> tuple[float, ...]:
+    measure: Measure = getattr(row, name)
+    mean, difference = measure.interval, measure.difference.interval
+    return (mean.estimate, mean.low, mean.high, difference.estimate, difference.low, difference.high)
+
+
+def _cells(numbers: Iterable[float]) -> list[str]:
+    return ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+
+
+def _interval(found: Any, *, sign: bool = False) -> str:
+    if math.isnan(found.estimate):
+        return "-"
+    form = "+.3f" if sign else ".3f"
+    if math.isnan(found.low):
+        return f"{found.estimate:{form}}"
+    return f"{found.estimate:{form}} ({found.low:{form}} to {found.high:{form}})"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def _megabytes(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value / 2**20:+.0f}"

@@ -1,0 +1,130 @@
+"""The process of one run of a comparison: `python -m geoalign.lab.compare.worker`, its job on standard input.
+
+The pipe stays open for as long as the parent lives. When it closes, this process and all that it started end at once:
+a run folder survives that at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.config.comparison_plan import Cell, PlannedRun
+from geoalign.lab.failures import told
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.files import append_line, read_lines, write_json
+from geoalign.lab.store.lock import locked
+from geoalign.lab.terminal import Console, harmless_messages, one_line, say, say_lines
+from geoalign.settings.masking import masked
+
+# So long the process of a killed comparison may take to end and let go of its run.
+_LOCK_SECONDS = 30.0
+
+
+def main() -> int:
+    """Reads the job, carries it out, and returns the exit code: 0, 2 for an error that one line tells, 1 for a bug.
+
+    What went wrong is the last line written.
+    """
+    job = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        with harmless_messages():
+            prepare_shared(job) if job["kind"] == "prepare" else run_cell(job)
+    except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
+        console, line = Console(no_color=True), told(error)
+        say_lines(console, masked(traceback.format_exc()))
+        say(console, line or one_line(masked(f"{type(error).__name__}: {error}")))
+        return 1 if line is None else 2
+    return 0
+
+
+def _end_with_parent() -> None:
+    # The descriptor itself: a buffered reader that waits in a thread would hold its lock when the process ends.
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def prepare_shared(job: dict[str, Any]) -> None:
+    """Checks the settings of every run, writes what they come to, then makes the warm start that the runs share."""
+    from geoalign.lab.compare.checks import checked_shapes
+    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.train.train import prepare
+
+    write_json(Path(job["checked"]), checked_shapes(job["runs"]))
+    prepare(parse_run_config(job["settings"]), Path(job["shared"]), console=Console(no_color=True))
+
+
+def run_cell(job: dict[str, Any]) -> None:
+    """Runs, or goes on with, one run, and writes its result."""
+    from geoalign.lab.compare.extract import extract
+    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.train.train import train
+
+    folder = ComparisonFolder(Path(job["folder"]))
+    cells = tuple(Cell(**cell) for cell in job["cells"])
+    planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
+    run = folder.run(planned.cell)
+    attempts = folder.attempts(planned.cell)
+    attempts.parent.mkdir(parents=True, exist_ok=True)
+    wait_until_free(run.root)
+    append_line(attempts, {"started": time.time()})
+    started = time.monotonic()
+    config = parse_run_config({**planned.settings, "output": job["output"]})
+    train(config, run.root, resume=True, shared=folder.shared, report=False, console=Console(no_color=True))
+    append_line(attempts, {"seconds": time.monotonic() - started, "peak_memory_bytes": peak_memory()})
+    result = {
+        "status": "finished",
+        "error": None,
+        **extract(run, planned.settings["curator"]),
+        **job["shape"],
+        "kl_zero_by_construction": job["shape"]["updates_per_generation"] < 2,
+        **measured(read_lines(attempts)),
+    }
+    folder.write_result(planned, result)
+
+
+def measured(attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds of a run over all its starts (None where one was killed: nobody knows when), and its peak memory."""
+    ends = [line for line in attempts if "seconds" in line]
+    starts = sum("started" in line for line in attempts)
+    seconds = sum(line["seconds"] for line in ends) if len(ends) == starts else None
+    peak = max((line["peak_memory_bytes"] for line in ends), default=None)
+    return {"seconds": seconds, "peak_memory_bytes": peak, "starts": starts}
+
+
+def peak_memory() -> int:
+    """The largest resident size of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def wait_until_free(root: Path, seconds: float = _LOCK_SECONDS) -> None:
+    """Waits while another process, which may be about to end, holds the lock of a run folder.
+
+    Raises:
+        RunFolderError: it still does after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with locked(root):
+                return
+        except RunFolderError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Settings laid over others: what an arm or a level of a comparison may change, and what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.layers import lay_over
+from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.config.run import RunConfig
+from geoalign.settings.locations import Places
+from geoalign.settings.shown import shown_key
+
+_WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
+_FOLDER = "a comparison lays out its own folders and keeps what its table needs"
+_MEASURED = "all runs of a comparison are measured alike: set it under run"
+
+# Sections that neither an arm nor a level may set, with the reason.
+_FIXED = {
+    "model": _WARM_START,
+    "task": _WARM_START,
+    "sft": _WARM_START,
+    "reward_model": _WARM_START,
+    "seed": "every arm runs with the same seeds: set seeds",
+    "max_prompt_length": _WARM_START,
+    "evaluation": _MEASURED,
+    "launch": "a comparison launches its runs itself",
+    "output": _FOLDER,
+}
+# Options of `grpo` that decide which prompts are answered, how often, how, and how many updates follow.
+GENERATION = (
+    "num_generations",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
+    "num_iterations",
+    "max_steps",
+    "num_train_epochs",
+    "max_completion_length",
+    "shuffle_dataset",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "generation_kwargs",
+    "chat_template_kwargs",
+)
+
+
+def check_arm(name: str, settings: Mapping[str, Any], places: Places) -> None:
+    """Raises ConfigError, by name, for a setting that would make the arm's runs incomparable with the others'."""
+    path = f"arms.{name}"
+    _check_fixed(path, settings, places)
+    grpo = settings.get("grpo")
+    for option in grpo if isinstance(grpo, Mapping) else ():
+        if option in GENERATION:
+            raise _refused(
+                f"{path}.grpo.{option}", "all arms answer the same prompts in the same way: set it under run", places
+            )
+
+
+def check_level(name: str, settings: Mapping[str, Any], places: Places) -> None:
+    """Raises ConfigError, by name, for a setting that a level of a comparison may not change."""
+    path = f"levels.{name}"
+    _check_fixed(path, settings, places)
+    if "curator" in settings:
+        raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", places)
+
+
+def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places: Places | None = None) -> RunConfig:
+    """The settings of one run of a comparison.
+
+    The task's problems are those of the base run for every seed, because the warm start is; the seed decides their
+    order, the draws of the model and the corruption.
+
+    Raises:
+        ConfigError: the arm's or level's settings are wrong; the message has the file and the line.
+    """
+    base = plain_run_config(config.run)
+    data = lay_over(lay_over(base, config.levels[level]), config.arms[arm])
+    data["seed"] = seed
+    data["output"] = {**base["output"], "folder": None, "rollouts": True, "details_every": None}
+    if data["task"].get("seed", 0) is None:
+        data["task"] = {**data["task"], "seed": config.run.seed}
+    return parse_run_config(data, _laid_over(places or Places(), level, arm))
+
+
+def warm_start_run(config: CompareConfig) -> RunConfig:
+    """The settings of the run whose warm start all runs share: the base's."""
+    base = plain_run_config(config.run)
+    if base["task"].get("seed", 0) is None:
+        base["task"] = {**base["task"], "seed": config.run.seed}
+    base["output"] = {**base["output"], "folder": None}
+    return parse_run_config(base)
+
+
+def places_below(places: Places, section: str) -> Places:
+    """The places of the keys inside a section, without its name."""
+    start = f"{section}."
+    return Places({key.removeprefix(start): place for key, place in places.by_key.items() if key.startswith(start)})
+
+
+def _check_fixed(path: str, settings: Mapping[str, Any], places: Places) -> None:
+    for section in settings:
+        if section in _FIXED:
+            raise _refused(f"{path}.{section}", _FIXED[section], places)
+
+
+def _refused(key: str, reason: str, places: Places) -> ConfigError:
+    return ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
+
+
+def _laid_over(places: Places, level: str, arm: str) -> Places:
+    """Where each setting of an arm's run at a level was written: the arm, else the level, else the base."""
+    merged: dict[str, str] = {}
+    for section in ("run", f"levels.{level}", f"arms.{arm}"):
+        merged |= places_below(places, section).by_key
+    # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best place.
+    if not places_below(places, f"arms.{arm}").by_key and (place := places.by_key.get(f"arms.{arm}")):
+        merged["curator"] = place
+        merged["curator.type"] = place
+    return Places(merged)

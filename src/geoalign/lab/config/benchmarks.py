@@ -1,0 +1,116 @@
+"""The six mathematics benchmarks of the paper: what they are called, how large they are, where the hub has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from geoalign.errors import ConfigError
+from geoalign.settings.shown import shown
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One evaluation set of the paper's mathematics track (appendix, "Evaluation and Metrics").
+
+    `problems`: the row counts under which the set goes round (copies differ); another count is said, not refused.
+    `hub`: places on the Hugging Face hub, as `task.train` and `--benchmark` take them; the first one is the usual one.
+    `samples`: generations per problem for avg@k; `pass_samples`: for the pass@k figure, None where it has none.
+    `also_called`: names, in lower case, that files with several sets in one use in their column of sets.
+    """
+
+    name: str
+    title: str
+    problems: tuple[int, ...]
+    hub: tuple[str, ...]
+    samples: int = 1
+    pass_samples: int | None = None
+    also_called: tuple[str, ...] = ()
+
+
+_ALL = (
+    Benchmark(
+        "aime24",
+        "AIME24",
+        (30,),
+        ("HuggingFaceH4/aime_2024@train", "math-ai/aime24@test"),
+        samples=8,
+        pass_samples=64,
+        also_called=("aime2024", "aime-2024", "aime-2024-30", "aime_2024"),
+    ),
+    Benchmark(
+        "aime25",
+        "AIME25",
+        (30,),
+        ("math-ai/aime25@test",),
+        samples=8,
+        pass_samples=64,
+        also_called=("aime2025", "aime-2025", "aime-2025-30", "aime_2025"),
+    ),
+    Benchmark(
+        "amc23",
+        "AMC23",
+        (40,),
+        ("math-ai/amc23@test",),
+        samples=4,
+        pass_samples=32,
+        also_called=("amc2023", "amc-2023", "amc-23"),
+    ),
+    Benchmark(
+        "math500",
+        "MATH-500",
+        (500,),
+        ("HuggingFaceH4/MATH-500@test",),
+        also_called=("math-500", "math_500"),
+    ),
+    Benchmark(
+        "minerva",
+        "Minerva",
+        (272,),
+        ("math-ai/minervamath@test",),
+        also_called=("minerva_math", "minervamath", "minerva-math"),
+    ),
+    Benchmark(
+        "olympiadbench",
+        "OlympiadBench",
+        # 675 in the copy of Qwen2.5-Math's evaluation; 674 in the copies on the hub.
+        (675, 674),
+        ("Hothan/OlympiadBench:OE_TO_maths_en_COMP@train", "math-ai/olympiadbench@test"),
+        also_called=("olympiad_bench", "olympiad-bench", "olympiad"),
+    ),
+)
+
+BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({benchmark.name: benchmark for benchmark in _ALL})
+
+
+def benchmark_named(name: str) -> Benchmark:
+    """The benchmark of this name.
+
+    Raises:
+        ConfigError: no such benchmark; the message names the known ones.
+    """
+    if name in BENCHMARKS:
+        return BENCHMARKS[name]
+    near = get_close_matches(name.lower()[:100], BENCHMARKS, n=1, cutoff=0.5)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {shown(name)}{hint}")
+
+
+def parse_benchmark(text: str) -> tuple[Benchmark, str]:
+    """A benchmark and its place from `NAME=PLACE`; the place is a file or a hub id.
+
+    `NAME` alone is an error that names the hub ids: nothing is loaded from the network unasked.
+
+    Raises:
+        ConfigError: not of this form, or no such benchmark.
+    """
+    name, equals, place = text.partition("=")
+    benchmark = benchmark_named(name.strip())
+    if not equals or not place.strip():
+        raise ConfigError(
+            f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a place on the hub such as "
+            f"{benchmark.name}={benchmark.hub[0]}, got {shown(text)}"
+        )
+    return benchmark, place.strip()

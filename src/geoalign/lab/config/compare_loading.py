@@ -1,0 +1,275 @@
+"""From a YAML file and the command line to the typed settings of a comparison, and back to plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.arms import check_arm, check_level, places_below, resolved_run
+from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, PrimaryComparison
+from geoalign.lab.config.layers import is_file, read_layers
+from geoalign.lab.config.loading import check_keys, override_setting, parse_run_config, plain_run_config
+from geoalign.settings.locations import Places, read_yaml
+from geoalign.settings.secrets import refuse_secrets
+from geoalign.settings.shown import shown, shown_key
+
+# Names of arms and levels become names of folders.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
+
+
+@dataclass(frozen=True)
+class LoadedComparison:
+    """The settings of a comparison, and where each was written."""
+
+    config: CompareConfig
+    places: Places
+
+
+def load_compare_config(
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    arms: Sequence[str] | None = None,
+    levels: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> LoadedComparison:
+    """The settings of a comparison: the file (without one, `DEFAULTS`), then each `a.b=c` of `overrides` in order.
+
+    Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own.
+    `arms`, `levels` and `seeds` choose among them, as `restrict` does.
+
+    Raises:
+        ConfigError: an unreadable file, an unknown key, a value out of range, a setting that an arm or level may not
+            change, or a name that is not there; the message has the dotted key, the file and the line.
+    """
+    data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
+    if isinstance(data.get("arms") or {}, dict) and arms is not None:
+        data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
+    if isinstance(data.get("arms"), dict):
+        # Written out first, so that an override changes the arm and does not take its place.
+        data["arms"] = {name: _arm(str(name), value, Places(where)) for name, value in data["arms"].items()}
+    for override in overrides:
+        override_setting(data, where, override, run=("run",))
+    places = Places(where)
+    config = restrict(parse_compare_config(data, places), arms=arms, levels=levels, seeds=seeds, places=places)
+    return LoadedComparison(config, places)
+
+
+def parse_compare_config(data: Mapping[str, Any], places: Places | None = None) -> CompareConfig:
+    """The settings of a comparison from plain data, as `plain_compare_config` gives them.
+
+    `null` as an arm's settings stands for the curator of the arm's name; `clean` then means no curator and no
+    corruption.
+
+    Raises:
+        ConfigError: as `load_compare_config`.
+    """
+    places = places or Places()
+    refuse_secrets(data, places)
+    check_keys(data, [item.name for item in fields(CompareConfig)], "", places)
+    values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
+    values["run"] = parse_run_config(_mapping("run", data.get("run"), places), places_below(places, "run"))
+    arms = _mapping("arms", data.get("arms"), places)
+    values["arms"] = {str(name): _arm(str(name), value, places) for name, value in arms.items()}
+    if "levels" in values:
+        levels = _mapping("levels", values["levels"], places)
+        values["levels"] = {str(n): dict(_mapping(f"levels.{n}", value, places)) for n, value in levels.items()}
+    if "primary" in values:
+        values["primary"] = [_primary(at, item, places) for at, item in enumerate(_list("primary", values, places))]
+    if "oracle" not in values and CompareConfig.__dataclass_fields__["oracle"].default not in values["arms"]:
+        values["oracle"] = None
+    config = _construct(values, places)
+    _check(config, places)
+    return config
+
+
+def names_given(option: str, text: str | None) -> list[str] | None:
+    """The names of `A,B,...` on the command line; None where the option is not given.
+
+    Raises:
+        ConfigError: a name is empty or stands twice.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ConfigError(f"{option}: expected names with commas between them, each once, got {shown(text)}")
+    return names
+
+
+def seeds_given(text: str | None) -> list[int] | None:
+    """The seeds of `0,1,...` on the command line; None where the option is not given.
+
+    Raises:
+        ConfigError: anything but whole numbers from 0 below 2**31, each once.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    seeds = [int(part) for part in parts if re.fullmatch("[0-9]{1,10}", part)]
+    if len(seeds) < len(parts):
+        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {shown(text)}")
+    if len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
+        raise ConfigError(f"--seeds: expected numbers below 2**31, each once, got {shown(text)}")
+    return seeds
+
+
+def plain_compare_config(config: CompareConfig) -> dict[str, Any]:
+    """The settings as nested dicts of plain values: what `compare.yaml` of a comparison's folder holds."""
+    plain: dict[str, Any] = {item.name: getattr(config, item.name) for item in fields(CompareConfig)}
+    plain["run"] = plain_run_config(config.run)
+    plain["primary"] = [{"arm": item.arm, "against": item.against} for item in config.primary]
+    return plain
+
+
+def restrict(
+    config: CompareConfig,
+    *,
+    arms: Sequence[str] | None = None,
+    levels: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    places: Places | None = None,
+) -> CompareConfig:
+    """The same comparison with the arms, levels and seeds named on the command line.
+
+    An arm that the settings do not have is the curator of that name, or `clean`. Comparisons with an arm that is left
+    out are left out.
+
+    Raises:
+        ConfigError: an unknown level, or a baseline that is not among the arms.
+    """
+    places = places or Places()
+    if levels is not None:
+        for level in levels:
+            if level not in config.levels:
+                raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {shown(level)}")
+        config = replace(config, levels={name: config.levels[name] for name in levels})
+    if arms is not None:
+        chosen = {name: config.arms[name] if name in config.arms else _arm(name, None, places) for name in arms}
+        if config.baseline not in chosen:
+            raise ConfigError(
+                f"--curators: expected the baseline {config.baseline} among them (or --set baseline=NAME), "
+                f"got {_list_of(arms)}"
+            )
+        config = replace(
+            config,
+            arms=chosen,
+            oracle=config.oracle if config.oracle in chosen else "oracle" if "oracle" in chosen else None,
+            primary=[item for item in config.primary if item.arm in chosen and item.against in chosen],
+        )
+    if seeds is not None:
+        config = replace(config, seeds=list(seeds))
+    at = {arm: [level for level in names if level in config.levels] for arm, names in config.arms_at.items()}
+    config = replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
+    _check(config, places)
+    return config
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """A comparison's file as plain data, the file that its `run` may name read in, and where each key was written."""
+    data, where = read_yaml(path)
+    named = data.get("run")
+    if not isinstance(named, str):
+        return data, where
+    base = path.parent / named
+    if not is_file(base):
+        raise ConfigError(
+            f"{Places(where).prefix('run')}run: expected settings, or a file with them, "
+            f"got no file {shown_key(str(base))}"
+        )
+    run, places = read_layers(base)
+    return {**data, "run": run}, {**where, **{f"run.{key}": place for key, place in places.items()}}
+
+
+def _arm(name: str, value: Any, places: Places) -> dict[str, Any]:
+    if value is None:
+        return deepcopy(CLEAN_ARM) if name == CLEAN else {"curator": {"type": name}}
+    return dict(_mapping(f"arms.{name}", value, places))
+
+
+def _primary(at: int, value: Any, places: Places) -> PrimaryComparison:
+    if isinstance(value, PrimaryComparison):
+        return value
+    key = f"primary[{at}]"
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{places.prefix('primary')}{key}: expected arm and against, got {shown(value)}")
+    check_keys(value, ["arm", "against"], key, places)
+    if missing := [name for name in ("arm", "against") if not isinstance(value.get(name), str)]:
+        raise ConfigError(f"{places.prefix('primary')}{key}.{missing[0]}: expected the name of an arm, got none")
+    return PrimaryComparison(**value)
+
+
+def _construct(values: Mapping[str, Any], places: Places) -> CompareConfig:
+    try:
+        return CompareConfig(**values)
+    except ConfigError as error:
+        raise ConfigError(_placed(str(error), places)) from error
+
+
+def _placed(message: str, places: Places) -> str:
+    """pydantic's "CompareConfig.seeds.1: ..." with the place of the key instead of the class."""
+    key = message.removeprefix("CompareConfig.").partition(":")[0]
+    return f"{places.prefix(key)}{message.removeprefix('CompareConfig.')}"
+
+
+def _check(config: CompareConfig, places: Places) -> None:
+    for section, names in (("arms", config.arms), ("levels", config.levels)):
+        if not names:
+            raise ConfigError(f"{places.prefix(section)}{section}: expected at least one, got none")
+        for name in names:
+            if not _NAME.fullmatch(name):
+                key = f"{section}.{name}"
+                expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+                raise ConfigError(f"{places.prefix(key)}{shown_key(key)}: {expected}, got {shown(name)}")
+    if not config.seeds or len(set(config.seeds)) < len(config.seeds):
+        raise ConfigError(f"{places.prefix('seeds')}seeds: expected one or more, each once, got {shown(config.seeds)}")
+    _check_names(config, places)
+    for name, settings_of in config.arms.items():
+        check_arm(name, settings_of, places)
+    for name, settings_of in config.levels.items():
+        check_level(name, settings_of, places)
+    for level in config.levels:
+        for arm in config.arms:
+            resolved_run(config, level, arm, config.seeds[0], places)
+
+
+def _check_names(config: CompareConfig, places: Places) -> None:
+    named = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
+    for at, item in enumerate(config.primary):
+        named += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
+    named += [("arms_at", arm) for arm in config.arms_at]
+    for key, arm in named:
+        if arm not in config.arms:
+            place = places.prefix(key.partition("[")[0])
+            raise ConfigError(f"{place}{key}: expected one of the arms {_list_of(config.arms)}, got {shown(arm)}")
+    for arm, levels in config.arms_at.items():
+        for level in levels:
+            if level not in config.levels:
+                key = f"arms_at.{arm}"
+                levels_known = _list_of(config.levels)
+                raise ConfigError(
+                    f"{places.prefix(key)}{key}: expected some of the levels {levels_known}, got {shown(level)}"
+                )
+
+
+def _list_of(names: Iterable[str]) -> str:
+    return shown_key(", ".join(names))
+
+
+def _mapping(key: str, value: Any, places: Places) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected a section of settings, got {shown(value)}")
+    return value
+
+
+def _list(key: str, values: Mapping[str, Any], places: Places) -> list[Any]:
+    if not isinstance(values[key], list):
+        raise ConfigError(f"{places.prefix(key)}{key}: expected a list, got {shown(values[key])}")
+    return values[key]

@@ -1,0 +1,74 @@
+"""The settings of the task on HH-RLHF; free of torch."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from geoalign.settings.curators import settings
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+_Place = Annotated[str, Field(min_length=1)]
+_Places = _Place | Annotated[tuple[_Place, ...], Field(min_length=1)]
+
+Decontaminate = Literal["report", "drop", "off"]
+DECONTAMINATE_HELP = (
+    "Duplicates in training, conflicting answers among them, and training rows that an evaluation set has: report "
+    "them, drop them, or off."
+)
+
+
+@settings
+class HHRLHFConfig:
+    """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
+
+    The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
+    places of its own where these are given. A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
+    `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
+    chat messages. Gold utility is unknown.
+    """
+
+    train: _Places = field(
+        metadata=_help("Place or places of the SFT split: pairs, whose chosen replies are imitated.")
+    )
+    type: Literal["hh_rlhf"] = "hh_rlhf"
+    pairs: _Places | None = field(
+        default=None, metadata=_help("Place or places of the pairs for the reward model; null: those of `train`.")
+    )
+    rl: _Places | None = field(
+        default=None, metadata=_help("Place or places whose prompts are for RL; null: those of `train`.")
+    )
+    rl_prompts: Annotated[int, Field(ge=1)] | None = field(
+        default=None,
+        metadata=_help(
+            "Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both."
+        ),
+    )
+    evaluation: dict[str, _Places] = field(
+        default_factory=dict,
+        metadata=_help(
+            "Evaluation sets: name to place or places; their prompts alone are used. The paper: helpful, harmless."
+        ),
+    )
+    max_characters: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Leave out dialogues longer than this, prompt and reply together; null: none.")
+    )
+    limit: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Use the first so many usable rows of each place; null: all.")
+    )
+    decontaminate: Decontaminate = field(default="report", metadata=_help(DECONTAMINATE_HELP))
+    on_bad_row: Literal["skip", "error"] = field(
+        default="skip", metadata=_help("Rows that are no usable pair or prompt: skip and count them, or stop.")
+    )
+
+    @model_validator(mode="after")
+    def _one_source_of_prompts(self) -> HHRLHFConfig:
+        if self.rl is not None and self.rl_prompts is not None:
+            raise ValueError(f"rl_prompts: expected null where `rl` has the prompts for RL, got {self.rl_prompts}")
+        return self

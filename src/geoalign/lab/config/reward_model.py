@@ -1,0 +1,93 @@
+"""The settings of a learned reward model: trained in the run, a ready one, or behind a server; free of torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from geoalign.settings.curators import settings
+from geoalign.settings.shown import shown
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+_Text = Annotated[str, Field(min_length=1)]
+
+
+def _http_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+        raise ValueError("expected a URL that begins http:// or https://, without query")
+    try:
+        host, port = urlsplit(value).hostname, urlsplit(value).port
+    except ValueError as error:
+        raise ValueError(f"expected a URL with a host and a port from 1 to 65535: {error}") from error
+    if not host or port == 0:
+        raise ValueError("expected a URL with a host and a port from 1 to 65535")
+    return value.rstrip("/")
+
+
+@settings
+class RewardModelConfig:
+    """Where the reward model comes from, and how it scores responses.
+
+    With neither `path` nor `url` the run trains one on its task's preference pairs, where the task has some. With
+    either, it trains none, and any task may be scored by it.
+    """
+
+    path: _Text | None = field(default=None, metadata=_help("A ready reward model: folder or hub id."))
+    revision: _Text | None = field(default=None, metadata=_help("Branch, tag or commit of `path` on the hub."))
+    trust_remote_code: bool = field(
+        default=False, metadata=_help("Run the Python code that comes with `path` (or `tokenizer`), as ArmoRM needs.")
+    )
+    batch_size: Annotated[int, Field(ge=1)] = field(default=64, metadata=_help("Responses scored at a time."))
+    device: str | None = field(default=None, metadata=_help("Device of the reward model; null: that of training."))
+    dtype: Literal["float32", "bfloat16", "float16"] = field(
+        default="float32", metadata=_help("Type of its weights in memory.")
+    )
+    max_length: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Longest dialogue in tokens; longer ones are not scored. null: what it can take.")
+    )
+    url: Annotated[str, AfterValidator(_http_url)] | None = field(
+        default=None, metadata=_help("A server that scores, such as `geoalign serve-reward` or vLLM.")
+    )
+    api: Literal["geoalign", "vllm", "vllm_pooling"] = field(
+        default="geoalign",
+        metadata=_help("What the server speaks: that of serve-reward, vLLM's /classify, or vLLM's /pooling."),
+    )
+    tokenizer: _Text | None = field(
+        default=None,
+        metadata=_help("vLLM: folder or hub id with the chat template to use; null: the served model's name."),
+    )
+    token_env: _Text | None = field(
+        default=None, metadata=_help("Environment variable with the server's bearer token; null: none is sent.")
+    )
+    timeout: Annotated[float, Field(gt=0)] = field(default=120.0, metadata=_help("Seconds for one request."))
+    patience: Annotated[float, Field(ge=0)] = field(
+        default=600.0,
+        metadata=_help("Seconds that a batch waits for a server that is away; then the rest of it stays unscored."),
+    )
+
+    @property
+    def ready(self) -> bool:
+        """Whether the reward model is there already, so that the run trains none."""
+        return self.path is not None or self.url is not None
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Any:
+        if self.path is not None and self.url is not None:
+            raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
+        if self.tokenizer is not None and self.api == "geoalign":
+            raise ValueError(
+                f"tokenizer: expected null unless api is vllm or vllm_pooling, got {shown(self.tokenizer)}"
+            )
+        if self.token_env is not None and self.url is None:
+            raise ValueError(f"token_env: expected null without a url, got {shown(self.token_env)}")
+        if self.revision is not None and self.path is None:
+            raise ValueError(f"revision: expected null without a path, got {shown(self.revision)}")
+        return self

@@ -1,0 +1,171 @@
+"""The settings of one training run: sections, defaults, ranges. Importing them loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.tasks import ArithmeticConfig
+from geoalign.settings.curators import GeoAlignConfig, settings
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@settings
+class TinyModelConfig:
+    """A small Qwen3-architecture language model with a character tokenizer, made from the task's alphabet."""
+
+    type: Literal["tiny"] = "tiny"
+    hidden_size: Annotated[int, Field(ge=8)] = field(default=128, metadata=_help("Width of the model."))
+    layers: Annotated[int, Field(ge=1)] = field(default=3, metadata=_help("Transformer layers."))
+    heads: Annotated[int, Field(ge=1)] = field(default=4, metadata=_help("Attention heads; divides hidden_size."))
+    max_length: Annotated[int, Field(ge=16)] = field(
+        default=4096, metadata=_help("Longest sequence, prompt and response together, in tokens.")
+    )
+
+    @model_validator(mode="after")
+    def _even_heads(self) -> TinyModelConfig:
+        # Rotary positions turn pairs of numbers.
+        if self.hidden_size % (2 * self.heads):
+            expected = f"expected a number whose double divides hidden_size = {self.hidden_size}"
+            raise ValueError(f"heads: {expected}, got {self.heads}")
+        return self
+
+
+@settings
+class LoraConfig:
+    """Low-rank adapters by peft, in the RL stage and, where there is one, the warm start."""
+
+    rank: Annotated[int, Field(ge=1)] = field(default=16, metadata=_help("Rank of the updates."))
+    scale: Annotated[float, Field(gt=0)] = field(
+        default=2.0, metadata=_help("Factor on the updates (peft's lora_alpha / rank).")
+    )
+    target_modules: str | tuple[str, ...] = field(
+        default="all-linear", metadata=_help("Names of the layers that get an adapter, or all-linear.")
+    )
+
+
+@settings
+class PretrainedModelConfig:
+    """A causal language model from a folder or from the Hugging Face hub."""
+
+    path: Annotated[str, Field(min_length=1)]
+    type: Literal["pretrained"] = "pretrained"
+    revision: str | None = field(default=None, metadata=_help("Branch, tag or commit on the hub."))
+    dtype: Literal["float32", "bfloat16", "float16"] = field(
+        default="float32", metadata=_help("Type of the weights in memory.")
+    )
+    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the model."))
+    chat_template_kwargs: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=_help("What the chat template is told, everywhere it is applied, such as enable_thinking: false."),
+    )
+    lora: LoraConfig | None = field(
+        default=None, metadata=_help("Train low-rank adapters, merged after each stage; null: all weights.")
+    )
+
+
+@settings
+class LaunchConfig:
+    """How a run is meant to be launched: what `--dry-run` plans for and prints. A launch of another size is refused."""
+
+    processes: Annotated[int, Field(ge=1, le=100_000)] | None = field(
+        default=None, metadata=_help("Processes, one per GPU; null: as launched.")
+    )
+    accelerate: Annotated[str, Field(min_length=1)] | None = field(
+        default=None, metadata=_help("accelerate's own settings file, for the command that is printed.")
+    )
+    gpu_memory: Annotated[float, Field(gt=0)] = field(
+        default=80.0, metadata=_help("Memory of a GPU in GB, for the estimate of --dry-run.")
+    )
+
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+@settings
+class EvaluationConfig:
+    """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
+
+    every: Annotated[int, Field(ge=1)] | None = field(
+        default=20, metadata=_help("Steps between evaluations in RL; null: only before and after.")
+    )
+    problems: Annotated[int, Field(ge=1)] | None = field(
+        default=256, metadata=_help("At most so many problems of each set; null: all.")
+    )
+    samples: _Count | dict[str, _Count] = field(
+        default=1, metadata=_help("Responses per problem; or set by set, 1 for those not named.")
+    )
+    pass_samples: _Count | dict[str, _Count] | None = field(
+        default=None,
+        metadata=_help("Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples."),
+    )
+    temperature: Annotated[float, Field(ge=0)] = field(
+        default=1.0, metadata=_help("Sampling temperature; 0: the likeliest token.")
+    )
+    batch_size: Annotated[int, Field(ge=1)] = field(default=128, metadata=_help("Responses generated at a time."))
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Longest response in tokens; null: as in RL (grpo.max_completion_length).")
+    )
+
+    def samples_of(self, name: str, *, last: bool) -> int:
+        """Responses per problem of a set; `last`: in the evaluation after RL."""
+        samples = self.samples.get(name, 1) if isinstance(self.samples, dict) else self.samples
+        if not last or self.pass_samples is None:
+            return samples
+        return self.pass_samples.get(name, samples) if isinstance(self.pass_samples, dict) else self.pass_samples
+
+
+@settings
+class OutputConfig:
+    """What a run folder keeps."""
+
+    folder: str | None = field(default=None, metadata=_help("The run folder, unless --output names one."))
+    keep_checkpoints: Annotated[int, Field(ge=1)] | None = field(
+        default=2, metadata=_help("Complete checkpoints kept per stage; null: all.")
+    )
+    rollouts: bool = field(default=True, metadata=_help("Keep every generated response with its scores."))
+    details_every: Annotated[int, Field(ge=1)] | None = field(
+        default=10,
+        metadata=_help("Generations between saved details (pairs, density, directions) for the figures; null: none."),
+    )
+
+
+@settings
+class RunConfig:
+    """One training run. Every section has a default; `type` picks the kind in `model`, `task` and `curator`.
+
+    `sft`, `reward_model` and `grpo` hold options of TRL's `SFTConfig`, `RewardConfig` and `GRPOConfig`, passed on as
+    they are; options left out take this project's defaults (`geoalign.lab.train.options`), then TRL's. `sft: null`
+    leaves the warm start out. `reward_model` is of use to tasks with preference pairs only.
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of every random draw."))
+    hidden_position: Literal["final", "predicting", "mean"] = field(
+        default="predicting", metadata=_help("Which last-layer hidden state stands for a response.")
+    )
+    hidden_source: Literal["own_pass", "logprob_pass"] = field(
+        default="own_pass", metadata=_help("Hidden states from a forward pass of their own, or from TRL's.")
+    )
+    max_prompt_length: Annotated[int, Field(ge=1)] | None = field(
+        default=None,
+        metadata=_help("Training prompts longer than this, in tokens of the chat template, are left out and counted."),
+    )
+    model: Any = field(default_factory=TinyModelConfig)
+    task: Any = field(default_factory=ArithmeticConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    curator: Any = field(default_factory=GeoAlignConfig)
+    sft: dict[str, Any] | None = field(default_factory=dict)
+    reward_model: dict[str, Any] = field(default_factory=dict)
+    grpo: dict[str, Any] = field(default_factory=dict)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+
+MODEL_CONFIGS: dict[str, type] = {"tiny": TinyModelConfig, "pretrained": PretrainedModelConfig}

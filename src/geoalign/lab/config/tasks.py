@@ -1,0 +1,158 @@
+"""The settings of the tasks: frozen, validated, free of torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
+from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
+from geoalign.settings.curators import settings
+from geoalign.settings.shown import shown_text
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+def _pattern_with_group(pattern: str | None) -> str | None:
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a regular expression, got an error at it: {shown_text(error)}") from error
+    if groups != 1:
+        raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
+    return pattern
+
+
+_Name = Annotated[str, Field(min_length=1)]
+_Names = Annotated[tuple[_Name, ...], Field(min_length=1)]
+_Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
+
+
+@settings
+class ArithmeticConfig:
+    """The built-in task: small sums such as `16+44+21=`, generated from a seed.
+
+    The warm start shows two styles: digit-wise working before the boxed answer, and the boxed answer at once. Of the
+    direct demonstrations a share ends in a wrong number, so that after the warm start the direct style is mostly wrong
+    and the worked style more often right.
+    """
+
+    type: Literal["arithmetic"] = "arithmetic"
+    operands: Annotated[int, Field(ge=2, le=8)] = field(default=3, metadata=_help("Numbers in a sum."))
+    digits: Annotated[int, Field(ge=1, le=6)] = field(default=2, metadata=_help("Digits of each number."))
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
+        default=4096, metadata=_help("Problems for RL.")
+    )
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
+        default=256, metadata=_help("Problems kept aside for evaluation.")
+    )
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
+        default=16384, metadata=_help("Worked and direct solutions for the warm start; 0: no warm start.")
+    )
+    direct_share: Annotated[float, Field(ge=0, le=1)] = field(
+        default=0.4, metadata=_help("Share of the demonstrations that answer at once.")
+    )
+    direct_noise: Annotated[float, Field(ge=0, le=1)] = field(
+        default=0.8, metadata=_help("Share of the direct demonstrations whose answer is off by a little.")
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
+        default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
+    )
+
+
+# Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.
+MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
+
+
+@settings
+class MathSetConfig:
+    """One evaluation set whose fields differ from those of the training file.
+
+    A field that is null is as in training where the file has that field, else recognised.
+    """
+
+    path: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the set."))
+    prompt_field: _Name | None = field(default=None, metadata=_help("Field of the problem."))
+    answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer."))
+    answer_pattern: _Pattern = field(
+        default=None,
+        metadata=_help(
+            "Regular expression whose group is the answer; null: as in training, where the "
+            "answer field is the same; else that of the layout, or the whole field."
+        ),
+    )
+    id_field: _Name | None = field(default=None, metadata=_help("Field that names a row."))
+    select: _Name | None = field(
+        default=None, metadata=_help("The set to use of a file that holds several (ROLL's math_benchmarks.jsonl).")
+    )
+
+
+@settings
+class MathConfig:
+    """Problems with gold answers from files or the hub.
+
+    A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
+    layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
+    `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
+    """
+
+    train: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the training problems."))
+    type: Literal["math"] = "math"
+    evaluation: dict[str, _Name | _Names | MathSetConfig] = field(
+        default_factory=dict,
+        metadata=_help(
+            "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "
+            "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
+        ),
+    )
+    prompt_field: _Name | None = field(
+        default=None, metadata=_help("Field of the problem, taken as it stands there; null: recognised.")
+    )
+    answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer; null: recognised."))
+    answer_pattern: _Pattern = field(
+        default=None,
+        metadata=_help(
+            "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
+            "of a field that is named."
+        ),
+    )
+    id_field: _Name | None = field(
+        default=None, metadata=_help("Field that names a row; null: recognised, or the row number.")
+    )
+    demonstration_field: _Name | None = field(
+        default=None, metadata=_help("Field of a worked solution for the warm start; null: none.")
+    )
+    system_prompt: str | None = field(
+        default=MATH_SYSTEM_PROMPT,
+        metadata=_help("First message of every prompt that has no system message of its own; null: none."),
+    )
+    limit: Annotated[int, Field(ge=1)] | None = field(
+        default=None, metadata=_help("Use the first so many training problems; null: all.")
+    )
+    decontaminate: Decontaminate = field(default="report", metadata=_help(DECONTAMINATE_HELP))
+    on_bad_row: Literal["skip", "error"] = field(
+        default="skip", metadata=_help("Rows without a prompt or an answer: skip and count them, or stop.")
+    )
+
+    @model_validator(mode="after")
+    def _names_given(self) -> MathConfig:
+        for name in self.evaluation:
+            if not name.strip():
+                raise ValueError("evaluation: expected a name for every set, got an empty one")
+        return self
+
+
+# The settings class of every task, by the name that `type:` picks in YAML.
+TASK_CONFIGS: dict[str, type] = {
+    "arithmetic": ArithmeticConfig,
+    "math": MathConfig,
+    "dialogue": DialogueConfig,
+    "hh_rlhf": HHRLHFConfig,
+}

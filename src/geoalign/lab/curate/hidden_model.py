@@ -1,0 +1,279 @@
+"""Hidden states computed with a model: longest rollouts first, kept on disk as they come, gone on with after a stop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.hidden.extract import extract_states
+from geoalign.lab.config.curate import CurateConfig
+from geoalign.lab.curate.formats import Layout
+from geoalign.lab.curate.hidden_files import stem
+from geoalign.lab.curate.raw import place
+from geoalign.lab.curate.reading import Dump
+from geoalign.lab.curate.rows import Row
+from geoalign.lab.evaluation.rows import whole_text
+from geoalign.lab.generation.models import fingerprint
+from geoalign.lab.store.files import write_json
+from geoalign.lab.tasks.rendering import rendered, token_ids
+from geoalign.pretrained import OwnCodeError, from_pretrained
+
+# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+# Batches between two writes of how far it came.
+_BATCHES = 8
+_Ids = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class StateModel:
+    """A model that states are computed with; `known` tells its weights from others'."""
+
+    place: str
+    model: Any
+    tokenizer: Any
+    known: str
+    dtype: str
+    longest: int | None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model stands."""
+        return next(self.model.parameters()).device
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedStates:
+    """The states of a dump's rollouts, a view of `path`; the lengths of their responses in tokens; and how many rows
+    lost their beginning to the longest length."""
+
+    states: Float[Tensor, "n d"]
+    lengths: tuple[int, ...]
+    cut_rows: int
+    path: Path
+    prompts: str
+
+
+def check_model_place(text: str) -> str:
+    """The folder or id on the hub that `--model` names; of a run folder its final model.
+
+    Raises:
+        ConfigError: neither, adapters without their model, or a folder without a model.
+    """
+    folder = Path(text).expanduser()
+    if not folder.is_dir():
+        if _HUB.fullmatch(text):
+            return text
+        raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
+    final = folder / "checkpoints" / "final"
+    folder = final if not (folder / "config.json").is_file() and final.is_dir() else folder
+    if (folder / "adapter_config.json").is_file():
+        raise ConfigError(f"--model {folder}: expected a whole model, got adapters: merge them first")
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"--model {folder}: expected a model (config.json), got a folder without one")
+    return str(folder)
+
+
+def load_state_model(text: str, config: CurateConfig) -> StateModel:
+    """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed.
+
+    Raises:
+        ConfigError: there is no causal language model with a tokenizer, or the device is not there.
+    """
+    where = check_model_place(text)
+    device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+    options: dict[str, Any] = {
+        "revision": config.revision,
+        "trust_remote_code": config.trust_remote_code,
+        "setting": "trust_remote_code",
+    }
+    try:
+        tokenizer = from_pretrained(AutoTokenizer, where, **options)
+        model = from_pretrained(AutoModelForCausalLM, where, dtype=getattr(torch, dtype), **options)
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--model: expected a causal language model with a tokenizer, got {text!r}: {error}"
+        ) from error
+    try:
+        model = model.to(torch.device(device)).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device: expected one that is there, got {device!r}: {error}") from error
+    longest = config.max_tokens or getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    folder = Path(where)
+    known = fingerprint(folder) if folder.is_dir() else f"{where}@{getattr(model.config, '_commit_hash', None)}"
+    return StateModel(where, model, tokenizer, known, dtype, longest)
+
+
+def compute_states(
+    source: StateModel,
+    dump: Dump,
+    config: CurateConfig,
+    cache: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> ComputedStates:
+    """The hidden state of every rollout of a dump, in its order, from the cache where they are there.
+
+    Rows go through the model by falling length in batches that depend on nothing else, so states computed in one go or
+    in several are the same bits. Finished states lie in `cache` as `<dump>-<key>.npy`, float32; the key is a hash of
+    the model's files, of every token and of the settings.
+
+    Args:
+        progress: called with the number of rows that are done.
+
+    Raises:
+        InputError: a rollout has no token; the message has file and line.
+        ConfigError: prompts are chat messages, but the tokenizer has no chat template.
+    """
+    how = _reading(source, dump, config)
+    prompts, responses, lengths, cut = _tokens(source, dump, how, config)
+    key = _key(source, prompts, responses, config)
+    path = cache / f"{stem(dump.path)}-{key[:16]}.npy"
+    rows = len(dump.rows)
+    if not path.is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        _compute(source, prompts, responses, config, path, key, progress)
+    if progress is not None:
+        progress(rows)
+    states = torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+    if states.dim() != 2 or len(states) != rows:
+        raise InputError(f"{path}: expected the states of {rows} rollouts, got shape {tuple(states.shape)}; remove it")
+    return ComputedStates(states, lengths, cut, path, how)
+
+
+def _compute(
+    source: StateModel,
+    prompts: Sequence[_Ids],
+    responses: Sequence[_Ids],
+    config: CurateConfig,
+    path: Path,
+    key: str,
+    progress: Callable[[int], None] | None,
+) -> None:
+    rows = len(prompts)
+    order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))
+    partial, note = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress.json")
+    done, table = _gone_on_with(partial, note, key, rows)
+    size = config.batch_size
+    for number, first in enumerate(range(done, rows, size), start=1):
+        batch = order[first : first + size]
+        states = extract_states(
+            source.model,
+            [prompts[row].tolist() for row in batch],
+            [responses[row].tolist() for row in batch],
+            position=config.hidden_position,
+            batch_size=size,
+        ).states.numpy()
+        if table is None:
+            table = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=(rows, states.shape[1]))
+        table[batch] = states
+        done = first + len(batch)
+        if number % _BATCHES == 0:
+            table.flush()
+            write_json(note, {"key": key, "done": done})
+        if progress is not None:
+            progress(done)
+    assert table is not None
+    table.flush()
+    del table
+    partial.replace(path)
+    note.unlink(missing_ok=True)
+
+
+def _gone_on_with(partial: Path, note: Path, key: str, rows: int) -> tuple[int, Any]:
+    """How many rows an earlier call came to, and its table; 0 and None where nothing fits."""
+    try:
+        value = json.loads(note.read_text(encoding="utf-8"))
+        table = np.lib.format.open_memmap(partial, mode="r+")
+        done = value["done"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, None
+    if value["key"] != key or len(table) != rows or not isinstance(done, int) or not 0 < done <= rows:
+        return 0, None
+    return done, table
+
+
+def _reading(source: StateModel, dump: Dump, config: CurateConfig) -> str:
+    """How prompts are read: as `chat` or as `text`; conversations are chat either way."""
+    template = source.tokenizer.chat_template is not None
+    if config.prompts == "chat" and not template:
+        raise ConfigError(f"prompts: expected text for {source.place}, whose tokenizer has no chat template, got chat")
+    if config.prompts != "auto":
+        return config.prompts
+    return "chat" if template and not dump.layout.format.rendered else "text"
+
+
+def _tokens(
+    source: StateModel, dump: Dump, how: str, config: CurateConfig
+) -> tuple[list[_Ids], list[_Ids], tuple[int, ...], int]:
+    """The token ids of prompts and responses, cut to the longest length; the responses' own lengths; rows cut."""
+    seen: dict[tuple[Any, ...], _Ids] = {}
+    end = source.tokenizer.eos_token_id
+    prompts, responses, lengths, cut = [], [], [], 0
+    for row in dump.rows:
+        # A conversation may differ where its text does not: in its roles, or in a system message.
+        messages = None if row.messages is None else tuple((one["role"], one["content"]) for one in row.messages)
+        key = (row.prompt, messages)
+        if key not in seen:
+            seen[key] = _prompt_ids(source, row, how, dump.layout, config)
+        prompt = seen[key]
+        text = source.tokenizer(whole_text(row.response), add_special_tokens=False, split_special_tokens=True)
+        ids = text["input_ids"]
+        # A finished rollout ends with the end token, which decoding left out; one that was cut off does not.
+        if end is not None and not (row.truncated and ids):
+            ids = [*ids, end]
+        if not ids or len(prompt) + len(ids) < 2:
+            raise InputError(f"{place(dump.path, row.line)}: response: expected at least one token, got none")
+        response = np.asarray(ids, dtype=np.int32)
+        lengths.append(len(response))
+        if source.longest is not None and len(prompt) + len(response) > source.longest:
+            cut += 1
+            response = response[-source.longest :]
+            prompt = prompt[len(prompt) + len(response) - source.longest :]
+        prompts.append(prompt)
+        responses.append(response)
+    return prompts, responses, tuple(lengths), cut
+
+
+def _prompt_ids(source: StateModel, row: Row, how: str, layout: Layout, config: CurateConfig) -> _Ids:
+    tokenizer, messages = source.tokenizer, row.messages
+    if how == "chat" and messages is None:
+        messages = ({"role": "user", "content": row.prompt},)
+    if messages is None or (how == "text" and not layout.format.rendered):
+        text = row.prompt if messages is None else "\n\n".join(one["content"] for one in messages)
+        ids = tokenizer(whole_text(text))["input_ids"]
+    elif tokenizer.chat_template is None:
+        raise ConfigError(
+            f"prompts: expected a tokenizer with a chat template for the chat messages of {layout.format.title}, "
+            f"got none in {source.place}"
+        )
+    else:
+        clean = [{"role": one["role"], "content": whole_text(one["content"])} for one in messages]
+        ids = token_ids([rendered(clean, tokenizer, config.chat_template_kwargs)], tokenizer)[0]
+    return np.asarray(ids, dtype=np.int32)
+
+
+def _key(source: StateModel, prompts: Sequence[_Ids], responses: Sequence[_Ids], config: CurateConfig) -> str:
+    found = hashlib.sha256()
+    how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]
+    found.update(json.dumps(how).encode())
+    for prompt, response in zip(prompts, responses, strict=True):
+        found.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())
+        found.update(prompt.tobytes())
+        found.update(response.tobytes())
+    return found.hexdigest()

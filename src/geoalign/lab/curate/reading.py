@@ -1,0 +1,227 @@
+"""From the rows of a dump to rollouts: every value checked, bad rows refused by name or skipped and listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import InputError
+from geoalign.lab.curate.formats import Layout
+from geoalign.lab.curate.raw import RawRow, check_name, is_parquet, place, raw_rows
+from geoalign.lab.curate.recognise import recognise
+from geoalign.lab.curate.rows import Row, RowReader, step_of
+from geoalign.lab.curate.values import BadValueError
+from geoalign.lab.tasks.rows import field_of
+
+# Rows that a format is recognised by.
+_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that was left out under `--skip-bad`: where, which field (None: the row itself), and why."""
+
+    file: str
+    line: int
+    field: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What was read from one file.
+
+    Attributes:
+        path: the file.
+        layout: how it was read.
+        rows: its rollouts, in order.
+        skipped: the rows left out.
+        positions: rollouts in the file, those left out included; None where their number is not known.
+        list_fields: of lists of responses, the names whose values are lists with one entry a response in every row.
+    """
+
+    path: Path
+    layout: Layout
+    rows: tuple[Row, ...]
+    skipped: tuple[Skipped, ...] = ()
+    positions: int | None = None
+    list_fields: tuple[str, ...] = ()
+    batches: tuple[tuple[int | None, tuple[int, ...]], ...] = field(default=())
+
+
+def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> tuple[Layout, int | None]:
+    """How a file is to be read, from its first rows, and the step that its first rollout names.
+
+    Raises:
+        ConfigError: no such file, or none of the formats fits.
+        InputError: not one readable row at its beginning; the message has the line.
+    """
+    check_name(path)
+    first = _first_rows(path)
+    rows = [row.value for row in first if row.value is not None]
+    if not rows:
+        if not first:
+            raise InputError(f"{path}: expected at least one rollout, got an empty file")
+        raise InputError(f"{place(path, first[0].line)}: {first[0].problem}")
+    layout = recognise(str(path), rows, name=name, fields=fields, parquet=is_parquet(path))
+    try:
+        return layout, step_of(layout, rows[0])
+    except BadValueError:
+        return layout, None
+
+
+def _first_rows(path: Path) -> list[RawRow]:
+    """The rows that a format is recognised by: fewer where they are long."""
+    found: list[RawRow] = []
+    length = 0
+    for raw in islice(raw_rows(path), _FIRST_ROWS):
+        if found and length + len(raw.data) > _FIRST_BYTES:
+            break
+        found.append(raw)
+        length += len(raw.data)
+    return found
+
+
+def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
+    """Reads a file of rollouts.
+
+    Args:
+        skip_bad: leave bad rows out and list them; groups may then differ in size.
+        mixed_groups: accept groups of different sizes.
+
+    Raises:
+        InputError: a row that is none, a field that is missing or of another kind, an id twice in one step, lists of
+            different lengths, groups of different sizes, or no rollout at all; the message has file, line and field.
+    """
+    reader = _Reader(path, layout, skip_bad)
+    for raw in raw_rows(path):
+        reader.add(raw)
+    rows = tuple(reader.rows)
+    if not rows:
+        first = reader.skipped[0]
+        name = f"{first.field}: " if first.field else ""
+        raise InputError(
+            f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows; the first: "
+            f"{place(path, first.line)}: {name}{first.reason}"
+        )
+    batches = _batches(rows)
+    if not (skip_bad or mixed_groups):
+        _check_group_sizes(path, rows, batches)
+    lists = tuple(sorted(reader.list_fields or ()))
+    return Dump(path, layout, rows, tuple(reader.skipped), reader.position, lists, batches)
+
+
+def group_sizes(rows: tuple[Row, ...], batches: tuple[tuple[int | None, tuple[int, ...]], ...]) -> dict[int, int]:
+    """How many groups there are of each size."""
+    sizes = Counter(
+        size for _, members in batches for size in Counter(rows[member].group for member in members).values()
+    )
+    return dict(sorted(sizes.items()))
+
+
+class _Reader:
+    """Collects the rollouts of one file."""
+
+    def __init__(self, path: Path, layout: Layout, skip_bad: bool) -> None:
+        self.path, self.layout, self.skip_bad = path, layout, skip_bad
+        self.rows: list[Row] = []
+        self.skipped: list[Skipped] = []
+        self.position: int | None = 0
+        self.list_fields: set[str] | None = None
+        self._ids: dict[tuple[int | None, str], int] = {}
+        self._group_rows: Counter[tuple[int | None, str]] = Counter()
+        self._row_reader = RowReader(layout)
+
+    def add(self, raw: RawRow) -> None:
+        """Takes one row of the file, or lists it as skipped."""
+        problem: BadValueError | str | None = raw.problem
+        found: list[Row] = []
+        if raw.value is not None:
+            try:
+                found = self._row_reader.rollouts(raw, raw.value, self.position or 0)
+                self._check_ids(found)
+            except BadValueError as error:
+                found, problem = [], error
+        if problem is not None:
+            self._refuse(raw, problem)
+        if found and not self.layout.format.lists:
+            found = [self._placed(found[0])]
+        for row in found:
+            self._ids[row.step, row.id] = row.line
+        self.rows += found
+        self._advance(raw, len(found))
+        if found and self.layout.format.lists:
+            assert raw.value is not None
+            names = {name for name, value in raw.value.items() if _has_entries(value, len(found))}
+            self.list_fields = names if self.list_fields is None else self.list_fields & names
+
+    def _placed(self, row: Row) -> Row:
+        """The row with its place among the responses to its prompt."""
+        sample = self._group_rows[row.step, row.group]
+        self._group_rows[row.step, row.group] += 1
+        return replace(row, sample=sample)
+
+    def _advance(self, raw: RawRow, count: int) -> None:
+        if self.position is None:
+            return
+        if raw.rest_lost:
+            self.position = None
+        elif not self.layout.format.lists:
+            self.position += 1
+        elif count:
+            self.position += count
+        else:
+            # How many responses a bad row has is only known where its list could be read.
+            given = field_of(raw.value, self.layout.fields["response"]) if raw.value is not None else None
+            self.position = self.position + len(given) if isinstance(given, list) else None
+
+    def _refuse(self, raw: RawRow, problem: BadValueError | str) -> None:
+        if not self.skip_bad:
+            raise InputError(f"{place(self.path, raw.line)}: {problem}")
+        name = problem.field if isinstance(problem, BadValueError) else None
+        reason = f"expected {problem.expected}, got {problem.got}" if isinstance(problem, BadValueError) else problem
+        if raw.rest_lost:
+            reason += "; nothing behind it was read"
+        self.skipped.append(Skipped(str(self.path), raw.line, name, reason))
+
+    def _check_ids(self, found: list[Row]) -> None:
+        if "id" not in self.layout.fields:
+            return
+        for row in found:
+            if (row.step, row.id) in self._ids:
+                line = self._ids[row.step, row.id]
+                raise BadValueError(self.layout.fields["id"], "an id of its own", f"the id of {place(self.path, line)}")
+
+
+def _has_entries(value: Any, count: int) -> bool:
+    """Whether a value may hold one entry a response; a conversation of as many messages does not."""
+    if not isinstance(value, list) or len(value) != count:
+        return False
+    return not any(isinstance(entry, Mapping) and "role" in entry for entry in value)
+
+
+def _batches(rows: tuple[Row, ...]) -> tuple[tuple[int | None, tuple[int, ...]], ...]:
+    """The rows of each step, steps as they first appear."""
+    found: dict[int | None, list[int]] = {}
+    for number, row in enumerate(rows):
+        found.setdefault(row.step, []).append(number)
+    return tuple((step, tuple(members)) for step, members in found.items())
+
+
+def _check_group_sizes(
+    path: Path, rows: tuple[Row, ...], batches: tuple[tuple[int | None, tuple[int, ...]], ...]
+) -> None:
+    for _, members in batches:
+        sizes = Counter(rows[member].group for member in members)
+        usual = Counter(sizes.values()).most_common(1)[0][0]
+        for member in members:
+            size = sizes[rows[member].group]
+            if size != usual:
+                raise InputError(
+                    f"{place(path, rows[member].line)}: group: expected {usual} rollouts of its prompt as most prompts "
+                    f"have, got {size}; rows may be missing: --mixed-groups accepts groups of any size"
+                )

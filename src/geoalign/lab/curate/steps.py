@@ -1,0 +1,191 @@
+"""One step of a dump curated: what the curator decided, in the numbers of the whole output, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from geoalign.adapters.placement import Placement, place
+from geoalign.curators.base import Curator
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.lab.curate.rows import Row
+from geoalign.method.intervals import clustered_proportion
+from geoalign.settings import GeoAlignConfig
+from geoalign.types import Curation, CurationDetails, Rollouts
+
+CHANCE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class CuratedStep:
+    """One step after curation.
+
+    Attributes:
+        step: number of the dump, or the step that it names.
+        rows: its rollouts.
+        members: their places among the file's rollouts.
+        groups: the number of each one's group, unique over all steps.
+        curation: what the curator said.
+        placement: the same in the slots of the input.
+        group_pairs: [B] pairs of each rollout's group.
+    """
+
+    step: int
+    rows: Sequence[Row]
+    members: Sequence[int]
+    groups: Sequence[int]
+    curation: Curation
+    placement: Placement
+    group_pairs: np.ndarray
+
+    @property
+    def details(self) -> CurationDetails | None:
+        """Pairs and density, for curators that have them."""
+        return self.curation.details
+
+
+def curate_step(
+    curator: Curator, rollouts: Rollouts, *, generator: torch.Generator, name: str
+) -> tuple[Curation, Placement, np.ndarray]:
+    """The curation of one step, its placement in the input's slots, and [B] the pairs of each rollout's group."""
+    curation = curator.curate(rollouts, generator=generator, details=True)
+    placement = place(curation, rollouts.groups, by=name)
+    return curation, placement, _group_pairs(rollouts, curation.details)
+
+
+def strict_pairs(rewards: np.ndarray) -> int:
+    """Pairs of different rewards in one group; NaN forms none."""
+    scored = rewards[~np.isnan(rewards)]
+    _, equal = np.unique(scored, return_counts=True)
+    return int((len(scored) ** 2 - (equal**2).sum()) // 2)
+
+
+def _group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
+    """The pairs that the curator formed; where it does not say, those of different rewards."""
+    _, member = torch.unique(rollouts.groups, return_inverse=True)
+    groups = int(member.max()) + 1
+    if details is not None:
+        counts = torch.bincount(member[details.pairs.winner.cpu()], minlength=groups).numpy()
+    else:
+        rewards, order = rollouts.rewards.numpy(), member.argsort(stable=True)
+        sizes = torch.bincount(member, minlength=groups).tolist()
+        counts = np.array([strict_pairs(rewards[rows.numpy()]) for rows in order.split(sizes)])
+    return np.asarray(counts)[member.numpy()]
+
+
+class ConsensusMeter:
+    """Accuracy on groups never trained on, pooled over the steps of one call.
+
+    A GeoAlign judges each step by what it learnt from the ones before. The first has none before it: where no other
+    step was judged, its groups are asked by cross-fitting, with a curator of its own.
+    """
+
+    def __init__(self, curator: Curator, *, check: bool) -> None:
+        self._curator = next((one for one in _members(curator) if isinstance(one, GeoAlign)), None)
+        self._check = check
+        self._right: list[np.ndarray] = []
+        self._total: list[np.ndarray] = []
+        self._steps = 0
+
+    def add(self) -> None:
+        """Takes what the last call of the curator found on its new groups."""
+        if self._curator is None:
+            return
+        right, total = self._curator.state_dict()["gate"][-1].numpy()
+        self._append(right, total)
+
+    @property
+    def wants_check(self) -> bool:
+        """Whether nothing was judged yet, though a check was asked for."""
+        return self._curator is not None and self._check and not self._total
+
+    def cross_fit(self, rollouts: Rollouts, seed: int) -> None:
+        """Judges one step by cross-fitting."""
+        assert self._curator is not None
+        config: GeoAlignConfig = replace(self._curator.config, scoring="cross_fit", observe_only=True)
+        other = GeoAlign(config)
+        other.curate(rollouts, generator=torch.Generator().manual_seed(seed))
+        right, total = other.state_dict()["gate"][-1].numpy()
+        self._append(right, total)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
+        if self._curator is None:
+            return {
+                "new_group_accuracy": None,
+                "reason": "This curator measures no consensus of hidden states.",
+            }
+        if not self._total:
+            reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
+            return {"new_group_accuracy": None, "reason": reason}
+        found = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
+        return {
+            "new_group_accuracy": found.estimate,
+            "new_group_accuracy_low": found.low,
+            "new_group_accuracy_high": found.high,
+            "chance_accuracy": CHANCE,
+            "level": 0.95,
+            "groups": int(sum(len(one) for one in self._total)),
+            "pairs": int(sum(one.sum() for one in self._total)),
+            "steps": self._steps,
+        }
+
+    def _append(self, right: np.ndarray, total: np.ndarray) -> None:
+        if len(total):
+            self._right.append(right)
+            self._total.append(total)
+            self._steps += 1
+
+
+def _members(curator: Curator) -> list[Curator]:
+    found: list[Curator] = [curator]
+    for member in getattr(curator, "members", ()):
+        found += _members(member)
+    return found
+
+
+def metrics_of(curation: Curation) -> dict[str, float]:
+    """The curator's metrics under their names in logs; NaN where undefined."""
+    return {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
+
+
+COUNTED = (
+    "rows",
+    "groups",
+    "pairs",
+    "scored",
+    "flagged",
+    "replaced",
+    "left_out",
+    "zero_weighted",
+    "changed_rewards",
+    "unscored",
+    "groups_without_pairs",
+)
+
+
+def counts_of(step: CuratedStep) -> dict[str, int]:
+    """What became of the rollouts of a step, under the names in COUNTED."""
+    placement, curation = step.placement, step.curation
+    pairs = dict(zip(step.groups, step.group_pairs.tolist(), strict=True))
+    rewards = torch.tensor([row.reward for row in step.rows], dtype=torch.float64)
+    own = rewards[placement.source]
+    new = placement.rewards.double()
+    shaped = placement.kept & (new != own) & ~(new.isnan() & own.isnan())
+    return {
+        "rows": len(step.rows),
+        "groups": len(pairs),
+        "pairs": sum(pairs.values()),
+        "scored": int((~curation.scores.isnan()).sum()),
+        "flagged": int(curation.anomalous.sum()),
+        "replaced": int((placement.kept & placement.replaced).sum()),
+        "left_out": int((~placement.kept).sum()),
+        "zero_weighted": int((placement.kept & (placement.weights == 0) & ~rewards.isnan()).sum()),
+        "changed_rewards": int(shaped.sum()),
+        "unscored": int(rewards.isnan().sum()),
+        "groups_without_pairs": sum(count == 0 for count in pairs.values()),
+    }

@@ -1,0 +1,81 @@
+"""What `geoalign curate` says on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from geoalign.lab.curate.inputs import Input
+from geoalign.lab.curate.raw import place
+from geoalign.lab.terminal import Console, say
+
+# Skipped rows that are named; all of them stand in the summary.
+_SHOWN = 5
+
+
+def show_input(console: Console, one: Input) -> None:
+    """Says how a file is read; --format and --field say otherwise."""
+    step = "" if one.step is None else f", step {one.step}"
+    say(console, f"{one.path}: {one.layout}{step}")
+
+
+@contextmanager
+def states_bar(console: Console, path: Path, rows: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar for the states of a dump; gives what is called with the number of rows done."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Hidden states", total=rows)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:
+    """The counts, the consensus in words, and where everything is."""
+    counts = summary["counts"]
+    say(console, "")
+    for one in summary["skipped"][:_SHOWN]:
+        name = f"{one['field']}: " if one["field"] else ""
+        say(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
+    if counts["skipped"] > _SHOWN:
+        say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
+    for one in summary["inputs"]:
+        sizes = [f"{count:,} of {size}" for size, count in one["group_sizes"].items()]
+        if len(sizes) > 1:
+            say(console, f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
+    for one in summary["repeated"]:
+        say(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
+    say(
+        console,
+        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
+        f"without a pair; {counts['pairs']:,} pairs, {counts['scored']:,} rollouts scored, "
+        f"{counts['unscored']:,} without a reward.",
+    )
+    share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
+    say(
+        console,
+        f"Flagged: {counts['flagged']:,} ({share:.1%} of those scored); replaced: {counts['replaced']:,}; "
+        f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
+        f"other rewards: {counts['changed_rewards']:,}.",
+    )
+    say(console, consensus_in_words(summary["consensus"]))
+    if summary["redacted"]:
+        say(console, "Redacted: no texts, and so no curated dump, were written.")
+    say(console, f"Written to {folder}; the page: {report}")
+
+
+def consensus_in_words(consensus: Mapping[str, Any]) -> str:
+    """Whether the better response of a pair can be told by the others' consensus, on groups kept apart."""
+    accuracy = consensus["new_group_accuracy"]
+    if accuracy is None or math.isnan(accuracy):
+        return f"Consensus: unknown. {consensus.get('reason', '')}".strip()
+    low, high = consensus["new_group_accuracy_low"], consensus["new_group_accuracy_high"]
+    span = f"{accuracy:.1%} of pairs in {consensus['groups']:,} new groups ({low:.1%} to {high:.1%}; chance 50%)"
+    if low > 0.5:
+        return f"Consensus: yes. It orders {span}."
+    if high < 0.5:
+        return f"Consensus: against chance. It orders {span}: look at the rewards' sign."
+    return f"Consensus: none to be seen. It orders {span}: what is flagged is flagged by chance."

@@ -1,0 +1,203 @@
+"""`geoalign evaluate`: models, checkpoints or runs on benchmarks and dialogues, a folder with what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.progress import Progress, TaskID
+
+from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.evaluate.models import find_models
+from geoalign.lab.evaluation.folder import SCHEMA_VERSION, EvaluationFolder, identity_of
+from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
+from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
+from geoalign.lab.evaluation.rows import Row
+from geoalign.lab.evaluation.running import run_model
+from geoalign.lab.evaluation.scores import SetScores, score
+from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
+from geoalign.lab.generation.engines import settled
+from geoalign.lab.generation.models import Described, EvaluatedModel, describe
+from geoalign.lab.models.quiet import quieten
+from geoalign.lab.progress import stage_progress
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.verified import VerifiedReward
+from geoalign.lab.store.files import write_json
+from geoalign.lab.store.lock import locked
+from geoalign.lab.store.run_folder import package_versions
+from geoalign.lab.terminal import Console
+
+
+def evaluate(
+    models: Sequence[str],
+    benchmarks: Sequence[str],
+    dialogues: Sequence[str],
+    config: EvaluateConfig,
+    output: Path,
+    *,
+    checkpoints: bool = False,
+    resume: bool = False,
+    save_responses: Path | None = None,
+    console: Console | None = None,
+) -> EvaluationScores:
+    """Evaluates models on sets, and writes rows, numbers and figures into a folder.
+
+    Called again with `resume` it goes on with what is missing; the rows are those of an undisturbed evaluation.
+
+    Args:
+        models: folders, ids on the hub, or run folders of `geoalign train` (their final model).
+        benchmarks, dialogues: `NAME=PLACE`.
+        output: folder for this evaluation alone.
+        checkpoints: of run folders every kept checkpoint of RL, not the final model alone.
+        save_responses: also write all responses here, as `geoalign judge` reads them; of one model.
+
+    Raises:
+        ConfigError: a model, set, device or reward model that is not there, a wrong setting, or a folder of another
+            evaluation; the message names the first key that differs.
+        InputError: a place that holds no such set, or no prompt that a model takes.
+        RunFolderError: the folder holds other files, is broken or in use, or `resume` is missing.
+        UnscoredError: the reward model scores too little; what came before is kept.
+    """
+    console = console or Console()
+    quieten()
+    found = find_models(models, config, checkpoints=checkpoints)
+    _check_responses(save_responses, len(found))
+    sets = load_sets(benchmarks, dialogues, config)
+    _print_notes(console, sets)
+    described = [describe(one) for one in found]
+    prompts = [_prompted(one, sets, config) for one in described]
+    folder = EvaluationFolder(output)
+    identity = identity_of(described, sets, config)
+    with locked(folder.root):
+        folder.begin(identity, resume=resume)
+        scores = scores_of(_scored(described, prompts, config, folder, console, save_responses))
+        about = {"schema_version": SCHEMA_VERSION, "settings": identity, "versions": package_versions()}
+        write_json(folder.result, {**about, **result_json(scores)})
+        drawn = _figures(scores, folder)
+    print_scores(console, scores)
+    for line in [*_closing(sets, config), drawn, f"Written to {folder.root}"]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return scores
+
+
+def _check_responses(path: Path | None, models: int) -> None:
+    if path is None:
+        return
+    check_response_file(path)
+    if models > 1:
+        raise ConfigError(f"--save-responses: expected one model, got {models}: a file holds the responses of one")
+
+
+def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
+    for one in sets:
+        what = "problems" if one.kind == "benchmark" else "prompts"
+        often = "one response" if one.samples == 1 else f"{one.samples} responses"
+        lines = [f"{one.name}: {len(one.problems)} {what}, {often} to each", *one.notes]
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[PromptedSet]:
+    limits = [limit for limit in (model.longest, config.vllm.get("max_model_len")) if isinstance(limit, int)]
+    return [
+        prompted(
+            one,
+            model.tokenizer,
+            model.model.template_options,
+            longest=min(limits, default=None),
+            max_prompt_tokens=config.max_prompt_tokens,
+        )
+        for one in sets
+    ]
+
+
+def _scored(
+    models: Sequence[Described],
+    prompts: Sequence[Sequence[PromptedSet]],
+    config: EvaluateConfig,
+    folder: EvaluationFolder,
+    console: Console,
+    save_responses: Path | None,
+) -> list[tuple[EvaluatedModel, list[SetScores]]]:
+    """The scores of each model, whose rows are kept in memory no longer than that takes."""
+    with _sources(config) as sources, stage_progress(console) as progress:
+        found = []
+        for model, sets in zip(models, prompts, strict=True):
+            total = sum(len(one.slots()) for one in sets)
+            task = progress.add_task("evaluation", total=total, values=model.model.name)
+            advance = partial(_advance, progress, task, model.model.name)
+            parts = run_model(model, sets, sources, config, folder, progress=advance)
+            found.append((model.model, [score(one, parts[one.set.name]) for one in sets]))
+            if save_responses is not None:
+                write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
+        return found
+
+
+def _advance(progress: Progress, task: TaskID, model: str, one: PromptedSet, done: int) -> None:
+    progress.update(task, advance=done, values=f"{model}, {one.set.name}")
+
+
+@contextmanager
+def _sources(config: EvaluateConfig) -> Iterator[Callable[[PromptedSet], RewardSource | None]]:
+    """What scores a set, opened when first needed and closed at the end."""
+    opened: dict[str, RewardSource | None] = {}
+    with ExitStack() as stack:
+
+        def source(one: PromptedSet) -> RewardSource | None:
+            kind = one.set.kind
+            if kind not in opened:
+                opened[kind] = _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack)
+            return opened[kind]
+
+        yield source
+
+
+def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:
+    how = config.reward
+    settings = RewardConfig(timeout=how.timeout, workers=how.workers, max_answer_length=how.max_answer_length)
+    return stack.enter_context(VerifiedReward(settings))
+
+
+def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | None:
+    model = config.reward.model
+    if model.url is not None:
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+
+        served = stack.enter_context(ServedRewardModel(model))
+        served.check()
+        return served
+    if model.path is not None:
+        device = model.device or settled(config)[0] or "cpu"
+        return stack.enter_context(RewardModelScorer.load(model.path, replace(model, device=device)))
+    return None
+
+
+def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
+    try:
+        from geoalign.lab.evaluate.figures import draw_figures
+    except MissingExtraError as error:
+        return f"No figures: {error}"
+    files = draw_figures(scores, folder.figures)
+    return (
+        f"{len(files)} figures in {folder.figures}" if files else "No figures: they need several samples or checkpoints"
+    )
+
+
+def _saved(row: Row) -> SavedResponse:
+    prompt = tuple(json.loads(row.prompt))
+    return SavedResponse(row.set, row.id, row.sample, prompt, row.response, row.truncated)
+
+
+def _closing(sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[str]:
+    if config.reward.model.ready or all(one.kind == "benchmark" for one in sets):
+        return []
+    return [
+        "Dialogues were not scored: --set reward.model.path (or url) names a reward model; `geoalign judge` compares."
+    ]

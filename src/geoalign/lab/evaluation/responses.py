@@ -1,0 +1,174 @@
+"""Response files: one generated response a line with the prompt that it answers, as the judge reads them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.store.files import write_atomically
+from geoalign.lab.store.strict_json import StrictJson
+from geoalign.lab.tasks.text_files import LineError, text_lines
+from geoalign.shown import brief, listed, shown
+
+Key = tuple[str, str, int]
+
+ROLES = ("system", "user", "assistant", "tool")
+_ENDINGS = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class SavedResponse:
+    """One response.
+
+    Attributes:
+        set: the evaluation set, such as `helpful` or `harmless`.
+        id: of the prompt in its set.
+        sample: number of the response among those to one prompt, from 0.
+        prompt: chat messages, each of a `role` and a `content`.
+        truncated: it reached the length limit without an end.
+    """
+
+    set: str
+    id: str
+    sample: int
+    prompt: tuple[dict[str, str], ...]
+    response: str
+    truncated: bool
+
+    @property
+    def key(self) -> Key:
+        """What names a response: set, id, sample."""
+        return (self.set, self.id, self.sample)
+
+
+@dataclass(frozen=True)
+class ResponseFile:
+    """The responses of a file in their order, each with its place in it ("line 3")."""
+
+    path: Path
+    rows: tuple[SavedResponse, ...]
+    places: tuple[str, ...]
+
+
+def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
+    """Writes a response file (.jsonl or .jsonl.gz) at once: a reader sees none, an older one, or all of it.
+
+    Characters that UTF-8 cannot hold (lone surrogates) are written as JSON escapes and read back as they were.
+
+    Raises:
+        ConfigError: another ending.
+        InputError: two rows with one (set, id, sample).
+    """
+    check_response_file(path)
+    seen: set[Key] = set()
+    lines = []
+    for row in rows:
+        if row.key in seen:
+            raise InputError(f"{path}: expected one response for each (set, id, sample), got two for {row.key}")
+        seen.add(row.key)
+        lines.append(json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n")
+    # Only surrogates fail to encode, and Python's backslash form of one is its JSON escape.
+    data = "".join(lines).encode("utf-8", errors="backslashreplace")
+    write_atomically(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
+
+
+def read_responses(path: Path) -> ResponseFile:
+    """Reads a response file; empty lines are passed over, further keys of a row too.
+
+    Raises:
+        ConfigError: no such file, or not .jsonl or .jsonl.gz.
+        InputError: a line that is no response, a second one for a (set, id, sample), or no response at all; the message
+            has the line.
+    """
+    check_response_file(path)
+    if not path.is_file():
+        raise ConfigError(f"{path}: expected a file of responses, got none there")
+    rows: dict[Key, SavedResponse] = {}
+    places: dict[Key, str] = {}
+    for place, value in _objects(path):
+        row = _response(value, f"{path}, {place}")
+        if row.key in rows:
+            raise InputError(
+                f"{path}, {place}: expected one response for each (set, id, sample), got a second one for {row.key} "
+                f"after {places[row.key]}"
+            )
+        rows[row.key], places[row.key] = row, place
+    if not rows:
+        raise InputError(f"{path}: expected at least one response, got an empty file")
+    return ResponseFile(path, tuple(rows.values()), tuple(places.values()))
+
+
+def check_response_file(path: Path) -> None:
+    """Raises ConfigError for a name with another ending than .jsonl or .jsonl.gz."""
+    if not path.name.endswith(_ENDINGS):
+        raise ConfigError(f"{path}: expected a name that ends in .jsonl or .jsonl.gz")
+
+
+def _objects(path: Path) -> Iterator[tuple[str, Any]]:
+    reader = StrictJson()
+    try:
+        for number, line in text_lines(path):
+            yield f"line {number}", _decoded(line, f"{path}, line {number}", reader)
+    except LineError as error:
+        raise InputError(f"{path}, line {error.line}: expected lines of JSON, got {error}") from error
+
+
+def _decoded(line: bytes, where: str, reader: StrictJson) -> Any:
+    try:
+        return reader.value(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        got = f"{type(error).__name__}: {brief(error)}"
+        raise InputError(f"{where}: expected a JSON object in UTF-8, got {got}") from error
+
+
+def _response(value: Any, where: str) -> SavedResponse:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: expected a JSON object, got {type(value).__name__}")
+    sample = _field(value, "sample", int, where)
+    if sample < 0:
+        raise InputError(f"{where}: sample: expected 0 or more, got {sample}")
+    prompt = _field(value, "prompt", list, where)
+    if not prompt:
+        raise InputError(f"{where}: prompt: expected at least one chat message, got none")
+    return SavedResponse(
+        set=_name(value, "set", where),
+        id=_name(value, "id", where),
+        sample=sample,
+        prompt=tuple(_message(message, f"{where}: prompt.{number}") for number, message in enumerate(prompt)),
+        response=_field(value, "response", str, where),
+        truncated=_field(value, "truncated", bool, where),
+    )
+
+
+def _message(value: Any, where: str) -> dict[str, str]:
+    if not isinstance(value, dict) or set(value) != {"role", "content"}:
+        got = listed(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        raise InputError(f"{where}: expected a chat message of role and content, got {got}")
+    role, content = _field(value, "role", str, where), _field(value, "content", str, where)
+    if role not in ROLES:
+        raise InputError(f"{where}.role: expected one of {', '.join(ROLES)}, got {shown(role)}")
+    return {"role": role, "content": content}
+
+
+def _name(value: dict[str, Any], name: str, where: str) -> str:
+    found: str = _field(value, name, str, where)
+    try:
+        found.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(found)}") from error
+    return found
+
+
+def _field(value: dict[str, Any], name: str, kind: type, where: str) -> Any:
+    if name not in value:
+        raise InputError(f"{where}: {name}: expected {kind.__name__}, got no such key")
+    found = value[name]
+    # A bool is an int to Python, not in JSON.
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise InputError(f"{where}: {name}: expected {kind.__name__}, got {type(found).__name__}")
+    return found

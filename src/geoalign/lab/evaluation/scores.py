@@ -1,0 +1,173 @@
+"""What the rows of an evaluation come to: avg@k and pass@k with intervals over problems, averages, curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from geoalign.lab.analysis.statistics import Interval, clustered_proportion, ema, mean_interval, wilson_interval
+from geoalign.lab.analysis.statistics.pass_at_k import pass_at_k, powers_of_two
+from geoalign.lab.evaluation.rows import Part, Row
+from geoalign.lab.evaluation.sets import PromptedSet
+
+# The paper reports the average over the last five evaluations (appendix, "Evaluation and Metrics").
+LAST = 5
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """What one model came to on one set.
+
+    Attributes:
+        problems: those that were answered; `left_out`: how many were not, for which reason.
+        samples: responses to each.
+        accuracy: share of right responses (avg@k), with a 95% interval over problems; None for dialogues.
+        interval: how the interval was made: "wilson" or "clustered".
+        pass_at_k: for k = 1, 2, 4, ... up to `samples`; empty for dialogues.
+        reward: mean reward of dialogues with an interval over prompts; None where they were not scored.
+        unscored: responses that the reward model could not score.
+        truncated: responses that reached the length limit.
+        tokens: mean length of a response.
+        counts: what else happened: no answer, time-outs, ...
+    """
+
+    name: str
+    kind: Literal["benchmark", "dialogue"]
+    problems: int
+    left_out: Mapping[str, int]
+    samples: int
+    responses: int
+    correct: int | None
+    accuracy: Interval | None
+    interval: Literal["wilson", "clustered"] | None
+    pass_at_k: Mapping[int, Interval]
+    reward: Interval | None
+    unscored: int
+    truncated: int
+    tokens: float
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number over the checkpoints of a run.
+
+    Attributes:
+        steps: rising.
+        values: at each of them.
+        smoothed: s_t = 0.6 s_{t-1} + 0.4 x_t.
+        last: the mean over the last five, or over as many as there are: `last_count`.
+    """
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    last: float
+    last_count: int
+
+
+def score(one: PromptedSet, part: Part) -> SetScores:
+    """The scores of a model on a set from all its rows."""
+    rows, benchmark = part.rows, one.set.kind == "benchmark"
+    accuracy, how, passed = None, None, {}
+    if benchmark:
+        right = [sum(bool(row.correct) for row in group) for group in _by_problem(rows, one.set.samples)]
+        accuracy, how = accuracy_interval(right, one.set.samples)
+        passed = {k: pass_interval(right, one.set.samples, k) for k in powers_of_two(one.set.samples)}
+    scored = not benchmark and all(row.reward is not None for row in rows)
+    return SetScores(
+        name=one.set.name,
+        kind=one.set.kind,
+        problems=len(one.prompts),
+        left_out=one.left_out,
+        samples=one.set.samples,
+        responses=len(rows),
+        correct=sum(bool(row.correct) for row in rows) if benchmark else None,
+        accuracy=accuracy,
+        interval=how,
+        pass_at_k=passed,
+        reward=_reward(_by_problem(rows, one.set.samples)) if scored else None,
+        unscored=sum(row.reward is not None and math.isnan(row.reward) for row in rows),
+        truncated=sum(row.truncated for row in rows),
+        tokens=math.fsum(row.tokens for row in rows) / len(rows),
+        counts=part.counts,
+    )
+
+
+def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Literal["wilson", "clustered"]]:
+    """The share of right responses with a 95% interval that takes problems as independent, and how it was made.
+
+    One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`),
+    because responses to one problem go together. Where all are right or all wrong the latter would have no width; then
+    it is Wilson's as if each problem had been answered once, which is on the safe side.
+
+    Args:
+        right: right responses to each problem.
+        samples: responses to each.
+    """
+    total = len(right) * samples
+    if samples > 1 and 0 < sum(right) < total:
+        return clustered_proportion(np.array(right, float), np.full(len(right), float(samples))), "clustered"
+    return _wilson(sum(right) // samples, len(right)), "wilson"
+
+
+def pass_interval(right: Sequence[int], samples: int, k: int) -> Interval:
+    """Mean over problems of the unbiased pass@k = 1 - C(n - c, k) / C(n, k), with a 95% interval over problems.
+
+    Student's interval of the mean, cut to [0, 1]; where all problems have 0 or all have 1, Wilson's.
+    """
+    values = np.array([pass_at_k(samples, count, k) for count in right])
+    if values.min() == values.max() and values[0] in (0.0, 1.0):
+        return _wilson(int(values.sum()), len(values))
+    return clustered_proportion(values, np.ones(len(values)))
+
+
+def average(scores: Sequence[SetScores]) -> Interval | None:
+    """The unweighted mean of the accuracies of all benchmarks; None where there is none.
+
+    Sets are independent, so the bounds follow from theirs (Zou and Donner 2008): with m sets, the mean less
+    sqrt(sum of (estimate - low)^2) / m, and likewise above.
+    """
+    found = [one.accuracy for one in scores if one.accuracy is not None]
+    if not found:
+        return None
+    mean = math.fsum(one.estimate for one in found) / len(found)
+    below = math.hypot(*(one.estimate - one.low for one in found)) / len(found)
+    above = math.hypot(*(one.high - one.estimate for one in found)) / len(found)
+    return Interval(mean, max(0.0, mean - below), min(1.0, mean + above))
+
+
+def curve(points: Mapping[int, float]) -> Curve:
+    """The curve through points by step, with its average over the last five and its smoothing."""
+    steps = sorted(points)
+    values = [points[step] for step in steps]
+    last = values[-LAST:]
+    return Curve(
+        steps=tuple(steps),
+        values=tuple(values),
+        smoothed=tuple(float(value) for value in ema(values)),
+        last=math.fsum(last) / len(last),
+        last_count=len(last),
+    )
+
+
+def _wilson(successes: int, trials: int) -> Interval:
+    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
+    found = wilson_interval(successes, trials)
+    return Interval(found.estimate, min(found.low, found.estimate), max(found.high, found.estimate))
+
+
+def _by_problem(rows: Sequence[Row], samples: int) -> list[Sequence[Row]]:
+    return [rows[start : start + samples] for start in range(0, len(rows), samples)]
+
+
+def _reward(groups: Sequence[Sequence[Row]]) -> Interval:
+    means = []
+    for group in groups:
+        known = [row.reward for row in group if row.reward is not None and not math.isnan(row.reward)]
+        means.append(math.fsum(known) / len(known) if known else math.nan)
+    return mean_interval(np.array(means))

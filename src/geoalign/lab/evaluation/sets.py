@@ -1,0 +1,185 @@
+"""The sets of an evaluation, and their prompts as one model reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jinja2 import TemplateError
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
+from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.tasks.hh_files import DialogueReading, load_dialogue_prompts
+from geoalign.lab.tasks.rendering import rendered, token_ids
+
+# Names of sets become names of folders.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Problems with gold answers (a benchmark), or prompts without (dialogues).
+
+    Attributes:
+        samples: responses to each problem.
+        max_new_tokens: longest response.
+        notes: lines on how it was read, for the person who runs it.
+    """
+
+    name: str
+    kind: Literal["benchmark", "dialogue"]
+    problems: tuple[Problem, ...]
+    samples: int
+    max_new_tokens: int
+    notes: tuple[str, ...]
+
+    def digest(self) -> str:
+        """A hash of the problems in their order."""
+        lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in self.problems]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A problem with the tokens of its prompt."""
+
+    problem: Problem
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PromptedSet:
+    """A set as one model reads it: the prompts it takes, and how many were left out for which reason."""
+
+    set: EvaluationSet
+    prompts: tuple[Prompt, ...]
+    left_out: Mapping[str, int]
+
+    def slots(self) -> list[tuple[Prompt, int]]:
+        """Every response to be generated, by problem, then by sample."""
+        return [(prompt, sample) for prompt in self.prompts for sample in range(self.set.samples)]
+
+
+def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:
+    """The sets of `NAME=PLACE` texts; a name given again is one set from several places (AIME 2025 I and II).
+
+    Raises:
+        ConfigError: no set at all, not of this form, no such benchmark, a name that is taken, samples for a set that is
+            not there, nothing at a place that can be read.
+        InputError: a place without a usable row.
+    """
+    if not benchmarks and not dialogues:
+        raise ConfigError("evaluate: expected --benchmark NAME=PLACE or --dialogue NAME=PLACE, got neither")
+    found: dict[str, list[str]] = {}
+    for text in benchmarks:
+        benchmark, place = parse_benchmark(text)
+        found.setdefault(benchmark.name, []).append(place)
+    talks: dict[str, list[str]] = {}
+    for text in dialogues:
+        name, place = _dialogue(text)
+        talks.setdefault(name, []).append(place)
+    if isinstance(config.samples, Mapping):
+        for name in config.samples:
+            if name not in found and name not in talks:
+                raise ConfigError(f"samples.{name}: expected one of {', '.join([*found, *talks])}, got {name!r}")
+    return [
+        *(_benchmark(name, places, config) for name, places in found.items()),
+        *(_dialogues(name, places, config) for name, places in talks.items()),
+    ]
+
+
+def _dialogue(text: str) -> tuple[str, str]:
+    name, equals, place = (part.strip() for part in text.partition("="))
+    if not equals or not place or not _NAME.fullmatch(name):
+        raise ConfigError(f"--dialogue: expected NAME=PLACE with letters and digits in the name, got {text!r}")
+    if name in BENCHMARKS:
+        raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {name!r}")
+    return name, place
+
+
+def _benchmark(name: str, places: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
+    loaded = load_benchmark(name, places, system_prompt=config.system_prompt)
+    problems = loaded.problems[: config.problems]
+    samples, tokens = config.samples_of(name, loaded.benchmark), config.tokens_of(loaded.benchmark)
+    return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *_cut(name, problems, loaded)))
+
+
+def _cut(name: str, problems: Sequence[Problem], loaded: Any) -> list[str]:
+    if len(problems) == len(loaded.problems):
+        return []
+    return [f"benchmark {name}: the first {len(problems)} of {len(loaded.problems)} problems"]
+
+
+def _dialogues(name: str, places: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
+    problems, notes = load_dialogue_prompts(places, DialogueReading())
+    kept = tuple(problems[: config.problems])
+    cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} prompts"]
+    samples, tokens = config.samples_of(name, None), config.tokens_of(None)
+    return EvaluationSet(name, "dialogue", kept, samples, tokens, (*notes, *cut))
+
+
+def prompted(
+    one: EvaluationSet,
+    tokenizer: Any,
+    options: Mapping[str, Any],
+    *,
+    longest: int | None,
+    max_prompt_tokens: int | None = None,
+) -> PromptedSet:
+    """The prompts of a set in a model's chat template; what the model cannot take is left out, never cut.
+
+    Args:
+        options: what the template is told.
+        longest: tokens that prompt and response together may have; None: any number.
+        max_prompt_tokens: of a prompt, besides.
+
+    Raises:
+        ConfigError: responses alone are longer than `longest`.
+        InputError: no prompt is left; the message has the reasons.
+    """
+    if longest is not None and one.max_new_tokens >= longest:
+        raise ConfigError(
+            f"max_new_tokens: expected less than the {longest} tokens that the model takes, got {one.max_new_tokens} "
+            f"for {one.name}"
+        )
+    room = min((limit for limit in (max_prompt_tokens, _room(longest, one)) if limit is not None), default=None)
+    prompts: list[Prompt] = []
+    left_out: Counter[str] = Counter()
+    for problem in one.problems:
+        tokens, reason = _tokens(problem, tokenizer, options)
+        if tokens is not None and room is not None and len(tokens) > room:
+            tokens, reason = None, f"longer than {room} tokens"
+        if tokens is None:
+            left_out[reason] += 1
+        else:
+            prompts.append(Prompt(problem, tuple(tokens)))
+    if not prompts:
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise InputError(f"{one.name}: expected at least one prompt that the model takes, got none: {why}")
+    return PromptedSet(one, tuple(prompts), dict(left_out))
+
+
+def _room(longest: int | None, one: EvaluationSet) -> int | None:
+    return None if longest is None else longest - one.max_new_tokens
+
+
+def _tokens(problem: Problem, tokenizer: Any, options: Mapping[str, Any]) -> tuple[list[int] | None, str]:
+    try:
+        text = rendered(problem.prompt, tokenizer, options)
+    except TemplateError as error:
+        # A model's template says what it likes; the reason goes to the terminal.
+        said = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:100])
+        return None, f"refused by the chat template ({said})"
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        # Half of a pair of surrogates: valid in JSON, no text for a tokenizer.
+        return None, "with characters that are no text"
+    (tokens,) = token_ids([text], tokenizer)
+    return (tokens, "") if tokens else (None, "empty")

@@ -1,0 +1,62 @@
+"""How a failure is told: in one line where the user or the machine is at fault, otherwise with its traceback."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from geoalign.errors import GeoAlignError
+from geoalign.lab.terminal import Console, one_line, say, say_lines
+from geoalign.settings.masking import masked
+
+# Native writers (safetensors, torch) report what the system said in errors of other kinds.
+_SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
+_MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
+
+
+def told(error: BaseException) -> str | None:
+    """The one line that says what went wrong; None for a fault of this package.
+
+    An error of this package's own kinds speaks for itself. Of the operating system's errors the file and the reason
+    are told, of a lack of memory how much was asked for, where that is known.
+    """
+    if isinstance(error, GeoAlignError):
+        return _line(error)
+    if isinstance(error, OSError):
+        return _line(_of_system(error))
+    text = str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return _line(f"out of memory: {text}" if text else "out of memory")
+    if isinstance(error, ValueError) and "embedded null" in text:
+        return f"a path: expected one without a NUL character, got {text}"
+    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
+        return _line(f"a file could not be read or written: {text}")
+    return None
+
+
+def report(error: BaseException, console: Console) -> int:
+    """Prints a failure and returns the exit code: 2 where one line tells it, 1 with a traceback."""
+    line = told(error)
+    if line is not None:
+        console.print("Error: ", style="bold red", end="")
+        say(console, line, "red")
+        return 2
+    say_lines(console, masked("".join(traceback.format_exception(error))))
+    say(console, "This is a bug of geoalign, not of your input: please report it with the lines above.", "bold red")
+    return 1
+
+
+def _line(what: object) -> str:
+    return one_line(masked(str(what)))
+
+
+def _of_system(error: OSError) -> str:
+    """File and reason; the text of errors that libraries raise as the system's without either."""
+    names = [_name(name) for name in (error.filename, error.filename2) if name is not None]
+    if error.strerror is None:
+        return str(error) or type(error).__name__
+    return f"{' to '.join(names)}: {error.strerror}" if names else error.strerror
+
+
+def _name(name: object) -> str:
+    return name.decode(errors="surrogateescape") if isinstance(name, bytes) else str(name)

@@ -1,0 +1,104 @@
+"""The models of an evaluation: where each lies, what it is called, and by what it is known again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.run import PretrainedModelConfig
+from geoalign.lab.models.models import first_tokenizer
+from geoalign.pretrained import OwnCodeError, from_pretrained
+
+# What a model's answers depend on, by the ends of its files' names.
+_ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tiktoken")
+# Of a large file so many blocks are read: training changes every part of the weights.
+_BLOCKS, _BLOCK = 256, 4096
+
+
+@dataclass(frozen=True)
+class EvaluatedModel:
+    """One model.
+
+    Attributes:
+        name: what it is called in files and tables; letters that file names take, unique in an evaluation.
+        place: its folder, or its id on the hub.
+        revision: branch, tag or commit on the hub; None for a folder.
+        series: of which run it is a checkpoint, None for none.
+        step: after how many steps it was written, None where it is no checkpoint.
+        template_options: what its chat template is told.
+        trust_remote_code: the Python code that comes with it may run.
+    """
+
+    name: str
+    place: str
+    revision: str | None = None
+    series: str | None = None
+    step: int | None = None
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    trust_remote_code: bool = False
+
+    def settings(self, **more: Any) -> PretrainedModelConfig:
+        """As a run's settings would name it; `more`: further ones, such as dtype."""
+        return PretrainedModelConfig(
+            path=self.place, revision=self.revision, trust_remote_code=self.trust_remote_code, **more
+        )
+
+
+@dataclass(frozen=True)
+class Described:
+    """A model before its weights are loaded: its tokenizer, longest sequence (None: unknown), and fingerprint."""
+
+    model: EvaluatedModel
+    tokenizer: Any
+    longest: int | None
+    fingerprint: str
+
+
+def describe(model: EvaluatedModel) -> Described:
+    """Reads what can be known without the weights.
+
+    Raises:
+        ConfigError: there is no causal language model with a tokenizer and a chat template.
+    """
+    try:
+        settings = from_pretrained(
+            AutoConfig,
+            model.place,
+            revision=model.revision,
+            trust_remote_code=model.trust_remote_code,
+            setting="trust_remote_code",
+        )
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"MODEL: expected a causal language model, got {model.place!r}: {error}") from error
+    try:
+        tokenizer = first_tokenizer(model.settings(), alphabet=None)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
+    longest = getattr(settings.get_text_config(), "max_position_embeddings", None)
+    folder = Path(model.place)
+    known = fingerprint(folder) if folder.is_dir() else f"{model.place}@{getattr(settings, '_commit_hash', None)}"
+    return Described(model, tokenizer, longest, known)
+
+
+def fingerprint(folder: Path) -> str:
+    """A hash of a model's files: whole ones up to 1 MiB, of larger ones the size and blocks spread over them."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS) and path.is_file()):
+        size = path.stat().st_size
+        found.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            if size <= _BLOCKS * _BLOCK:
+                found.update(file.read())
+                continue
+            for number in range(_BLOCKS):
+                file.seek(number * (size - _BLOCK) // (_BLOCKS - 1))
+                found.update(file.read(_BLOCK))
+    return found.hexdigest()

@@ -1,0 +1,80 @@
+"""vLLM's offline engine: all responses of a part at once, each with a seed of its own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.generation.engines import Generated, settled
+from geoalign.lab.generation.models import EvaluatedModel
+
+
+class VLLMEngine:
+    """vLLM's `LLM` with `SamplingParams(seed=...)` for every response; a context manager that lets go of it.
+
+    Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
+    settings, come the others, so that the whole vocabulary is drawn from. The text is decoded here, as of transformers.
+
+    Raises:
+        MissingExtraError: vLLM is not installed.
+        ConfigError: it does not load the model with these settings.
+    """
+
+    def __init__(self, model: EvaluatedModel, tokenizer: Any, config: EvaluateConfig) -> None:
+        try:
+            from vllm import LLM, SamplingParams
+        except ImportError as error:
+            raise MissingExtraError(f"engine=vllm needs vLLM: pip install vllm ({error})") from error
+        self._params = SamplingParams
+        self._tokenizer = tokenizer
+        self._temperature = config.temperature
+        try:
+            self._llm: Any = LLM(
+                model=model.place,
+                revision=model.revision,
+                tokenizer_revision=model.revision,
+                dtype=settled(config)[1],
+                seed=config.seed,
+                trust_remote_code=model.trust_remote_code,
+                **config.vllm,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"vllm: expected a model that it loads, got {model.place!r}: {error}") from error
+
+    def generate(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], max_new_tokens: int) -> list[Generated]:
+        """One response to each prompt of tokens.
+
+        Raises:
+            InputError: vLLM answers with something else than one finished response to each prompt.
+        """
+        params = [
+            self._params(temperature=self._temperature, max_tokens=max_new_tokens, seed=seed, detokenize=False)
+            for seed in seeds
+        ]
+        outputs = self._llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
+        if len(outputs) != len(prompts):
+            raise InputError(f"vLLM: expected {len(prompts)} responses, got {len(outputs)}")
+        return [self._generated(output, row) for row, output in enumerate(outputs)]
+
+    def _generated(self, output: Any, row: int) -> Generated:
+        (response,) = output.outputs
+        if response.finish_reason not in ("stop", "length"):
+            raise InputError(f"vLLM: expected a finished response, got {response.finish_reason!r} in row {row}")
+        tokens = list(response.token_ids)
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return Generated(text, len(tokens), response.finish_reason == "length")
+
+    def __enter__(self) -> VLLMEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # vLLM gives its memory back when nothing refers to it any more.
+        self._llm = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

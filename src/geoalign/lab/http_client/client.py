@@ -1,0 +1,183 @@
+"""Requests with a deadline for all of each, a limit on what is read, and retries until patience ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from ipaddress import ip_address
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from geoalign.errors import ConfigError, ServiceError
+from geoalign.lab.http_client.replies import message_of, quoted
+from geoalign.lab.http_client.retries import Retries, retry_after
+
+# Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
+MAX_REPLY_BYTES = 3 * 2**20
+_MAX_ERROR_BYTES = 64 * 2**10
+
+# The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
+_PASSING = frozenset({408, 409, 425, 429})
+
+# Shorter tokens are no secret (servers of one's own are given "EMPTY" or "1"), and may stand in any reply.
+_SHORTEST_SECRET = 8
+
+T = TypeVar("T")
+
+
+class UnreachableError(Exception):
+    """The server gave no answer, or one that says to come again; never leaves this package's own clients."""
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class BadReplyError(ServiceError):
+    """A reply that is too long, cannot be unpacked, or is not what was asked for."""
+
+
+class RefusedError(ServiceError):
+    """An answer that no other attempt would change, such as a refused token or a redirect."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"HTTP {status}: {said}")
+        self.status, self.said = status, said
+
+
+class HTTPClient:
+    """Talks to one server, in one event loop, for many tasks at once.
+
+    Redirects are not followed, so that the token goes nowhere else. Proxies of the environment are used, but not for
+    addresses of this machine. Compressed replies are unpacked only as far as `MAX_REPLY_BYTES`.
+
+    Args:
+        url: what every path is added to.
+        key: the setting that holds `url`, for the error.
+        timeout: seconds for one attempt, from connecting to the last byte of the reply.
+        again: the errors after which a request is sent again.
+        token: sent as a bearer token, and cut out of what the server says; "": none.
+
+    Raises:
+        ConfigError: `url` cannot be asked.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str,
+        timeout: float,
+        retries: Retries,
+        again: tuple[type[UnreachableError] | type[BadReplyError], ...] = (UnreachableError,),
+        token: str = "",
+        connections: int = 8,
+    ) -> None:
+        self.url = url
+        self._timeout, self._retries, self._again, self._token = timeout, retries, again, token
+        self._draw = random.Random()  # of its own: a pause must not move the draws of a training
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            host = httpx2.URL(url).host
+            _ = urlsplit(url).port  # raises where it is none
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise ConfigError(f"{key}: expected an address such as https://host/v1, got {url!r}: {error}") from error
+        self._client = httpx2.AsyncClient(
+            headers=headers,
+            # `_attempt` sets one limit for all of a request: httpx2's own ones start anew with every byte.
+            timeout=None,
+            limits=httpx2.Limits(max_connections=connections),
+            follow_redirects=False,
+            trust_env=not _on_this_machine(host),
+        )
+
+    async def ask(
+        self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, once: bool = False
+    ) -> T:
+        """What `read` makes of the reply's body; ends within the longer of `timeout` and `patience`.
+
+        Args:
+            read: may raise BadReplyError.
+            once: one attempt only.
+
+        Raises:
+            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt.
+            RefusedError: any other status but success.
+            BadReplyError: as above.
+        """
+        end = time.monotonic() + self._retries.patience
+        timeout, failures = self._timeout, 0
+        while True:
+            try:
+                return read(await self._attempt(method, path, body, timeout))
+            except self._again as failure:
+                failures += 1
+                wait = failure.wait if isinstance(failure, UnreachableError) else None
+                pause = self._retries.pause(failures, wait, self._draw)
+                tried_enough = self._retries.most is not None and failures > self._retries.most
+                if once or tried_enough or pause >= end - time.monotonic():
+                    raise
+            await asyncio.sleep(pause)
+            timeout = min(self._timeout, end - time.monotonic())
+
+    def hidden(self, text: str) -> str:
+        """A text without the token in it."""
+        return text.replace(self._token, "[API key]") if len(self._token) >= _SHORTEST_SECRET else text
+
+    def quoted(self, text: str) -> str:
+        """The beginning of a foreign text on one printable line, without the token."""
+        return quoted(self.hidden(text))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    async def _attempt(self, method: str, path: str, body: bytes | None, timeout: float) -> bytes:
+        try:
+            async with (
+                asyncio.timeout(timeout),
+                self._client.stream(method, f"{self.url}{path}", content=body) as response,
+            ):
+                data = await _read(response, MAX_REPLY_BYTES if response.is_success else _MAX_ERROR_BYTES)
+        except TimeoutError:
+            raise UnreachableError(f"no answer within {timeout:.3g} s") from None
+        except httpx2.DecodingError as error:
+            raise BadReplyError(f"an answer that cannot be unpacked: {self.quoted(str(error))}") from error
+        # Names of hosts that cannot be looked up are UnicodeError.
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+            raise UnreachableError(self.quoted(f"{type(error).__name__}: {error}")) from error
+        if response.is_success:
+            if len(data) > MAX_REPLY_BYTES:
+                raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")
+            return data
+        status, said = response.status_code, self.quoted(message_of(data[:_MAX_ERROR_BYTES]))
+        if status in _PASSING or status >= 500:
+            wait = retry_after(response.headers.get("Retry-After"), now=time.time())
+            raise UnreachableError(f"HTTP {status}: {said}", wait)
+        raise RefusedError(status, said)
+
+
+async def _read(response: httpx2.Response, limit: int) -> bytes:
+    """The unpacked body; of a longer one no more than shows that it is longer."""
+    data = bytearray()
+    async with aclosing(response.aiter_bytes()) as parts:
+        async for part in parts:
+            data += part
+            if len(data) > limit:
+                break
+    return bytes(data)
+
+
+def _on_this_machine(host: str) -> bool:
+    """Whether it is an address that no proxy can reach."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,135 @@
+"""`geoalign judge`: two response files, one judge, a folder with what came out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.evaluation.responses import read_responses
+from geoalign.lab.judge.asking import Answers, Judge, ask_all
+from geoalign.lab.judge.cache import AnswerCache, MemoryAnswers
+from geoalign.lab.judge.folder import JudgeFolder, identity_of
+from geoalign.lab.judge.local import RULES, LocalJudge
+from geoalign.lab.judge.outcome import Answer, JudgedPair, Judgment
+from geoalign.lab.judge.pairs import MatchedResponses, ResponsePair, match_responses
+from geoalign.lab.judge.prompt import Comparison
+from geoalign.lab.judge.results import JudgeResult, print_result, result_json, result_of, write_judgments
+from geoalign.lab.store.files import write_json
+from geoalign.lab.store.lock import locked
+from geoalign.lab.terminal import Console
+
+
+def judge(
+    a: Path,
+    b: Path,
+    config: JudgeConfig | None,
+    output: Path,
+    *,
+    allow_missing: bool = False,
+    console: Console | None = None,
+) -> JudgeResult:
+    """Judges the responses of two files pair by pair, both orders, and writes judgments and result into a folder.
+
+    Called again on the same folder it goes on: answers that are there are not asked for again. Pairs whose judgment
+    failed or stayed malformed are counted and left out of the rates.
+
+    Args:
+        a, b: response files over one prompt list.
+        config: the judge behind an endpoint; None: the local rules, which measure no quality.
+        output: folder for this judging alone.
+        allow_missing: leave out, and list, responses that only one file has.
+
+    Raises:
+        ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
+        InputError: a file is no response file, or the two do not match.
+        RunFolderError: the folder holds other files, is broken or in use.
+        EndpointError: the endpoint answers nothing any more; what it did answer is kept.
+    """
+    console = console or Console()
+    file_a, file_b = read_responses(a), read_responses(b)
+    matched = match_responses(file_a, file_b, allow_missing=allow_missing)
+    asked = _judge(config)
+    identity = identity_of(a, b, config, RULES)
+    folder = JudgeFolder(output)
+    with locked(folder.root):
+        folder.begin(identity)
+        pairs = _judged(asked, config, matched.pairs, folder, console)
+        result = result_of(pairs)
+        write_judgments(folder.judgments, pairs)
+        write_json(folder.result, {**identity, **result_json(file_a, file_b, matched, result)})
+    print_result(console, result, f"A: {a}   B: {b}   judge: {asked.name}")
+    for line in [*_notes(matched, config, result), f"Written to {folder.root}"]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return result
+
+
+def _judge(config: JudgeConfig | None) -> Judge:
+    if config is None:
+        return LocalJudge()
+    from geoalign.lab.judge.client import EndpointJudge
+
+    return EndpointJudge(config)
+
+
+def _judged(
+    asked: Judge, config: JudgeConfig | None, pairs: Sequence[ResponsePair], folder: JudgeFolder, console: Console
+) -> list[JudgedPair]:
+    orders = [pair.comparisons() for pair in pairs]
+    keys = [(asked.key(a_first), asked.key(b_first)) for a_first, b_first in orders]
+    # The same texts in the same order are one question, asked once.
+    comparisons: dict[str, Comparison] = {}
+    for names, both in zip(keys, orders, strict=True):
+        comparisons.update(zip(names, both, strict=True))
+    if config is None:
+        answers = asyncio.run(_ask(asked, comparisons, MemoryAnswers(), config, console))
+    else:
+        with AnswerCache(folder.cache) as cache:
+            answers = asyncio.run(_ask(asked, comparisons, cache, config, console))
+    return [
+        JudgedPair(pair.key, Judgment("a", answers[a_first]), Judgment("b", answers[b_first]))
+        for pair, (a_first, b_first) in zip(pairs, keys, strict=True)
+    ]
+
+
+async def _ask(
+    asked: Judge, comparisons: Mapping[str, Comparison], kept: Answers, config: JudgeConfig | None, console: Console
+) -> dict[str, Answer]:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    async with asked:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("Judging", total=len(comparisons))
+            counts = {"malformed": 0, "failed": 0}
+
+            def settled(answer: Answer) -> None:
+                if answer.status in counts:
+                    counts[answer.status] += 1
+                said = "".join(f", {count} {status}" for status, count in counts.items() if count)
+                progress.update(task, advance=1, description=f"Judging{said}")
+
+            return await ask_all(
+                asked,
+                comparisons,
+                kept,
+                malformed_retries=config.malformed_retries if config else 0,
+                concurrency=config.concurrency if config else 1,
+                failures_in_a_row=config.failures_in_a_row if config else 1,
+                settled=settled,
+            )
+
+
+def _notes(matched: MatchedResponses, config: JudgeConfig | None, result: JudgeResult) -> list[str]:
+    lines = []
+    if matched.only_a or matched.only_b:
+        lines.append(
+            f"Left out: {len(matched.only_a)} responses that only A has, {len(matched.only_b)} that only B has "
+            "(listed in judge.json)."
+        )
+    if result.overall.failed:
+        lines.append(f"{result.overall.failed} pairs failed: the same command asks about them again.")
+    if config is None:
+        lines.append("Judged by the local rules: they are there to try the command and measure no quality.")
+    return lines

@@ -1,0 +1,37 @@
+"""The page of a folder, whichever kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.reports.comparison import build_comparison_report
+from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.page import build_run_report
+from geoalign.lab.store.inspection_tables import SCORES_FILE
+from geoalign.lab.store.records import present
+
+
+def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+    """Writes report.html and figures/ into the folder of a run, of a comparison or of inspected rollouts.
+
+    A comparison is told by its compare.yaml, inspected rollouts by their scores.parquet.
+
+    Args:
+        say: is given a sentence for each thing that was left out on reading; all of them stand on the page, too.
+
+    Raises:
+        RunFolderError: the folder can be read as none of them; the message says what was expected.
+    """
+    folder = Path(folder)
+    if present(folder / "compare.yaml"):
+        return build_comparison_report(folder)
+    if present(folder / SCORES_FILE):
+        return build_inspection(folder, say)
+    if folder.is_dir() and not present(folder / "config.yaml"):
+        raise RunFolderError(
+            f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
+            "curate, got none of them"
+        )
+    return build_run_report(folder, say)

@@ -1,0 +1,5 @@
+"""From the compact results of a comparison to its table, its sentences and its page; no torch."""
+
+from geoalign.lab.reports.comparison.page import build_comparison_report
+
+__all__ = ["build_comparison_report"]

@@ -1,0 +1,138 @@
+"""What the page shows of each level: pictures by section, the tables of ablations, and why something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
+from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
+from geoalign.lab.reports.comparison.figures.alpha import alpha_panel, alpha_sweep_panel
+from geoalign.lab.reports.comparison.figures.conduct import (
+    detection_panel,
+    logged_panels,
+    pass_at_k_panel,
+    projector_panel,
+)
+from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
+from geoalign.lab.reports.comparison.figures.looks import heading, slug
+from geoalign.lab.reports.comparison.figures.scores import differences_panel, robustness_panels
+from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
+from geoalign.lab.reports.figures.style import Panel
+from geoalign.lab.reports.sections import Section
+from geoalign.lab.reports.text import inert
+from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.store.comparison_results import Cell
+
+Drawn = Panel | str
+
+
+@dataclass(frozen=True)
+class LevelPage:
+    """One level as the template shows it.
+
+    Attributes:
+        anchor: its address inside the page.
+        heading: what is corrupted.
+        leading: sentences on the primary comparisons; `further`: all others but the headroom.
+        reference: the arm that variants are variants of; None without GeoAlign.
+        sections: those with pictures; `undrawn`: why others have none.
+    """
+
+    table: LevelTable
+    anchor: str
+    heading: str
+    headroom: Statement
+    leading: tuple[Statement, ...]
+    further: tuple[Statement, ...]
+    reference: ArmRow | None
+    alpha: Sweep | None
+    depth: Sweep | None
+    variants: tuple[Variant, ...]
+    sections: tuple[Section, ...]
+    undrawn: tuple[str, ...]
+
+
+def overview_section(table: Table, plan: Plan) -> Section:
+    """Pictures over all levels: robustness against the corruption rate."""
+    return _section("robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan))
+
+
+def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPage:
+    """Everything about one level."""
+    like = reference(level.rows, plan)
+    alpha = sweep(level.rows, ALPHA, like) if like else None
+    found = [_section(name, title, panels) for name, title, panels in _sections(level, like, alpha, cells, plan)]
+    headroom, *others = level.statements
+    return LevelPage(
+        table=level,
+        anchor=f"level-{slug(level.level)}",
+        heading=heading(level),
+        headroom=headroom,
+        leading=tuple(item for item in others if item.kind == "primary"),
+        further=tuple(item for item in others if item.kind != "primary"),
+        reference=like,
+        alpha=alpha,
+        depth=sweep(level.rows, DEPTH, like) if like else None,
+        variants=tuple(variants(level.rows, like)) if like else (),
+        sections=tuple(item for item in found if item.panels),
+        undrawn=tuple(reason for item in found if not item.panels for reason in item.reasons),
+    )
+
+
+def _sections(
+    level: LevelTable, like: ArmRow | None, alpha: Sweep | None, cells: Sequence[Cell], plan: Plan
+) -> list[tuple[str, str, list[Drawn]]]:
+    def cells_of(row: ArmRow) -> list[Cell]:
+        return [cell for cell in cells if cell.level == level.level and cell.arm == row.arm and cell.finished]
+
+    none = f"No GeoAlign arm has a finished run at {inert(level.level, 40)}"
+    mine = cells_of(like) if like else []
+    ranks: list[Drawn] = [f"{none}: no ranking by GDI."]
+    distributions: list[Drawn] = [f"{none}: no distribution of its scores."]
+    if like is not None:
+        ranks = [*rank_panels(level, like.arm, mine), detection_panel(level, like)]
+        distributions = distribution_panels(level, like.arm, mine)
+    return [
+        ("scores", "Final scores", [differences_panel(level, plan)]),
+        ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
+        ("hacking", "Proxy reward against gold utility", _hacking(level, plan)),
+        ("ranks", "Where corrupted rewards stand in the ranking", ranks),
+        ("distributions", "Cumulative against mean scores", distributions),
+        ("alpha", "Sensitivity to alpha", _alpha(level, like, alpha, mine, plan)),
+        ("projector", "Does the projector generalise?", [projector_panel(level, like, mine) if like else f"{none}."]),
+        (
+            "seeds",
+            "Seed by seed, and training",
+            [
+                *seeds_panels(level, plan.metric),
+                *logged_panels(level, cells_of, ("reward", "true_reward", "mean_abs_advantage"), plan),
+            ],
+        ),
+        ("policy", "How far the policy moved", logged_panels(level, cells_of, ("ppo_kl", "clip_fraction"), plan)),
+        ("diversity", "pass@k", [pass_at_k_panel(level)]),
+    ]
+
+
+def _hacking(level: LevelTable, plan: Plan) -> list[Drawn]:
+    panels = proxy_and_gold_panels(level, plan.metric)
+    return panels or [f"No gold utility is known at {inert(level.level, 40)}, so reward hacking cannot be seen."]
+
+
+def _alpha(
+    level: LevelTable, like: ArmRow | None, alpha: Sweep | None, cells: Sequence[Cell], plan: Plan
+) -> list[Drawn]:
+    arms = f"No two arms at {inert(level.level, 40)} differ in alpha alone."
+    panels: list[Drawn] = [arms if alpha is None else alpha_panel(level, alpha, plan)]
+    if like is not None and any(cell.alpha_sweep for cell in cells):
+        panels.append(alpha_sweep_panel(level, like.arm, cells))
+    return panels
+
+
+def _section(name: str, title: str, drawn: Sequence[Drawn]) -> Section:
+    return Section(
+        name=name,
+        title=title,
+        panels=tuple(item for item in drawn if isinstance(item, Panel)),
+        reasons=tuple(item for item in drawn if isinstance(item, str)),
+    )

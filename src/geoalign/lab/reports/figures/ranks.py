@@ -1,0 +1,174 @@
+"""Where flipped rewards stand in the ranking by GDI (the paper's figure "Injected reward errors")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from geoalign.lab.reports.figures.style import Panel, Theme
+from geoalign.lab.store.run import Bools, Floats, Ints, RolloutStep
+
+TENTHS = 10
+# More crosses than this hide one another; a regular subset is drawn and the caption says so.
+MAX_CROSSES = 1500
+
+
+@dataclass(frozen=True, eq=False)
+class RankCurve:
+    """The scored rollouts of one step, lowest score first: the score and whether the reward was flipped."""
+
+    step: int
+    score: Floats
+    flipped: Bools
+
+    @property
+    def rank(self) -> Ints:
+        """Ranks from 1, the highest score last."""
+        return np.arange(1, len(self.score) + 1)
+
+    @property
+    def position(self) -> Floats:
+        """Within-step rank in (0, 1): (rank - 1/2) / n, so that steps of any size can be laid over one another."""
+        return (self.rank - 0.5) / len(self.score)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledRanks:
+    """All steps laid over one another by within-step rank.
+
+    Attributes:
+        grid: positions in (0, 1).
+        mean: mean over steps of the score at each position, linear between ranks.
+        low: 10% quantile over steps; `high`: 90%.
+        cross_position: position of every flipped rollout; `cross_score`: its score.
+    """
+
+    grid: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    cross_position: Floats
+    cross_score: Floats
+
+
+def rank_curve(rollouts: RolloutStep) -> RankCurve:
+    """Orders the scored rollouts by score; rollouts of equal score stay in the order of their rows."""
+    scored = rollouts.scored
+    score = rollouts.score[scored]
+    order = np.argsort(score, kind="stable")
+    return RankCurve(rollouts.step, score[order], (rollouts.flipped & rollouts.flip_known)[scored][order])
+
+
+def pooled_ranks(curves: Sequence[RankCurve], points: int = 200) -> PooledRanks:
+    """Pools the curves of several steps; every step counts alike, whatever its number of rollouts."""
+    grid = (np.arange(points) + 0.5) / points
+    scores = np.stack([np.interp(grid, curve.position, curve.score) for curve in curves])
+    return PooledRanks(
+        grid=grid,
+        mean=scores.mean(axis=0),
+        low=np.quantile(scores, 0.1, axis=0),
+        high=np.quantile(scores, 0.9, axis=0),
+        cross_position=np.concatenate([curve.position[curve.flipped] for curve in curves]),
+        cross_score=np.concatenate([curve.score[curve.flipped] for curve in curves]),
+    )
+
+
+def flips_by_tenth(curves: Sequence[RankCurve]) -> Floats:
+    """[10] share of flipped rollouts in each tenth of the within-step ranks, steps pooled; NaN for an empty tenth."""
+    flips, rollouts = np.zeros(TENTHS), np.zeros(TENTHS)
+    for curve in curves:
+        tenth = np.minimum((curve.position * TENTHS).astype(np.int64), TENTHS - 1)
+        flips += np.bincount(tenth, weights=curve.flipped, minlength=TENTHS)
+        rollouts += np.bincount(tenth, minlength=TENTHS)
+    return np.divide(flips, rollouts, out=np.full(TENTHS, np.nan), where=rollouts > 0)
+
+
+def pooled_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
+    """GDI by within-step rank over all steps, flipped rollouts as crosses; `word` says what was done to them."""
+    pooled = pooled_ranks(curves)
+    flips = len(pooled.cross_position)
+    every = -(-flips // MAX_CROSSES) if flips else 1
+    upper = int((pooled.cross_position > 0.9).sum())
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        percent = 100 * pooled.grid
+        axes.fill_between(percent, pooled.low, pooled.high, color=theme.blue, alpha=0.18, linewidth=0)
+        axes.plot(percent, pooled.mean, color=theme.blue, linewidth=2.4, zorder=4, label="GDI, mean over steps")
+        if flips:
+            place, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
+            many = flips > 200
+            _crosses(axes, theme, place, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
+        axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="GDI", xlim=(0, 100))
+        axes.legend(loc="upper left")
+
+    share = (
+        f"{upper} of the {flips} {word} rewards lie in the highest tenth" if flips else f"no {word} rewards are marked"
+    )
+    drawn = f" Every {every}th cross is drawn." if every > 1 else ""
+    return Panel(
+        name="gdi-rank-pooled",
+        title=f"GDI by rank, {_steps(len(curves))}",
+        alt=f"GDI rises from {pooled.mean[0]:.2f} at the lowest to {pooled.mean[-1]:.2f} at the highest rank; {share}.",
+        caption="Blue: mean GDI at each within-step rank, band from the 10% to the 90% quantile over steps. Crosses: "
+        f"rollouts whose reward was {word}, at their own rank and score.{drawn} Crosses spread evenly from left to "
+        "right mean that GDI knows nothing about them.",
+        draw=draw,
+    )
+
+
+def step_panel(curve: RankCurve, word: str = "flipped") -> Panel:
+    """GDI by rank in one step, as in the paper: crosses on the curve."""
+    flips = int(curve.flipped.sum())
+    ranks = curve.rank[curve.flipped]
+    middle = f"their median rank is {np.median(ranks):.0f}" if flips else "there are none to rank"
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        axes.plot(curve.rank, curve.score, color=theme.blue, linewidth=2.2, label="GDI")
+        if flips:
+            _crosses(axes, theme, ranks, curve.score[curve.flipped], word, size=40)
+        axes.set(xlabel="rank (highest GDI right)", ylabel="GDI")
+        axes.legend(loc="upper left")
+
+    return Panel(
+        name=f"gdi-rank-step-{curve.step:06d}",
+        title=f"GDI by rank, step {curve.step}",
+        alt=f"GDI of {len(curve.score)} rollouts by rank at step {curve.step}; {flips} {word} rewards, {middle}.",
+        caption=f"{len(curve.score)} scored rollouts of step {curve.step}, {flips} of them with a {word} reward.",
+        draw=draw,
+    )
+
+
+def tenths_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
+    """Share of flipped rewards in each tenth of the ranks, against their share overall."""
+    shares = flips_by_tenth(curves)
+    base = sum(int(curve.flipped.sum()) for curve in curves) / sum(len(curve.score) for curve in curves)
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        axes.bar(np.arange(TENTHS) * 10 + 5, 100 * shares, width=9, color=theme.blue)
+        axes.axhline(100 * base, color=theme.orange, linewidth=2, linestyle="--", label=f"overall: {base:.1%}")
+        axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel=f"{word}, % of the tenth", xlim=(0, 100))
+        axes.legend(loc="upper left")
+
+    return Panel(
+        name="gdi-rank-tenths",
+        title=f"{word.capitalize()} rewards by tenth of the ranking",
+        alt=f"Share of {word} rewards in the lowest tenth {shares[0]:.1%}, in the highest {shares[-1]:.1%}, "
+        f"overall {base:.1%}.",
+        caption="Bars above the dashed line hold more of them than chance. A useful score puts them on the right.",
+        draw=draw,
+    )
+
+
+def _crosses(
+    axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, word: str, size: float, alpha: float = 1.0
+) -> None:
+    axes.scatter(
+        x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label=f"{word} reward"
+    )
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps pooled"

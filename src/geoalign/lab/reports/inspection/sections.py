@@ -1,0 +1,105 @@
+"""Which figures a page of inspected rollouts shows, and why others are missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from geoalign.lab.reports.choose import first_middle_last
+from geoalign.lab.reports.figures.actions import actions_panel
+from geoalign.lab.reports.figures.cosines import cosine_panels
+from geoalign.lab.reports.figures.curves import reward_panel
+from geoalign.lab.reports.figures.density import density_panel
+from geoalign.lab.reports.figures.projector import projector_panel
+from geoalign.lab.reports.figures.ranks import pooled_panel, rank_curve, tenths_panel
+from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
+from geoalign.lab.reports.figures.style import Panel
+from geoalign.lab.reports.sections import Section, section
+from geoalign.lab.store.inspection import Inspection
+from geoalign.lab.store.records import number
+from geoalign.lab.store.run import Density, Details, Run
+
+GEOMETRIC = ("geoalign", "geoalign_released")
+
+
+def inspection_sections(inspection: Inspection, run: Run) -> list[Section]:
+    """The figures in their order; a section without a picture says why."""
+    suspects = [*_scores(inspection, run), *_densities(inspection, run)]
+    found = [
+        section("scores", "Who is suspected, and where the threshold lies", suspects),
+        section("directions", "Directions before and after the projector", _directions(inspection)),
+    ]
+    if len(run.rollouts) > 1:
+        found.append(section("steps", "From step to step", _steps(run)))
+    return found
+
+
+def score_name(inspection: Inspection) -> str:
+    """What the curator's score is called."""
+    return "GDI" if inspection.curator.get("type") in GEOMETRIC else "score"
+
+
+def _scores(inspection: Inspection, run: Run) -> list[Panel | str]:
+    kind = score_name(inspection)
+    first = rank_panel(run.rollouts, kind)
+    if isinstance(first, str):
+        return [first]
+    curves = [rank_curve(step) for step in run.rollouts if step.scored.any()]
+    known = any(curve.flipped.any() for curve in curves)
+    flips: list[Panel | str] = [pooled_panel(curves), tenths_panel(curves)] if known else []
+    return [first, reward_score_panel(run.rollouts, kind), *flips]
+
+
+def _densities(inspection: Inspection, run: Run) -> list[Panel | str]:
+    table = inspection.densities
+    if table is None or not len(table.step):
+        return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
+    alpha = number(inspection.curator.get("alpha"))
+    rollouts = {step.step: step for step in run.rollouts}
+    panels: list[Panel | str] = []
+    for step in first_middle_last(np.unique(table.step).tolist()):
+        at = table.step == step
+        grid, density = table.score[at], table.density[at]
+        found = Density(
+            grid=grid,
+            density=density,
+            peak=float(table.peak[at][0]),
+            mode=float(grid[np.argmax(density)]),
+            alpha=float("nan") if alpha is None else alpha,
+            threshold=float(table.threshold[at][0]),
+        )
+        panels.append(density_panel(step, found, rollouts.get(step)))
+    return panels
+
+
+def _directions(inspection: Inspection) -> list[Panel | str]:
+    pairs = inspection.pairs
+    if pairs is None or not len(pairs):
+        return ["This curator compares no pairs, or no group had two different rewards."]
+    step = int(pairs.step.max())
+    last = pairs.step == step
+    none = np.empty((0, 2))
+    details = Details(
+        step=step,
+        winner=pairs.better[last],
+        loser=pairs.worse[last],
+        raw_cosine=pairs.raw_cosine[last],
+        projected_cosine=pairs.projected_cosine[last],
+        density=None,
+        plane_pairs=np.empty(0, dtype=np.int64),
+        raw_plane=none,
+        projected_plane=none,
+    )
+    names = ("raw_cosine", "projected_cosine")
+    drawn = zip(names, cosine_panels(details), strict=True)
+    known: list[Panel | str] = [panel for name, panel in drawn if np.isfinite(getattr(details, name)).all()]
+    return known or ["The curator kept no cosines of its pairs."]
+
+
+def _steps(run: Run) -> list[Panel | str]:
+    reward = reward_panel(run)
+    if isinstance(reward, Panel):
+        reward = replace(reward, title="Reward by step")
+    scored = any(step.scored.any() for step in run.rollouts)
+    return [reward, actions_panel(run) if scored else "No step has scores.", projector_panel(run)]

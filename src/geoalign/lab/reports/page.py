@@ -1,0 +1,128 @@
+"""From a run folder to one self-contained page: report.html, with its pictures also under figures/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.analysis.run_detection import detect
+from geoalign.lab.analysis.verdict import consensus
+from geoalign.lab.reports.choose import first_middle_last
+from geoalign.lab.reports.formats import environment
+from geoalign.lab.reports.pictures import make_folder, picture, write
+from geoalign.lab.reports.sections import figure_sections
+from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
+from geoalign.lab.reports.text import inert
+from geoalign.lab.store.reader import read_details, read_run
+from geoalign.lab.store.run import Details, Run
+
+CONFIG_LIMIT = 20_000
+
+
+def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+    """Writes report.html and figures/*.svg into the run folder, from what stands there now, and returns the page.
+
+    What was left out on reading stands on the page, and `say` is given it.
+
+    Works on a run in progress or cut off; a quantity that is undefined is said to be so on the page. Files are replaced
+    in one piece, so that a reader never sees half of one.
+
+    Raises:
+        RunFolderError: the folder cannot be read as a run folder.
+    """
+    run = read_run(run_folder)
+    details, unread = _chosen_details(run)
+    notes = [inert(note) for note in (*run.notes, *unread)]
+    detection = detect(run, details)
+    sections = figure_sections(run, details, detection)
+    flagged, flagged_total = flagged_rows(run)
+    figures = run.folder / "figures"
+    make_folder(figures)
+    page = (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            run=run,
+            title=inert(run.folder.resolve().name, 80),
+            facts=_facts(run),
+            verdict=consensus(run),
+            accuracies=accuracy_rows(run),
+            rewards=reward_rows(run),
+            repeated=(_setting(run, "evaluation", "samples") or 1) != 1,
+            totals=curator_totals(run),
+            detection=detection,
+            sections=sections,
+            pictures={name: [picture(panel, figures) for panel in item.panels] for name, item in sections.items()},
+            flagged=flagged,
+            flagged_total=flagged_total,
+            config=inert(run.config_text, CONFIG_LIMIT),
+            versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
+            notes=notes,
+        )
+    )
+    _remove_outdated(figures, {f"{panel.name}.svg" for item in sections.values() for panel in item.panels})
+    report = run.folder / "report.html"
+    write(report, page.encode("utf-8"))
+    for note in notes:
+        say(note)
+    return report
+
+
+def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:
+    """Details of the first, middle and last step that has a readable file; unreadable ones are noted."""
+    found: dict[int, Details] = {}
+    notes = []
+    readable = dict(run.details)
+    while readable:
+        chosen = first_middle_last(list(readable))
+        broken = []
+        for step in chosen:
+            try:
+                found.setdefault(step, read_details(readable[step]))
+            except RunFolderError as error:
+                notes.append(str(error))
+                broken.append(step)
+        if not broken:
+            return {step: found[step] for step in chosen}, notes
+        for step in broken:
+            del readable[step]
+    return {}, notes
+
+
+def _remove_outdated(folder: Path, current: set[str]) -> None:
+    """Removes pictures of single steps that an earlier report of a shorter run chose and this one does not."""
+    for path in folder.glob("gdi-*-step-*.svg"):
+        if path.name not in current:
+            path.unlink()
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    """The few settings that tell runs apart, as name and value; those that are not in the config are left out."""
+    paths = (
+        ("curator", ("curator", "type")),
+        ("task", ("task", "type")),
+        ("model", ("model", "type")),
+        ("from", ("model", "path")),
+        ("flipped rewards", ("reward", "flip")),
+        ("seed", ("seed",)),
+    )
+    found = []
+    for name, path in paths:
+        value = _setting(run, *path)
+        if value is not None and not isinstance(value, dict | list):
+            found.append((name, inert(str(value), 80)))
+    steps = [row.step for row in run.metrics if row.stage == "rl"]
+    found.append(("RL steps logged", str(max(steps)) if steps else "none yet"))
+    found.append(("state", "finished" if run.finished else "in progress or cut off"))
+    return found
+
+
+def _setting(run: Run, *path: str) -> Any:
+    """The value at a path of the config; None where there is none."""
+    value: Any = run.config
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

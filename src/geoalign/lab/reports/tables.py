@@ -1,0 +1,220 @@
+"""The tables of a report: accuracy before and after, what the curator did, the flagged rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoalign.lab.analysis.statistics import Interval, wilson_interval
+from geoalign.lab.reports.choose import first_middle_last
+from geoalign.lab.reports.text import inert
+from geoalign.lab.store.reader import read_texts
+from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.run import RolloutStep, Run
+
+FLAGGED_PER_STEP = 8
+_ALWAYS_TOLD = (
+    ("pairs", "pairs", "with different rewards, over logged steps"),
+    ("groups without a donor", "groups_without_donor", "no stable rollout to take their place: left unchanged"),
+    ("seconds", "seconds", "in the curator, over logged steps"),
+)
+_TOLD_IF_ANY = (
+    ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
+    ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
+    ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
+    ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
+    ("calls that only observed", "observed_only", "scored, nothing changed"),
+)
+_MISSING = ("(not in the file)", "(not in the file)")
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """Accuracy on one evaluation set before and after RL (the last evaluation so far), each None where not there."""
+
+    set: str
+    before: Evaluation | None
+    before_interval: Interval | None
+    after: Evaluation | None
+    after_interval: Interval | None
+
+    @property
+    def gain(self) -> float:
+        """After minus before; NaN where one is not there."""
+        return self.after.accuracy - self.before.accuracy if self.before and self.after else float("nan")
+
+
+@dataclass(frozen=True)
+class RewardRow:
+    """Mean proxy reward and gold utility on one evaluation set before and after RL; NaN where not there."""
+
+    set: str
+    reward_before: float
+    reward_after: float
+    gold_before: float
+    gold_after: float
+
+
+@dataclass(frozen=True)
+class Total:
+    """One thing the curator did, over the run."""
+
+    name: str
+    value: float
+    share: float
+    note: str
+
+
+@dataclass(frozen=True)
+class FlaggedRow:
+    """A flagged rollout with the one that took its place; texts are made inert. Numbers are NaN where not known."""
+
+    step: int
+    row: int
+    prompt: str
+    response: str
+    reward: float
+    true_reward: float
+    flipped: bool
+    score: float
+    rank: int
+    scored: int
+    outcome: str
+    donor_row: int | None
+    donor_response: str
+    donor_reward: float
+
+
+def accuracy_rows(run: Run) -> list[AccuracyRow]:
+    """One row per evaluation set whose answers are right or wrong; "after" is the last evaluation so far."""
+    rows = []
+    for name, before, after in _before_and_after(run):
+        if any(found is not None and found.correct is not None for found in (before, after)):
+            rows.append(AccuracyRow(inert(name, 80), before, _wilson(before), after, _wilson(after)))
+    return rows
+
+
+def reward_rows(run: Run) -> list[RewardRow]:
+    """One row per evaluation set on which reward and accuracy are different things: the reward is not 0 or 1."""
+    rows = []
+    for name, before, after in _before_and_after(run):
+        known = [found for found in (before, after) if found is not None]
+        if any(found.correct is None and not math.isnan(found.reward) for found in known):
+            ends = [
+                getattr(found, metric, math.nan) for metric in ("reward", "gold_utility") for found in (before, after)
+            ]
+            rows.append(RewardRow(inert(name, 80), *ends))
+    return rows
+
+
+def _before_and_after(run: Run) -> list[tuple[str, Evaluation | None, Evaluation | None]]:
+    """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
+    found = []
+    for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
+        mine = [evaluation for evaluation in run.evaluations if evaluation.set == name]
+        before = _last([evaluation for evaluation in mine if evaluation.stage == "before_rl"])
+        after = _last([evaluation for evaluation in mine if evaluation.stage == "after_rl"])
+        found.append((name, before, after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])))
+    return found
+
+
+def curator_totals(run: Run) -> list[Total]:
+    """What the curator did, summed over the logged steps; rollouts and what became of them counted in their files.
+
+    Where no rollout files stand, the logged metrics are summed instead.
+    """
+    steps = run.rollouts
+    rollouts = sum(len(step) for step in steps)
+    counted = [
+        ("rollouts", rollouts, "rows of the rollout files"),
+        ("scored", sum(int(step.scored.sum()) for step in steps), "in at least one pair"),
+        ("flagged", sum(int(step.anomalous.sum()) for step in steps), "anomalous by the density criterion"),
+        ("replaced", sum(int(step.replaced.sum()) for step in steps), "another rollout stands in their place"),
+    ]
+    totals = []
+    if rollouts:
+        totals = [Total(name, value, value / rollouts, note) for name, value, note in counted]
+    else:
+        for name, key in (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced")):
+            totals.extend(_logged(run, name, key, "sum over logged steps"))
+    for name, key, note in _ALWAYS_TOLD:
+        totals.extend(_logged(run, name, key, note))
+    for name, key, note in _TOLD_IF_ANY:
+        totals.extend(total for total in _logged(run, name, key, note) if total.value)
+    return totals
+
+
+def flagged_rows(run: Run) -> tuple[list[FlaggedRow], int]:
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are."""
+    steps = [step for step in run.rollouts if step.anomalous.any()]
+    total = sum(int(step.anomalous.sum()) for step in steps)
+    shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]
+    return shown, total
+
+
+def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[FlaggedRow]:
+    score = np.where(rollouts.scored, rollouts.score, -np.inf)
+    order = [at for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]][:FLAGGED_PER_STEP]
+    place = {row: at for at, row in enumerate(rollouts.row.tolist())}
+    donors = [int(rollouts.source[at]) for at in order]
+    texts = read_texts(rollouts, [*(int(rollouts.row[at]) for at in order), *donors])
+    rows = []
+    for at, source in zip(order, donors, strict=True):
+        row = int(rollouts.row[at])
+        prompt, response = texts.get(row, _MISSING)
+        donor = source if source not in (row, -1) else None
+        rows.append(
+            FlaggedRow(
+                step=rollouts.step,
+                row=row,
+                prompt=inert(prompt),
+                response=inert(response),
+                reward=float(rollouts.reward[at]),
+                true_reward=float(rollouts.true_reward[at]),
+                flipped=bool(rollouts.flipped[at] and rollouts.flip_known[at]),
+                score=float(rollouts.score[at]),
+                rank=int((score > score[at]).sum()) + 1,
+                scored=int(rollouts.scored.sum()),
+                outcome=_outcome(rollouts, int(at), curator),
+                donor_row=donor,
+                donor_response="" if donor is None else inert(texts.get(donor, _MISSING)[1]),
+                donor_reward=float(rollouts.reward[place[donor]]) if donor in place else float("nan"),
+            )
+        )
+    return rows
+
+
+def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> str:
+    source, row = int(rollouts.source[at]), int(rollouts.row[at])
+    if source == -1:
+        return "left out of the batch"
+    if source != row:
+        return f"replaced by row {source}"
+    if rollouts.weight[at] == 0:
+        return "weight 0"
+    copies = int((rollouts.source == row).sum()) - 1
+    if copies > 0:
+        return f"amplified: copied over {copies} other row(s)"
+    if curator.get("observe_only"):
+        return "unchanged: the curator only observes"
+    return "unchanged: no stable donor in its group, or before start_step"
+
+
+def _logged(run: Run, name: str, key: str, note: str) -> list[Total]:
+    series = run.series(f"geoalign/{key}")
+    return [Total(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
+
+
+def _last(evaluations: list[Evaluation]) -> Evaluation | None:
+    return sorted(evaluations, key=lambda evaluation: evaluation.step)[-1] if evaluations else None
+
+
+def _wilson(evaluation: Evaluation | None) -> Interval | None:
+    return (
+        None
+        if evaluation is None or evaluation.correct is None
+        else wilson_interval(evaluation.correct, evaluation.count)
+    )

@@ -1,0 +1,160 @@
+"""Rewards from a learned model: a sequence classifier with one output, or one that combines several objectives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+
+from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.rewards.dialogues import dialogues
+from geoalign.lab.rewards.ready_model import has_own_code, load_ready_model
+
+
+class RewardModelScorer:
+    """Scores responses by a reward model; a context manager that lets go of the model.
+
+    The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training: of
+    any scale and offset (GRPO's advantages depend on neither), larger is better. It is the logit of a classifier with
+    one label; of a model whose output has a `score`, such as ArmoRM's gated sum of its objectives, it is that. The same
+    call gives the same bits; in another batch a score may differ in its last digits, through rounding.
+
+    `counters` counts, since the start: responses scored, and those with NaN instead of a score: too_long (more tokens
+    than `max_length` or than the model takes; nothing is ever cut off), empty (no token at all), not_finite (the model
+    gave no number).
+
+    Args:
+        model: a sequence classifier of transformers with one label, or a model with code of its own; moved to the
+            device and type of `config`.
+        tokenizer: its tokenizer, with a chat template and a padding or end token.
+
+    Raises:
+        InputError: more than one label, or a tokenizer without chat template or padding token.
+        ConfigError: a device that is not there.
+    """
+
+    __name__ = "reward_model"
+    binary = False
+
+    def __init__(self, model: Any, tokenizer: Any, config: RewardModelConfig | None = None) -> None:
+        config = config if config is not None else RewardModelConfig()
+        if not has_own_code(model) and model.config.num_labels != 1:
+            raise InputError(f"reward model: expected one label, got {model.config.num_labels}")
+        if tokenizer.chat_template is None:
+            raise InputError("reward model: expected a tokenizer with a chat template, got none")
+        text_config = model.config.get_text_config()
+        # The model's own padding token first: a model reads its score where that token says that the dialogue ends.
+        known = [text_config.pad_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id]
+        pad = next((token for token in known if token is not None), None)
+        if pad is None:
+            raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
+        self._pad = int(pad)
+        self._batch_size = config.batch_size
+        if has_own_code(model) and pad == tokenizer.eos_token_id:
+            # Such code may look for the first padding token, and an end token stands after every turn: pad nothing.
+            self._batch_size = 1
+        else:
+            text_config.pad_token_id = self._pad
+        try:
+            self._model = model.to(device=config.device, dtype=getattr(torch, config.dtype)).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(
+                f"reward.model.device: expected one of this machine, got {config.device!r}: {error}"
+            ) from error
+        self._tokenizer = tokenizer
+        limits = [config.max_length, getattr(text_config, "max_position_embeddings", None)]
+        self._longest = min((limit for limit in limits if limit is not None), default=None)
+        self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite"), 0)
+
+    @classmethod
+    def load(cls, place: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
+        """The scorer of a reward model that was saved in a folder, or of one on the hub.
+
+        Raises:
+            ConfigError: there is no sequence classifier with its tokenizer; see `load_ready_model`.
+        """
+        config = config if config is not None else RewardModelConfig()
+        return cls(*load_ready_model(place, config), config)
+
+    def score(
+        self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
+    ) -> list[float]:
+        """One reward per response; NaN for one that cannot be scored.
+
+        Args:
+            responses: the texts.
+            answers: left unread.
+            prompts: the chat messages of each response's prompt.
+
+        Raises:
+            InputError: no prompts, lengths differ, a response is no text or a prompt no list of messages.
+            RunFolderError: the scorer has been closed.
+        """
+        if self._model is None:
+            raise RunFolderError("reward model: expected an open scorer, got one that was closed")
+        tokens = [self._encode(dialogue, row) for row, dialogue in enumerate(dialogues(responses, prompts))]
+        rewards = [math.nan] * len(tokens)
+        scorable = []
+        for row, ids in enumerate(tokens):
+            if not ids:
+                self.counters["empty"] += 1
+            elif self._longest is not None and len(ids) > self._longest:
+                self.counters["too_long"] += 1
+            else:
+                scorable.append(row)
+        # Neighbours in length share a batch, so that little is padded; ties stay in their order.
+        scorable.sort(key=lambda row: len(tokens[row]))
+        for start in range(0, len(scorable), self._batch_size):
+            batch = scorable[start : start + self._batch_size]
+            for row, value in zip(batch, self._outputs([tokens[row] for row in batch]), strict=True):
+                if math.isfinite(value):
+                    rewards[row] = value
+                else:
+                    self.counters["not_finite"] += 1
+        self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
+        return rewards
+
+    def close(self) -> None:
+        """Lets go of the model and its memory; it cannot score any more."""
+        self._model = None
+
+    def __enter__(self) -> RewardModelScorer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _encode(self, dialogue: list[dict[str, Any]], row: int) -> list[int]:
+        try:
+            # The very call by which TRL's RewardTrainer tokenizes its pairs.
+            encoded = self._tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)
+        except (TemplateError, TypeError, KeyError) as error:
+            raise InputError(
+                f"prompts: expected messages that the reward model's chat template takes, got in row {row}: {error}"
+            ) from error
+        return [int(token) for token in encoded["input_ids"]]
+
+    @torch.inference_mode()
+    def _outputs(self, batch: Sequence[Sequence[int]]) -> list[float]:
+        width = max(map(len, batch))
+        ids = [[*row, *[self._pad] * (width - len(row))] for row in batch]
+        mask = [[1] * len(row) + [0] * (width - len(row)) for row in batch]
+        device = self._model.device
+        output = self._model(
+            input_ids=torch.tensor(ids, device=device),
+            attention_mask=torch.tensor(mask, device=device),
+            use_cache=False,
+        )
+        combined = getattr(output, "score", None)
+        values = output.logits if combined is None else combined
+        if values.numel() != len(batch):
+            raise InputError(
+                f"reward model: expected one number a response, got {tuple(values.shape)} for {len(batch)}"
+            )
+        rewards: list[float] = values.reshape(-1).float().tolist()
+        return rewards

@@ -1,0 +1,219 @@
+"""The folder of one comparison: what lies where, and the compact results in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.compare_loading import parse_compare_config, plain_compare_config
+from geoalign.lab.config.comparison_plan import Cell, PlannedRun, computed, settings_key
+from geoalign.lab.store.files import finite, read_json, write_atomically, write_json
+from geoalign.lab.store.run_folder import RunFolder, package_versions
+from geoalign.lab.store.same_settings import as_read_now, check_same_settings, first_difference
+from geoalign.settings.locations import read_yaml
+from geoalign.settings.yaml_text import dump_yaml
+
+SCHEMA_VERSION = 1
+
+
+class ComparisonFolder:
+    """Paths of a comparison's folder, and its results (schema version 1)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self.config = self.root / "compare.yaml"
+        self.versions = self.root / "versions.json"
+        self.shared = self.root / "shared"
+        self.shared_log = self.root / "shared.log"
+        self.checked = self.root / "checked.json"
+        self.prepared = self.root / "prepared.json"
+        self.table = self.root / "table.json"
+        self.table_csv = self.root / "table.csv"
+
+    def run(self, cell: Cell) -> RunFolder:
+        """The run folder of a cell."""
+        return RunFolder(self.root / "runs" / cell.name)
+
+    def log(self, cell: Cell) -> Path:
+        """What a cell's process wrote to its terminal."""
+        return self.root / "runs" / f"{cell.name}.log"
+
+    def attempts(self, cell: Cell) -> Path:
+        """A line for every start of a cell's process, and one for every end that it lived to see."""
+        return self.root / "runs" / f"{cell.name}.attempts.jsonl"
+
+    def result(self, cell: Cell) -> Path:
+        """The compact result of a cell."""
+        return self.root / "results" / f"{cell.name}.json"
+
+    def started(self) -> bool:
+        """True if a comparison was started here."""
+        return self.config.is_file()
+
+    def check_vacant(self, *, resume: bool) -> None:
+        """Raises RunFolderError unless a comparison may start or go on here."""
+        if self.root.exists() and not self.root.is_dir():
+            raise RunFolderError(f"{self.root}: expected a folder, got a file")
+        if self.started():
+            if not resume:
+                raise RunFolderError(
+                    f"{self.root}: expected a new folder, got one with a comparison: go on with it by --resume, or "
+                    f"choose another --output"
+                )
+            return
+        if not self.root.is_dir():
+            return
+        for item in sorted(self.root.iterdir()):
+            if item.name not in (".lock", "shared", "shared.log", "checked.json") and not item.name.endswith(".tmp"):
+                raise RunFolderError(
+                    f"{self.root}: expected a new or empty folder or that of a comparison, got one with {item.name} "
+                    f"and no comparison: choose another --output"
+                )
+
+    def read_config(self) -> CompareConfig:
+        """The settings that the comparison here was last run with.
+
+        Raises:
+            RunFolderError: there are none.
+            ConfigError: they are not of this version of the package.
+        """
+        if not self.started():
+            raise RunFolderError(f"{self.root}: expected a comparison to go on with, got no {self.config.name}")
+        data, _ = read_yaml(self.config)
+        return parse_compare_config(data)
+
+    def initialise(self, config: CompareConfig) -> None:
+        """Writes `compare.yaml` and `versions.json`; the versions of a later start that differ are added to it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        now: dict[str, Any] = {"schema_version": SCHEMA_VERSION, **package_versions()}
+        if self.versions.is_file():
+            first = read_json(self.versions)
+            later = first.pop("later", [])
+            if now not in (first, *later):
+                later.append(now)
+            now = {**first, "later": later} if later else first
+        write_json(self.versions, now)
+        plain = plain_compare_config(config)
+        write_atomically(self.config, dump_yaml(plain))
+
+    def prepared_shapes(self, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start is complete and
+        was made with these settings."""
+        if not self.prepared.is_file():
+            return {}
+        prepared = read_json(self.prepared)
+        return prepared["runs"] if prepared["settings"] == settings else {}
+
+    def note_prepared(
+        self, settings: Mapping[str, Any], shapes: Mapping[str, Mapping[str, int]]
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Notes that the warm start is complete, and what the checked runs come to; returns the latter."""
+        write_json(self.prepared, {"settings": settings, "runs": shapes})
+        self.checked.unlink(missing_ok=True)
+        return shapes
+
+    def read_result(self, cell: Cell) -> dict[str, Any] | None:
+        """The result of a cell; None where there is none yet.
+
+        Raises:
+            RunFolderError: unreadable, or of another schema.
+        """
+        path = self.result(cell)
+        if not path.is_file():
+            return None
+        result = read_json(path)
+        if result.get("schema_version") != SCHEMA_VERSION:
+            raise RunFolderError(
+                f"{path}: schema_version: expected {SCHEMA_VERSION}, got {result.get('schema_version')!r}"
+            )
+        return result
+
+    def finished(self, planned: PlannedRun) -> bool:
+        """True where every cell of a run has its result.
+
+        Raises:
+            ConfigError: a finished result was made with other settings; the message has the file and the key.
+        """
+        return all(self._finished(cell, planned) for cell in planned.cells)
+
+    def _finished(self, cell: Cell, planned: PlannedRun) -> bool:
+        result = self.read_result(cell)
+        if result is None or result.get("status") != "finished":
+            return False
+        if result.get("settings_key") != planned.key:
+            self._check_same(cell, planned, result)
+        return True
+
+    def _check_same(self, cell: Cell, planned: PlannedRun, result: Mapping[str, Any]) -> None:
+        """Raises unless the only difference is in settings that did not exist when the result was made."""
+        path, then = self.result(cell), result.get("run", {})
+        check_same_settings(planned.settings, computed(as_read_now(then)), path)
+        if result.get("settings_key") != settings_key(then, warm_start_seed=planned.warm_start_seed):
+            raise ConfigError(
+                f"{path}: expected a result of this comparison's warm start, got one of another: "
+                f"choose another --output"
+            )
+
+    def check_unfinished(self, planned: PlannedRun) -> None:
+        """Makes sure that what was begun of a run can be gone on with.
+
+        A run that failed with other settings is removed: it is what the settings were changed for.
+
+        Raises:
+            ConfigError: it was begun with other settings and did not fail; the message has the key.
+            RunFolderError: its settings are not as they were written.
+        """
+        run = self.run(planned.cell)
+        if not run.started():
+            return
+        run.check_start()
+        then = computed(run.read_config())
+        if first_difference(planned.settings, then) is None:
+            return
+        result = self.read_result(planned.cell)
+        if result is None or result.get("status") != "failed":
+            check_same_settings(planned.settings, then, run.root)
+        shutil.rmtree(run.root)
+
+    def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
+        """Writes the result of a run into every cell that it fills."""
+        for cell in planned.cells:
+            whose = {"schema_version": SCHEMA_VERSION, "arm": cell.arm, "level": cell.level, "seed": cell.seed}
+            same = {} if cell == planned.cell else {"same_run_as": planned.cell.name}
+            content = {**whose, **result, **same, "settings_key": planned.key, "run": planned.settings}
+            write_atomically(self.result(cell), compact(content))
+
+    def discard(self, planned: PlannedRun) -> None:
+        """Removes the run folder of a run that has its result, and what its process left beside it."""
+        run = self.run(planned.cell).root
+        if run.is_dir():
+            shutil.rmtree(run)
+        for path in (self.log(planned.cell), self.attempts(planned.cell)):
+            path.unlink(missing_ok=True)
+
+
+def compact(result: Mapping[str, Any]) -> str:
+    """A result as JSON with one line for every entry, and one for every column inside it: small, yet it shows in a
+    diff what changed."""
+    lines = []
+    for name, value in finite(result).items():
+        lines.append(f"{json.dumps(name)}: {_entry(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _entry(value: Any) -> str:
+    if isinstance(value, dict) and any(isinstance(item, (list, dict)) for item in value.values()):
+        inner = ",\n ".join(f"{json.dumps(name)}: {_line(item)}" for name, item in value.items())
+        return "{\n " + inner + "}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n " + ",\n ".join(_line(item) for item in value) + "]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,176 @@
+"""What a run's own files held at a moment: logs, rollouts, details, finished models. A resumed run goes back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.store.digests import NOTHING, Digest, read_sealed, write_sealed
+from geoalign.lab.store.marks import MARK, files_fault, read_mark
+from geoalign.lab.store.run_folder import RunFolder
+
+# In the order in which a run passes through them.
+STAGES = ("sft", "reward_model", "rl", "done")
+
+
+@dataclass(frozen=True)
+class Records:
+    """What lay in a run folder after `step` updates of a stage.
+
+    Attributes:
+        start: digest of `versions.json`, which has that of `config.yaml`.
+        metrics, evaluation: digest of the two logs, which only grow.
+        rollouts, details: digest of each file there, by name.
+        made: digest of the mark of each complete model, by the name of its folder.
+        summary: digest of `summary.json`; None before the run's end.
+    """
+
+    stage: str
+    step: int
+    start: Digest
+    metrics: Digest = NOTHING
+    evaluation: Digest = NOTHING
+    rollouts: Mapping[str, Digest] = field(default_factory=dict)
+    details: Mapping[str, Digest] = field(default_factory=dict)
+    made: Mapping[str, Digest] = field(default_factory=dict)
+    summary: Digest | None = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Orders the records of one run in time."""
+        return STAGES.index(self.stage), self.step
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        found: dict[str, Any] = {"stage": self.stage, "step": self.step}
+        for name in _FILES:
+            found[name] = getattr(self, name).plain()
+        for name in _FOLDERS:
+            found[name] = {key: digest.plain() for key, digest in getattr(self, name).items()}
+        return found if self.summary is None else {**found, "summary": self.summary.plain()}
+
+    @classmethod
+    def of_plain(cls, value: Mapping[str, Any]) -> Records:
+        """The records that `plain` made into JSON.
+
+        Raises:
+            ValueError: they are none.
+        """
+        try:
+            stage, step = value["stage"], value["step"]
+            start, metrics, evaluation = (Digest.of_plain(value[name]) for name in _FILES)
+            rollouts, details, made = (
+                {str(name): Digest.of_plain(of) for name, of in value[key].items()} for key in _FOLDERS
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"expected records of a run, got {type(error).__name__}: {error}") from error
+        if stage not in STAGES or not isinstance(step, int):
+            raise ValueError(f"expected a stage ({', '.join(STAGES)}) and a step, got {stage!r} and {step!r}")
+        summary = Digest.of_plain(value["summary"]) if "summary" in value else None
+        return cls(stage, step, start, metrics, evaluation, rollouts, details, made, summary)
+
+
+_FILES = ("start", "metrics", "evaluation")
+_FOLDERS = ("rollouts", "details", "made")
+
+
+def after_warm_start(rewarded: bool) -> str:
+    """The stage that follows the warm start; `rewarded`: the run trains a reward model."""
+    return "reward_model" if rewarded else "rl"
+
+
+def made_places(folder: RunFolder) -> tuple[Path, ...]:
+    """The models that a run makes once; each is complete if it exists."""
+    return folder.warm_started, folder.reward_model, folder.final
+
+
+def records_now(folder: RunFolder, stage: str, step: int) -> Records:
+    """What the run's own files hold now. A rollout file, which never changes, is read once in a process."""
+    steps: dict[str, dict[str, Digest]] = {"rollouts": {}, "details": {}}
+    for path, _ in folder.step_files():
+        if path not in folder.digests:
+            folder.digests[path] = Digest.of_file(path)
+        steps[path.parent.name][path.name] = folder.digests[path]
+    return Records(
+        stage,
+        step,
+        start=Digest.of_file(folder.versions),
+        metrics=Digest.of_file(folder.metrics),
+        evaluation=Digest.of_file(folder.evaluation),
+        rollouts=steps["rollouts"],
+        details=steps["details"],
+        made={place.name: Digest.of_file(place / MARK) for place in made_places(folder) if (place / MARK).is_file()},
+    )
+
+
+def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
+    """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
+    return lambda step: records_now(folder, stage, step).plain()
+
+
+def note_records(folder: RunFolder, stage: str, step: int, *, summary: bytes | None = None) -> None:
+    """Writes `records.json`: what has come since the last checkpoint, such as an evaluation, counts from now on."""
+    found = records_now(folder, stage, step).plain()
+    end = {} if summary is None else {"summary": Digest.of(summary).plain()}
+    write_sealed(folder.records, {**found, **end})
+
+
+def noted_records(folder: RunFolder) -> Records | None:
+    """The content of `records.json`; None where there is none.
+
+    Raises:
+        RunFolderError: it is not as it was written.
+    """
+    if not folder.records.is_file():
+        return None
+    try:
+        return Records.of_plain(read_sealed(folder.records))
+    except (RunFolderError, ValueError) as error:
+        raise RunFolderError(
+            f"{error}: remove {folder.records}; what was done since the last checkpoint is then done again"
+        ) from error
+
+
+class Check:
+    """Compares what lies in a run folder with what records say; a complete model is read once."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._made: dict[str, str | None] = {}
+
+    def fault(self, records: Records, *, whole: bool = False) -> str | None:
+        """The first thing that is not as the records say, "path: expected ..., got ..."; None where all is.
+
+        Args:
+            whole: the logs must not have grown since.
+        """
+        folder = self.folder
+        for path, digest in ((folder.versions, records.start), *self._marks(records)):
+            if (fault := digest.fault(path)) is not None:
+                return fault
+        for name in records.made:
+            if (fault := self.made_fault(folder.checkpoints / name)) is not None:
+                return fault
+        for path, digest in ((folder.metrics, records.metrics), (folder.evaluation, records.evaluation)):
+            if (digest.size or path.exists()) and (fault := digest.fault(path, begins=not whole)) is not None:
+                return fault
+        for place, digests in ((folder.rollouts, records.rollouts), (folder.details, records.details)):
+            for name, digest in digests.items():
+                if (fault := digest.fault(place / name)) is not None:
+                    return fault
+        return None
+
+    def made_fault(self, place: Path) -> str | None:
+        """What is wrong with the files of a complete model; None where all are as its mark says."""
+        if place.name not in self._made:
+            try:
+                self._made[place.name] = files_fault(place, read_mark(place))
+            except RunFolderError as error:
+                self._made[place.name] = str(error)
+        return self._made[place.name]
+
+    def _marks(self, records: Records) -> list[tuple[Path, Digest]]:
+        return [(self.folder.checkpoints / name / MARK, digest) for name, digest in records.made.items()]

@@ -1,0 +1,156 @@
+"""The built-in task `arithmetic`: small sums, answered at once or with digit-wise working."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from random import Random
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.tasks import ArithmeticConfig
+from geoalign.lab.rewards.answers import final_answer
+from geoalign.lab.rewards.boxed import last_boxed
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
+
+_Numbers = tuple[int, ...]
+
+
+class ArithmeticTask(Task):
+    """Sums such as `16+44+21=`, in an order fixed by the seed.
+
+    No evaluation problem is a training problem or a demonstration, not even with its numbers in another order.
+    Demonstrations answer at once (`\\boxed{81}`) or add digit by digit first, units to the left, the carry in front
+    (`6+4+1=11;1+1+4+2=8;\\boxed{81}`). Of the direct ones a share (`direct_noise`) is off by a little.
+
+    Raises:
+        ConfigError: more problems are asked for than half of what `operands` and `digits` allow.
+    """
+
+    name = "arithmetic"
+
+    def __init__(self, config: ArithmeticConfig, *, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        lowest = 10 ** (config.digits - 1)
+        self._numbers = range(lowest, 10 * lowest)
+        self._check_room()
+
+    def train_problems(self) -> Sequence[Problem]:
+        return self._train
+
+    def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
+        return {"arithmetic": self._evaluation}
+
+    def demonstrations(self) -> Sequence[Demonstration]:
+        return self._demonstrations
+
+    def alphabet(self) -> str:
+        return "".join(sorted(set("0123456789+=;" + boxed(""))))
+
+    def takes_shortcut(self, response: str) -> bool:
+        """Whether a response answers at once: it has a complete box, and no working (no `=`) before its last box."""
+        return last_boxed(response) is not None and "=" not in response.rpartition(r"\boxed")[0]
+
+    def final_answer(self, response: str) -> str | None:
+        return final_answer(response)
+
+    @cached_property
+    def _evaluation(self) -> list[Problem]:
+        random = self._random("evaluation")
+        found: dict[_Numbers, _Numbers] = {}
+        while len(found) < self._config.evaluation_problems:
+            numbers = self._draw(random)
+            found.setdefault(tuple(sorted(numbers)), numbers)
+        return [_problem("evaluation", numbers) for numbers in found.values()]
+
+    @cached_property
+    def _kept_aside(self) -> frozenset[_Numbers]:
+        return frozenset(tuple(sorted(_numbers(problem))) for problem in self._evaluation)
+
+    @cached_property
+    def _train(self) -> list[Problem]:
+        random = self._random("train")
+        found: dict[_Numbers, None] = {}
+        while len(found) < self._config.train_problems:
+            found[self._draw_for_training(random)] = None
+        return [_problem("train", numbers) for numbers in found]
+
+    @cached_property
+    def _demonstrations(self) -> list[Demonstration]:
+        random = self._random("demonstrations")
+        return [self._demonstration(random) for _ in range(self._config.demonstrations)]
+
+    def _demonstration(self, random: Random) -> Demonstration:
+        numbers = self._draw_for_training(random)
+        if random.random() < self._config.direct_share:
+            wrong = random.random() < self._config.direct_noise
+            completion = boxed(_near(sum(numbers), random) if wrong else sum(numbers))
+        else:
+            completion = worked_solution(numbers)
+        return Demonstration(_prompt(numbers), completion)
+
+    def _draw(self, random: Random) -> _Numbers:
+        return tuple(random.choice(self._numbers) for _ in range(self._config.operands))
+
+    def _draw_for_training(self, random: Random) -> _Numbers:
+        while True:
+            numbers = self._draw(random)
+            if tuple(sorted(numbers)) not in self._kept_aside:
+                return numbers
+
+    def _random(self, purpose: str) -> Random:
+        # A generator for each purpose: more demonstrations, say, leave the problems as they are.
+        return Random(f"arithmetic/{self._seed}/{purpose}")
+
+    def _check_room(self) -> None:
+        """Problems are drawn until they are new; with at most half of all taken, two draws are enough on average."""
+        config, values = self._config, len(self._numbers)
+        up_to_order = math.comb(values + config.operands - 1, config.operands)
+        if config.evaluation_problems > up_to_order // 2:
+            raise ConfigError(
+                f"task.evaluation_problems: expected at most {up_to_order // 2} with {config.operands} operands of "
+                f"{config.digits} digit(s), got {config.evaluation_problems}"
+            )
+        left = values**config.operands - config.evaluation_problems * math.factorial(config.operands)
+        if config.train_problems > left // 2:
+            raise ConfigError(
+                f"task.train_problems: expected at most {max(left // 2, 0)} with {config.operands} operands of "
+                f"{config.digits} digit(s) and {config.evaluation_problems} evaluation problems, "
+                f"got {config.train_problems}"
+            )
+
+
+def boxed(answer: int | str) -> str:
+    """The final answer as every response has to give it: `\\boxed{81}`."""
+    return f"\\boxed{{{answer}}}"
+
+
+def worked_solution(numbers: Sequence[int]) -> str:
+    """The sum of `numbers` digit by digit, units first, the carry in front: `6+4+1=11;1+1+4+2=8;\\boxed{81}`."""
+    steps, carry = [], 0
+    for place in range(len(str(max(numbers)))):
+        digits = [number // 10**place % 10 for number in numbers]
+        column = [carry, *digits] if place else digits
+        total = sum(column)
+        steps.append(f"{'+'.join(map(str, column))}={total};")
+        carry = total // 10
+    return "".join(steps) + boxed(sum(numbers))
+
+
+def _near(total: int, random: Random) -> int:
+    """A wrong sum close to the right one, as a slip in one digit gives it; never negative."""
+    slip = random.randint(1, 9) * random.choice((1, 1, 10))
+    return total - slip if random.random() < 0.5 and total > slip else total + slip
+
+
+def _prompt(numbers: Sequence[int]) -> tuple[dict[str, str], ...]:
+    return ({"role": "user", "content": "+".join(map(str, numbers)) + "="},)
+
+
+def _problem(subset: str, numbers: Sequence[int]) -> Problem:
+    return Problem(f"{subset}:{'+'.join(map(str, numbers))}", _prompt(numbers), str(sum(numbers)))
+
+
+def _numbers(problem: Problem) -> _Numbers:
+    return tuple(int(number) for number in problem.id.partition(":")[2].split("+"))

@@ -1,0 +1,167 @@
+"""The task `hh_rlhf`: dialogues with a preferred and a rejected reply, from the user's own files or the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from geoalign.errors import InputError
+from geoalign.lab.config.hh_rlhf import HHRLHFConfig
+from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
+from geoalign.lab.tasks.decontaminate import (
+    count_shared,
+    duplicates_note,
+    exact,
+    find_duplicates,
+    fingerprint,
+    keep,
+    kept_note,
+)
+from geoalign.lab.tasks.hh_files import DialogueFile, DialogueReading, Item, different_prompts, read_files
+
+# Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
+_PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
+
+
+class HHRLHFTask(Task):
+    """Preference pairs in the format of HH-RLHF, read from their places in order.
+
+    The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
+    each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
+    counted (`on_bad_row: error`: refused), see `read_pair` and `read_prompt`; `notes()` says how many, and what
+    `decontaminate` found or dropped. Gold utility, shortcut and final answers are unknown.
+
+    Raises:
+        ConfigError: a file is not there or of an unknown kind, or the hub does not have it (when it is first read).
+        InputError: a file holds something else than its name says, no usable row, or too few for `rl_prompts`.
+    """
+
+    name = "hh_rlhf"
+
+    def __init__(self, config: HHRLHFConfig) -> None:
+        self._config = config
+        self._reading = DialogueReading(config.max_characters, config.limit, config.on_bad_row)
+
+    def train_problems(self) -> Sequence[Problem]:
+        return self._training.prompts
+
+    def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
+        return self._evaluation
+
+    def demonstrations(self) -> Sequence[Demonstration]:
+        return [Demonstration(pair.prompt, pair.chosen) for pair in self._training.sft]
+
+    def preference_pairs(self) -> Sequence[PreferencePair]:
+        return self._training.pairs
+
+    def notes(self) -> Sequence[str]:
+        training = self._training
+        lines = [note for file in (*training.files, *self._evaluation_files) if (note := file.note())]
+        lines += training.notes
+        if self._config.decontaminate == "report":
+            lines += self._overlap_notes()
+        lines.append(
+            f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, "
+            f"{len(training.prompts)} prompts for RL ({_PAPER_SIZES})"
+        )
+        return lines
+
+    def _overlap_notes(self) -> list[str]:
+        training = self._training
+        prompts = [pair.prompt for pair in (*training.sft, *training.pairs)]
+        prompts += [problem.prompt for problem in training.prompts]
+        trained_on = {fingerprint(prompt) for prompt in prompts}
+        lines = []
+        for name, problems in self._evaluation.items():
+            shared = count_shared([fingerprint(problem.prompt) for problem in problems], trained_on)
+            if shared:
+                lines.append(f"evaluation set {name}: {shared} of {len(problems)} begin like a training prompt")
+        return lines
+
+    @cached_property
+    def _sets(self) -> dict[str, list[DialogueFile]]:
+        given = self._config.evaluation.items()
+        return {name: read_files(places, self._reading, prompts=True) for name, places in given}
+
+    @property
+    def _evaluation_files(self) -> list[DialogueFile]:
+        return [file for files in self._sets.values() for file in files]
+
+    @cached_property
+    def _evaluation(self) -> dict[str, list[Problem]]:
+        return {name: different_prompts(_items(files)) for name, files in self._sets.items()}
+
+    @cached_property
+    def _training(self) -> _Training:
+        config = self._config
+        sft_files = read_files(config.train, self._reading, prompts=False)
+        pair_files = None if config.pairs is None else read_files(config.pairs, self._reading, prompts=False)
+        rl_files = None if config.rl is None else read_files(config.rl, self._reading, prompts=True)
+        sft, notes = self._cleaned("train", _items(sft_files))
+        if rl_files is not None:
+            asked, more = self._cleaned("rl", _items(rl_files))
+            prompts = different_prompts(asked)
+            notes += more
+        elif config.rl_prompts is not None:
+            sft, prompts = _parted(sft, config.rl_prompts)
+        else:
+            prompts = different_prompts(sft)
+        pairs = _pairs(sft)
+        if pair_files is not None:
+            items, more = self._cleaned("pairs", _items(pair_files))
+            pairs, notes = _pairs(items), notes + more
+        files = [*sft_files, *(pair_files or ()), *(rl_files or ())]
+        return _Training(files, _pairs(sft), pairs, prompts, notes)
+
+    def _cleaned(self, what: str, items: list[Item]) -> tuple[list[Item], list[str]]:
+        """The rows to use of one part of training, and what `decontaminate` has to say on it."""
+        mode = self._config.decontaminate
+        if mode == "off":
+            return items, []
+        # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
+        keys = [number if one.pair is None else _pair_key(one.pair) for number, one in enumerate(items)]
+        answers = ["" if one.pair is None else one.pair.chosen for one in items]
+        found = find_duplicates(keys, answers, agree=str.__eq__)
+        if mode == "report":
+            return items, duplicates_note(what, len(items), found, "pairs")
+        evaluated = {fingerprint(one.prompt) for problems in self._evaluation.values() for one in problems}
+        kept = keep(found, [fingerprint(one.prompt) for one in items], evaluated)
+        if not kept.rows:
+            raise InputError(f"{what}: expected rows to be left by decontaminate: drop, got none")
+        return [items[row] for row in kept.rows], kept_note(what, len(items), kept, "rows")
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The parts of training, and what is to be said about them."""
+
+    files: list[DialogueFile]
+    sft: list[PreferencePair]
+    pairs: list[PreferencePair]
+    prompts: list[Problem]
+    notes: list[str]
+
+
+def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
+    """The rows for SFT and the last `count` different prompts for RL; no row of such a prompt is left for SFT."""
+    prompts = different_prompts(items)
+    if count >= len(prompts):
+        raise InputError(
+            f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
+        )
+    kept = prompts[-count:]
+    taken = {exact(one.prompt) for one in kept}
+    return [item for item in items if exact(item.prompt) not in taken], kept
+
+
+def _items(files: Sequence[DialogueFile]) -> list[Item]:
+    return [item for file in files for item in file.items]
+
+
+def _pairs(items: Sequence[Item]) -> list[PreferencePair]:
+    return [item.pair for item in items if item.pair is not None]
+
+
+def _pair_key(pair: PreferencePair) -> Hashable:
+    return exact(pair.prompt), frozenset((pair.chosen, pair.rejected))

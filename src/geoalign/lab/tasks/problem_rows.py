@@ -1,0 +1,114 @@
+"""One row of a set of problems: the prompt and the gold answer in it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from geoalign.lab.rewards.boxed import boxed_answer
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.rows import field_of
+from geoalign.lab.tasks.wrappers import bare_problem
+from geoalign.shown import listed, shown
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one file, settled; see `Layout`.
+
+    `id_given`: the user named the field of names, so every row must have one of its own. `bare`: the prompt is reduced
+    to the problem: system messages and instruction texts of others go.
+    """
+
+    prompt: str
+    answer: str
+    boxed: bool = False
+    pattern: str | None = None
+    id: str | None = None
+    id_given: bool = False
+    context: str | None = None
+    set_name: str | None = None
+    bare: bool = False
+
+
+class UnusableRowError(Exception):
+    """A row without prompt, answer or name; becomes a count or an InputError."""
+
+    def __init__(self, reason: str, name: str, expected: str, got: object, row: Mapping[str, Any]) -> None:
+        known = f"; the row has {listed(row)}" if got is None else ""
+        super().__init__(f"field {name}: expected {expected}, got {shown(got)}{known}")
+        self.reason = reason
+
+
+def read_problem(where: str, row: Mapping[str, Any], fields: Fields, system_prompt: str | None) -> tuple[Problem, bool]:
+    """The problem of a row, and whether an instruction text was taken off it; `where` names it if nothing else does.
+
+    Raises:
+        UnusableRowError: no prompt, no answer, or no name where the field of names was given.
+    """
+    prompt = read_messages(field_of(row, fields.prompt))
+    if prompt is None:
+        expected = "a text or a list of chat messages that ends with the user's"
+        raise UnusableRowError("prompt", fields.prompt, expected, field_of(row, fields.prompt), row)
+    unwrapped = False
+    if fields.bare:
+        prompt, unwrapped = _bare(prompt, row, fields)
+    if system_prompt is not None and all(message["role"] != "system" for message in prompt):
+        prompt = ({"role": "system", "content": system_prompt}, *prompt)
+    answer = _answer(row, fields)
+    if fields.id is None:
+        return Problem(where, prompt, answer), unwrapped
+    name = field_of(row, fields.id)
+    usable = isinstance(name, str | int) and not isinstance(name, bool) and name != ""
+    if not usable and fields.id_given:
+        raise UnusableRowError("id", fields.id, "a name", name, row)
+    return Problem(str(name) if usable else where, prompt, answer), unwrapped
+
+
+def _bare(prompt: Messages, row: Mapping[str, Any], fields: Fields) -> tuple[Messages, bool]:
+    messages = [message for message in prompt if message["role"] != "system"]
+    given = messages[-1]["content"]
+    text = bare_problem(given)
+    unwrapped = text != given
+    context = field_of(row, fields.context) if fields.context is not None else None
+    if isinstance(context, str) and context.strip():
+        text = f"{context.strip()}\n\n{text}"
+    return (*messages[:-1], {"role": "user", "content": text}), unwrapped
+
+
+def _answer(row: Mapping[str, Any], fields: Fields) -> str:
+    value = field_of(row, fields.answer)
+    text = _answer_text(value)
+    if not text:
+        raise UnusableRowError("answer", fields.answer, "a text or a number", value, row)
+    if fields.boxed:
+        boxed = (boxed_answer(text) or "").strip()
+        if not boxed:
+            raise UnusableRowError("answer", fields.answer, "a text with a \\boxed{} that is not empty", value, row)
+        return boxed
+    if fields.pattern is None:
+        return text
+    found = None
+    for found in re.finditer(fields.pattern, text):  # noqa: B007 - the last one counts
+        pass
+    if found is None or not (found[1] or "").strip():
+        raise UnusableRowError("answer", fields.answer, f"a match of {fields.pattern!r}", value, row)
+    return str(found[1]).strip()
+
+
+def _answer_text(value: Any) -> str:
+    """A gold answer as text; empty where it is none. A list (several answers) is joined with commas."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list) and value:
+        parts = [_answer_text(part) if not isinstance(part, list) else "" for part in value]
+        return ", ".join(parts) if all(parts) else ""
+    return ""

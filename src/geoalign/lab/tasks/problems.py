@@ -1,0 +1,209 @@
+"""Problems with gold answers, read from a file or the hub; what was skipped or repeated is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, Literal
+
+from geoalign.errors import InputError
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.tasks.layouts import Layout, recognise
+from geoalign.lab.tasks.places import Row, rows_at
+from geoalign.lab.tasks.problem_rows import Fields, UnusableRowError, read_problem
+from geoalign.lab.tasks.rows import field_of
+
+# So many rows are looked at to recognise a layout.
+_HEAD = 100
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a set of problems is to be read; None for a field: recognised.
+
+    `inherited`: the fields are those of another file, and count only where this file has them. `select`: only the rows
+    of these sets, in lower case, in a file that holds several; `select_must_apply`: a file without sets is an error.
+    """
+
+    prompt_field: str | None = None
+    answer_field: str | None = None
+    answer_pattern: str | None = None
+    id_field: str | None = None
+    demonstration_field: str | None = None
+    system_prompt: str | None = None
+    limit: int | None = None
+    on_bad_row: Literal["skip", "error"] = "skip"
+    inherited: bool = False
+    select: tuple[str, ...] | None = None
+    select_must_apply: bool = False
+
+
+@dataclass
+class ProblemSet:
+    """What was read at one place: problems in their order, with their demonstrations where asked for."""
+
+    place: str
+    problems: list[Problem] = field(default_factory=list)
+    demonstrations: list[str | None] = field(default_factory=list)
+    layout: Layout | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    first_skipped: str = ""
+    repeated: int = 0
+    unwrapped: int = 0
+    sets: Counter[str] = field(default_factory=Counter)
+    selected: tuple[str, ...] | None = None
+    clash: str = ""
+
+    def notes(self) -> list[str]:
+        """Lines on how the place was read and what was left out; none where there is nothing to say."""
+        lines = []
+        if self.layout is not None:
+            lines.append(f"{self.place}: read as {self.layout}")
+        if len(self.sets) > 1:
+            held = ", ".join(f"{name} {count}" for name, count in self.sets.items())
+            used = "all are used" if self.selected is None else f"used: {', '.join(self.selected)}"
+            lines.append(f"{self.place}: holds several sets ({held}); {used}")
+        if self.skipped:
+            reasons = ", ".join(f"{count} without a usable {reason}" for reason, count in sorted(self.skipped.items()))
+            lines.append(f"{self.place}: {self.skipped.total()} rows skipped ({reasons}); first: {self.first_skipped}")
+        if self.repeated:
+            lines.append(f"{self.place}: {self.repeated} rows repeat a row of the same name and are left out")
+        if self.clash:
+            lines.append(f"{self.place}, {self.clash}; problems are named by their row")
+        if self.unwrapped:
+            lines.append(f"{self.place}: another instruction text was taken off {self.unwrapped} problems")
+        return lines
+
+
+def read_problems(place: str, how: Reading) -> ProblemSet:
+    """The problems at a place.
+
+    Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
+    it is what stands there, and a system message of its own stays.
+
+    Raises:
+        ConfigError: nothing at this place that can be read (`rows_at`).
+        InputError: an unknown layout, no usable row, a bad row with `on_bad_row: error`, a given id twice.
+    """
+    rows = rows_at(place)
+    head = list(islice(rows, _HEAD))
+    found = ProblemSet(place)
+    if not head:
+        raise InputError(f"{place}: expected at least one usable row; got no row at all")
+    fields = _fields(found, [row for _, row in head], how)
+    _read(found, chain(head, rows), fields, how)
+    _check_selection(found, fields, how)
+    if not found.problems:
+        raise InputError(f"{place}: expected at least one usable row; {found.first_skipped or 'got none'}")
+    return found
+
+
+def _fields(found: ProblemSet, head: Sequence[Mapping[str, Any]], how: Reading) -> Fields:
+    prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
+    if how.inherited and not any(_has(row, prompt) and _has(row, answer) for row in head):
+        prompt = answer = pattern = None
+    id_given = how.id_field is not None
+    if prompt is not None and answer is not None:
+        return Fields(prompt, answer, pattern=pattern, id=how.id_field, id_given=id_given)
+    layout = found.layout = recognise(found.place, head)
+    of_layout = answer is None or answer == layout.answer
+    return Fields(
+        prompt=prompt or layout.prompt,
+        answer=answer or layout.answer,
+        boxed=of_layout and layout.boxed and pattern is None,
+        pattern=layout.pattern if of_layout and pattern is None else pattern,
+        id=how.id_field or layout.id,
+        id_given=id_given,
+        context=layout.context,
+        set_name=layout.set_name,
+        bare=prompt is None,
+    )
+
+
+def _has(row: Mapping[str, Any], name: str | None) -> bool:
+    return name is None or field_of(row, name) is not None
+
+
+def _read(found: ProblemSet, rows: Iterator[Row], fields: Fields, how: Reading) -> None:
+    taken: dict[str, Problem] = {}
+    places = []
+    for where, row in rows:
+        if how.limit is not None and len(found.problems) == how.limit:
+            break
+        if not _wanted(found, row, fields, how):
+            continue
+        try:
+            problem, unwrapped = read_problem(where, row, fields, how.system_prompt)
+        except UnusableRowError as error:
+            _skip(found, where, error, how)
+            continue
+        before = taken.setdefault(problem.id, problem)
+        if before is not problem:
+            if fields.id_given:
+                raise InputError(
+                    f"{found.place}, {where}, field {fields.id}: expected a name of its own, got {problem.id!r} again"
+                )
+            if (before.prompt, before.answer) == (problem.prompt, problem.answer):
+                found.repeated += 1
+                continue
+            found.clash = found.clash or f"{where}, field {fields.id}: {problem.id!r} names another problem too"
+        found.unwrapped += unwrapped
+        found.problems.append(problem)
+        found.demonstrations.append(_demonstration(found, row, how))
+        places.append(where)
+    if found.clash:
+        found.problems = [Problem(at, one.prompt, one.answer) for at, one in zip(places, found.problems, strict=True)]
+
+
+def _wanted(found: ProblemSet, row: Mapping[str, Any], fields: Fields, how: Reading) -> bool:
+    if fields.set_name is None:
+        return True
+    name = str(field_of(row, fields.set_name))
+    found.sets[name] += 1
+    return how.select is None or name.lower() in how.select
+
+
+def _skip(found: ProblemSet, where: str, error: UnusableRowError, how: Reading) -> None:
+    if how.on_bad_row == "error":
+        raise InputError(f"{found.place}, {where}, {error}") from error
+    if not found.skipped:
+        found.first_skipped = f"{where}, {error}"
+    found.skipped[error.reason] += 1
+
+
+def _check_selection(found: ProblemSet, fields: Fields, how: Reading) -> None:
+    if how.select is None:
+        return
+    if fields.set_name is None:
+        if how.select_must_apply:
+            raise InputError(f"{found.place}: expected a file with several sets (`select`), got a layout without them")
+        return
+    found.selected = tuple(name for name in found.sets if name.lower() in how.select)
+    if not found.selected:
+        raise InputError(
+            f"{found.place}, field {fields.set_name}: expected one of {', '.join(how.select)}, "
+            f"got {', '.join(found.sets)}"
+        )
+
+
+def _demonstration(found: ProblemSet, row: Mapping[str, Any], how: Reading) -> str | None:
+    if how.demonstration_field is None:
+        return None
+    value = field_of(row, how.demonstration_field)
+    if isinstance(value, str) and value.strip():
+        return value
+    found.skipped["demonstration"] += 1
+    return None
+
+
+def joined(sets: Sequence[Sequence[Problem]]) -> list[Problem]:
+    """The problems of several places as one set; where there are several, names begin with the place's number."""
+    if len(sets) == 1:
+        return list(sets[0])
+    return [
+        Problem(f"file {number}, {problem.id}", problem.prompt, problem.answer)
+        for number, problems in enumerate(sets, start=1)
+        for problem in problems
+    ]

@@ -1,0 +1,285 @@
+"""`geoalign train --dry-run`: everything that can be checked without the weights, and what the run will come to."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from trl import GRPOConfig, RewardConfig, SFTConfig
+
+from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.lab.config.loading import curator_name
+from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
+from geoalign.lab.models.lora import lora_of
+from geoalign.lab.models.models import CODE_SETTING, first_tokenizer, template_options
+from geoalign.lab.models.processes import Processes
+from geoalign.lab.reports.text import inert
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.rendering import rendered
+from geoalign.lab.terminal import Console
+from geoalign.lab.train.memory import MemoryEstimate, estimate_memory, shape_of_model
+from geoalign.lab.train.options import check_options, without_gpu
+from geoalign.lab.train.prompts import prompt_lengths
+from geoalign.lab.train.reward_source import check_reward
+from geoalign.lab.train.run import Run, make_run
+from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.settings.locations import Places, read_yaml
+from geoalign.settings.shown import shown
+
+# Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
+_LORA_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of prompts: of `unit` "tokens", or "characters" where the tokenizer is not at hand."""
+
+    values: tuple[int, ...]
+    unit: str
+
+    def __str__(self) -> str:
+        if not self.values:
+            return "none"
+        middle, high = np.percentile(self.values, [50, 99])
+        return f"median {middle:.0f}, 99% below {high:.0f}, longest {max(self.values):,} {self.unit}"
+
+
+def dry_run(
+    config: RunConfig,
+    console: Console,
+    *,
+    places: Places | None = None,
+    config_file: Path | None = None,
+    overrides: Sequence[str] = (),
+    output: Path | None = None,
+) -> None:
+    """Checks settings, files, prompts, lengths and rewards, and prints the plan; trains and writes nothing.
+
+    Of a model on the hub only tokenizer and config are fetched; where they are not to be had, lengths are counted in
+    characters and memory is not estimated, and the plan says so. Options that only a GPU can check are checked when
+    there is one.
+
+    Raises:
+        ConfigError, InputError: whatever the run itself would find wrong before it starts.
+    """
+    _check_options(config, places)
+    zero_stage = _zero_stage(config.launch.accelerate, places)
+    processes = config.launch.processes or Processes.launched().count
+    checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
+    run = make_run(checked, RunFolder(Path("dry-run")), places, console)
+    problems = _reward_problem(run, places)
+    _print_prompts(run, tokenizer, console)
+    console.print(_plan_table(run, processes, tokenizer))
+    estimate = _memory(config, run, processes, tokenizer, zero_stage)
+    if isinstance(estimate, MemoryEstimate):
+        console.print(_memory_table(estimate, config))
+    for line in (missing, problems, estimate if isinstance(estimate, str) else None):
+        if line is not None:
+            console.print(Text(f"Not checked: {line}", style="yellow"), soft_wrap=True)
+    console.print("Launch with:", style="bold")
+    console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
+
+
+def _check_options(config: RunConfig, places: Places | None) -> None:
+    """Checks also the options that are left out where there is no GPU."""
+    check_options(GRPOConfig, "grpo", config.grpo, places)
+    check_options(SFTConfig, "sft", config.sft or {}, places)
+    check_options(RewardConfig, "reward_model", config.reward_model, places)
+
+
+def launch_command(
+    config: RunConfig, config_file: Path | None, overrides: Sequence[str], output: Path | None = None
+) -> str:
+    """The command that starts the run as `launch` says: accelerate's settings file, so many processes, or plainly."""
+    arguments = ["train", *([str(config_file)] if config_file else [])]
+    for override in overrides:
+        arguments += ["--set", override]
+    folder = output or config.output.folder or f"runs/{config_file.stem if config_file else 'default'}"
+    arguments += ["--output", str(folder)]
+    if config.launch.accelerate is not None:
+        start = ["accelerate", "launch", "--config_file", config.launch.accelerate, "-m", "geoalign"]
+    elif (config.launch.processes or 1) > 1:
+        start = ["accelerate", "launch", "--num_processes", str(config.launch.processes), "-m", "geoalign"]
+    else:
+        start = ["geoalign"]
+    return shlex.join([*start, *arguments])
+
+
+def _as_launched(config: RunConfig, processes: int) -> RunConfig:
+    """The settings under which this one process sees the batches that all processes of the launch will make."""
+    if torch.accelerator.is_available():
+        grpo, sft, learned = dict(config.grpo), config.sft, config.reward_model
+    else:
+        grpo, learned = without_gpu(config.grpo), without_gpu(config.reward_model)
+        sft = None if config.sft is None else without_gpu(config.sft)
+    own = Processes.launched().count
+    size = grpo.get("per_device_train_batch_size")
+    if isinstance(size, int):
+        grpo["per_device_train_batch_size"] = size * processes // own
+    return replace(config, grpo=grpo, sft=sft, reward_model=learned)
+
+
+def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
+    """The settings, the tokenizer where it is at hand, and a line where it is not."""
+    if not isinstance(config.model, PretrainedModelConfig):
+        task = make_task(config.task, seed=config.seed)
+        return config, first_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()), None
+    try:
+        return config, first_tokenizer(config.model, alphabet=None), None
+    except OwnCodeError:
+        raise
+    except ConfigError as error:
+        reason = " ".join(str(error).split())[:300]
+        return replace(config, max_prompt_length=None), None, f"lengths in tokens, and max_prompt_length: {reason}"
+
+
+def _reward_problem(run: Run, places: Places | None) -> str | None:
+    """What keeps the reward from being used now; a server need not run yet."""
+    if run.config.reward.model.url is None:
+        check_reward(run, places)
+        return None
+    try:
+        check_reward(run, places)
+    except (ConfigError, MissingExtraError) as error:
+        return f"the reward's server: {error}"
+    return None
+
+
+def _lengths(items: Sequence[Any], tokenizer: Any, run: Run) -> Lengths:
+    if tokenizer is None:
+        counts = (sum(len(message["content"]) for message in item.prompt) for item in items)
+        return Lengths(tuple(counts), "characters")
+    return Lengths(tuple(prompt_lengths(items, tokenizer, template_options(run.config.model))), "tokens")
+
+
+def _print_prompts(run: Run, tokenizer: Any, console: Console) -> None:
+    first = run.problems[run.plan.order[0]]
+    if tokenizer is None:
+        text = "\n".join(f"[{message['role']}] {message['content']}" for message in first.prompt)
+    else:
+        text = rendered(first.prompt, tokenizer, template_options(run.config.model))
+    console.print(Panel(Text(inert(text, limit=4000)), title=Text(f"First prompt ({first.id})"), title_align="left"))
+
+
+def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:
+    table = Table(title="The plan", title_justify="left", show_header=False)
+    plan, shape, settings = run.plan, run.generation, run.config
+    generations = math.ceil(plan.max_steps / shape.updates)
+    rollouts = shape.prompts * shape.samples
+    if run.sft is not None and (demonstrations := run.task.demonstrations()):
+        updates = _sft_updates(run, len(demonstrations), processes)
+        table.add_row("warm start", f"{len(demonstrations):,} demonstrations, {updates:,} updates")
+    if run.reward_model is not None:
+        table.add_row("reward model", f"trained on {len(run.task.preference_pairs()):,} preference pairs")
+    table.add_row("training prompts", f"{len(run.problems):,}: {_lengths(run.problems, tokenizer, run)}")
+    table.add_row(
+        "a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"
+    )
+    table.add_row("updates", f"{plan.max_steps:,} in {generations:,} generations, {shape.updates} on each")
+    table.add_row("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens")
+    table.add_row("curator", curator_name(settings.curator))
+    for name, problems in run.evaluation_sets().items():
+        samples, last = (settings.evaluation.samples_of(name, last=end) for end in (False, True))
+        after = "" if samples == last else f", {last} after RL"
+        table.add_row(
+            f"evaluation: {name}",
+            f"{len(problems):,} problems x {samples}{after}: {_lengths(problems, tokenizer, run)}",
+        )
+    every = settings.evaluation.every
+    times = 2 + (0 if every is None else (plan.max_steps - 1) // every)
+    table.add_row("evaluations", f"{times:,}" + ("" if every is None else f", every {every} updates"))
+    table.add_row(
+        "checkpoints",
+        f"every {run.grpo.save_steps:g} updates, the last {settings.output.keep_checkpoints or 'all'} kept",
+    )
+    return table
+
+
+def _sft_updates(run: Run, rows: int, processes: int) -> int:
+    options = run.sft
+    assert options is not None
+    if options.max_steps > 0:
+        return int(options.max_steps)
+    batch = options.per_device_train_batch_size * options.gradient_accumulation_steps * processes
+    return math.ceil(rows / batch) * math.ceil(options.num_train_epochs)
+
+
+def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_stage: int) -> MemoryEstimate | str:
+    """The estimate for the settings as they are meant, or why there is none."""
+    model = config.model
+    if not isinstance(model, PretrainedModelConfig):
+        return "memory: the tiny model needs none to speak of"
+    try:
+        shape = shape_of_model(_settings_of(model))
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError) as error:
+        return f"memory: expected the config of {model.path}, got {' '.join(str(error).split())[:200]}"
+    given, limit = config.grpo, config.max_prompt_length
+    if limit is None:
+        limit = 0 if tokenizer is None else max(_lengths(run.problems, tokenizer, run).values)
+    colocated = given.get("use_vllm", False) and given.get("vllm_mode", "colocate") == "colocate"
+    return estimate_memory(
+        shape,
+        dtype=model.dtype,
+        bf16=given.get("bf16", True),
+        trained_share=1.0 if lora_of(model) is None else _LORA_SHARE,
+        micro_batch=given.get("per_device_train_batch_size", run.grpo.per_device_train_batch_size // processes),
+        tokens=limit + run.generation.longest,
+        processes=processes,
+        zero_stage=zero_stage,
+        checkpointing=given.get("gradient_checkpointing", False) or given.get("activation_checkpointing", False),
+        vllm_share=given.get("vllm_gpu_memory_utilization", 0.3) if colocated else 0.0,
+        gpu_memory=config.launch.gpu_memory,
+    )
+
+
+def _settings_of(model: PretrainedModelConfig) -> Any:
+    from transformers import AutoConfig
+
+    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+    return from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
+
+
+def _zero_stage(path: str | None, places: Places | None = None) -> int:
+    """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
+
+    Raises:
+        ConfigError: the file cannot be read, or has another stage.
+    """
+    if path is None:
+        return 0
+    key = f"{(places or Places()).prefix('launch.accelerate')}launch.accelerate"
+    try:
+        settings, _ = read_yaml(Path(path))
+    except ConfigError as error:
+        raise ConfigError(f"{key}: expected accelerate's settings file, got {error}") from error
+    section = settings.get("deepspeed_config") or {}
+    stage = section.get("zero_stage", 0) if isinstance(section, dict) else section
+    if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
+        expected = "expected 0, 1, 2 or 3 as deepspeed_config.zero_stage"
+        raise ConfigError(f"{key}: {path}: {expected}, got {shown(stage)}")
+    return int(stage)
+
+
+def _memory_table(estimate: MemoryEstimate, config: RunConfig) -> Table:
+    table = Table(title="Memory of a GPU in RL, estimated (GB)", title_justify="left", show_header=False)
+    for name in ("weights", "gradients", "optimizer", "activations", "logits", "generation"):
+        table.add_row(name, f"{getattr(estimate, name):.1f}")
+    gpu = config.launch.gpu_memory
+    if config.grpo.get("vllm_enable_sleep_mode", False) and estimate.generation > 0:
+        # They take turns: vLLM gives its cache and weights back while the policy is trained.
+        table.add_row("training; generation", f"{estimate.training:.1f}; {estimate.generation:.1f} of {gpu:g}")
+    else:
+        table.add_row("all at once", f"{estimate.total:.1f} of {gpu:g}")
+    return table

@@ -1,0 +1,331 @@
+"""The options of TRL's trainers: which are passed on, which are set here, and what this project's defaults are."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOConfig, RewardConfig, SFTConfig
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import check_keys
+from geoalign.lab.models.processes import Processes
+from geoalign.lab.train.option_values import check_value
+from geoalign.settings.locations import Places
+from geoalign.settings.shown import shown, shown_text
+
+# What a run folder and its resumption decide themselves, with the setting to use instead.
+_SET_HERE = {
+    "output_dir": "output.folder",
+    "save_strategy": "save_steps",
+    "save_total_limit": "output.keep_checkpoints",
+    "save_only_model": "nothing (a checkpoint must hold all that --resume needs)",
+    "load_best_model_at_end": "nothing (the last weights are the run's)",
+    "resume_from_checkpoint": "--resume",
+    "ignore_data_skip": "nothing (--resume must see the same data)",
+    "eval_strategy": "evaluation.every",
+    "eval_steps": "evaluation.every",
+    "do_eval": "evaluation",
+    "disable_tqdm": "nothing (the progress bar is this project's)",
+    "logging_strategy": "logging_steps",
+    "restore_callback_states_from_checkpoint": "nothing",
+    "chat_template_kwargs": "model.chat_template_kwargs",
+    "trust_remote_code": "model.trust_remote_code",
+}
+
+# transformers renamed the switch in 5.23 and warns about the old name.
+_CHECKPOINTING = (
+    "activation_checkpointing"
+    if "activation_checkpointing" in {item.name for item in dataclasses.fields(GRPOConfig)}
+    else "gradient_checkpointing"
+)
+
+_COMMON: dict[str, Any] = {
+    "report_to": "none",
+    "save_strategy": "steps",
+    "disable_tqdm": True,
+    # TRL's default recomputes the activations to save memory; a small model needs the time more.
+    _CHECKPOINTING: False,
+    "logging_steps": 1,
+    "logging_nan_inf_filter": False,
+}
+
+_SFT: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 200,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 3e-3,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 20,
+    "save_steps": 50,
+    "max_length": None,
+    "packing": False,
+    # TRL refuses a completion-only loss for data without a prompt column; ours always have one.
+    "completion_only_loss": True,
+}
+
+_REWARD_MODEL: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 300,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 20,
+    "save_steps": 50,
+    "max_length": None,
+    # Keeps the scores around zero; the loss itself knows differences only.
+    "center_rewards_coefficient": 0.01,
+}
+
+_GRPO: dict[str, Any] = {
+    **_COMMON,
+    "max_steps": 100,
+    "num_generations": 8,
+    "per_device_train_batch_size": 128,
+    "steps_per_generation": 2,
+    "learning_rate": 5e-4,
+    "lr_scheduler_type": "constant_with_warmup",
+    "warmup_steps": 5,
+    "max_completion_length": 64,
+    "temperature": 1.0,
+    "beta": 0.0,
+}
+
+
+def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> SFTConfig:
+    """TRL's `SFTConfig` from the `sft` section.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
+    """
+    options: SFTConfig = _make(
+        SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places
+    )
+    _check_save_steps("sft", options, 1, "", places)
+    return options
+
+
+def reward_model_options(
+    values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None
+) -> RewardConfig:
+    """TRL's `RewardConfig` from the `reward_model` section.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
+    """
+    options: RewardConfig = _make(
+        RewardConfig,
+        "reward_model",
+        {**_REWARD_MODEL, **_device(), "seed": seed, "data_seed": seed},
+        values,
+        folder,
+        places,
+    )
+    _check_save_steps("reward_model", options, 1, "", places)
+    return options
+
+
+def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> GRPOConfig:
+    """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
+
+    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, one that TRL refuses, or a
+            checkpoint off the generation boundary.
+    """
+    defaults = {**_GRPO, **_device(), "seed": seed, "save_steps": 1}
+    if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
+        defaults.pop("steps_per_generation")
+    if "num_train_epochs" in values and "max_steps" not in values:
+        defaults["max_steps"] = -1
+    options = _make(GRPOConfig, "grpo", defaults, values, folder, places)
+    between = generation_shape(options, places).updates
+    if "save_steps" not in values:
+        options.save_steps = between * math.ceil(20 / between)
+    _check_save_steps(
+        "grpo", options, between, "updates per generation, because a run resumes bit for bit only there", places
+    )
+    return options
+
+
+def _check_save_steps(section: str, options: Any, unit: int, why: str, places: Places | None) -> None:
+    """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
+    key, value = f"{section}.save_steps", options.save_steps
+    prefix = (places or Places()).prefix(key)
+    if value != int(value) or value < 1 or value % unit:
+        reason = f" ({why})" if why else ""
+        raise ConfigError(f"{prefix}{key}: expected a multiple of {unit}{reason}, got {value}")
+    logging = options.logging_steps
+    if logging != int(logging) or logging < 1 or value % logging:
+        raise ConfigError(
+            f"{prefix}{key}: expected a multiple of {section}.logging_steps = {logging} (a whole number), so that no "
+            f"metric is half collected in a checkpoint, got {value}"
+        )
+
+
+@dataclass(frozen=True)
+class GenerationShape:
+    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
+
+    prompts: int
+    samples: int
+    longest: int
+    updates: int
+
+
+def generation_shape(options: GRPOConfig, places: Places | None = None) -> GenerationShape:
+    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
+
+    Raises:
+        ConfigError: the accumulation does not divide the micro-batches, so that one update would span two generations.
+    """
+    samples, longest = options.num_generations, options.max_completion_length
+    rollouts, steps = options.generation_batch_size, options.steps_per_generation
+    if samples is None or longest is None or rollouts is None or steps is None:
+        raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
+    micro_batches = steps * options.num_iterations
+    if micro_batches % options.gradient_accumulation_steps:
+        key = "grpo.gradient_accumulation_steps"
+        raise ConfigError(
+            f"{(places or Places()).prefix(key)}{key}: expected a divisor of steps_per_generation x num_iterations = "
+            f"{micro_batches}, got {options.gradient_accumulation_steps}"
+        )
+    return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
+
+
+# Places in the plan of a run, which is held in memory: about 40 bytes each.
+MOST_PROMPTS = 5_000_000
+
+
+@dataclass(frozen=True)
+class PromptPlan:
+    """Which problem stands at each place of the training data, and how many updates they make."""
+
+    order: list[int]
+    max_steps: int
+
+
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, places: Places | None = None
+) -> PromptPlan:
+    """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
+
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
+    several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's place is fixed
+    from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
+    incomplete batch is left out.
+
+    Raises:
+        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` places in all.
+    """
+    per_generation, updates = shape.prompts, shape.updates
+    if problems < per_generation:
+        raise ConfigError(
+            f"task: expected at least {per_generation} training problems, as one generation batch holds "
+            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
+        )
+    per_epoch = problems // per_generation
+    max_steps = (
+        options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
+    )
+    generations = math.ceil(max_steps / updates)
+    if generations * per_generation > MOST_PROMPTS:
+        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
+    shuffle = options.shuffle_dataset is not False
+    generator = torch.Generator().manual_seed(options.seed)
+    order: list[int] = []
+    while len(order) < generations * per_generation:
+        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
+        order.extend(epoch[: per_epoch * per_generation])
+    return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)
+
+
+# What only a GPU, or a package that needs one, can do.
+_GPU_ONLY = (
+    "bf16",
+    "fp16",
+    "tf32",
+    "bf16_full_eval",
+    "fp16_full_eval",
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "use_liger_kernel",
+    "deepspeed",
+    "fsdp",
+    "fsdp_config",
+)
+
+
+def without_gpu(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a TRL trainer without those that need a GPU, vLLM's among them: the rest can be checked anywhere."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in _GPU_ONLY and name != "use_vllm" and not name.startswith("vllm_")
+    }
+
+
+def _device() -> dict[str, Any]:
+    if torch.accelerator.is_available():
+        return {}
+    # bf16 is TRL's default; on a CPU it is slow and coarse. Several processes without a GPU talk by gloo.
+    backend = {"ddp_backend": "gloo"} if Processes.launched().count > 1 else {}
+    return {"use_cpu": True, "bf16": False, **backend}
+
+
+def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Places | None = None) -> None:
+    """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
+
+    Args:
+        kind: TRL's class of options.
+
+    Raises:
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
+            have.
+    """
+    places = places or Places()
+    known = {item.name: item for item in dataclasses.fields(kind) if item.init}
+    for name, instead in _SET_HERE.items():
+        if name in values:
+            key = f"{section}.{name}"
+            raise ConfigError(
+                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {shown(values[name])}"
+            )
+    if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
+        key = f"{section}.model_init_kwargs.trust_remote_code"
+        raise ConfigError(f"{places.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
+    check_keys(values, known, section, places)
+    for name, value in values.items():
+        check_value(f"{section}.{name}", known[name], value, places)
+
+
+def _make(
+    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
+) -> Any:
+    check_options(kind, section, values, places)
+    try:
+        return kind(output_dir=str(folder), **{**defaults, **values})
+    except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
+        name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
+        key = section if name is None else f"{section}.{name}"
+        said = f"{type(error).__name__} from TRL: {shown_text(error)}"
+        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: {said}") from error
+
+
+def _at_fault(kind: Any, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+    """The option without which TRL takes the others; None where there is no such one, or several."""
+    found = []
+    for name in values:
+        with suppress(Exception):
+            kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
+            found.append(name)
+    return found[0] if len(found) == 1 else None

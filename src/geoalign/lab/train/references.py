@@ -1,0 +1,172 @@
+"""Reference rewards: what responses of the starting model to each prompt of the run are worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from rich.progress import Progress
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.evaluation.policy import Engine, evaluate_policy
+from geoalign.lab.models.models import load_saved, template_options
+from geoalign.lab.models.randomness import undisturbed
+from geoalign.lab.progress import stage_progress
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
+from geoalign.lab.store.digests import SEAL, sealed, unsealed
+from geoalign.lab.store.files import read_json, write_atomically
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.run import Run
+
+FIELD = "reference_rewards"
+
+
+def reference_stage(run: Run, source: RewardSource) -> None:
+    """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
+
+    All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
+    draw without this stage. A batch holds about as many responses as one generation of RL; what it gives depends on
+    the run's seed and its place alone, and it is kept at once: a killed stage goes on with the next batch and reaches
+    the same file.
+
+    Raises:
+        RunFolderError: the file there was made with other settings, or is no such file.
+    """
+    if FIELD not in run.curator.requires or not _batches_left(run, _kept(run, _settings(run))):
+        return
+    model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
+    with stage_progress(run.console) as progress:
+        fill_references(run, source, model.to(run.grpo.device), tokenizer, progress=progress)
+
+
+def fill_references(
+    run: Run, source: RewardSource, model: Any, tokenizer: Any, *, progress: Progress, engine: Engine | None = None
+) -> None:
+    """Does what is left of the reference rewards, with the starting model or an engine that has its weights.
+
+    Every process works on a batch of its own; an engine may need all of them to ask at once, so one that has nothing
+    left to do repeats a batch, which is not used.
+    """
+    if FIELD not in run.curator.requires:
+        return
+    settings, processes = _settings(run), run.processes
+    rewards = _kept(run, settings)
+    batches = _batches_left(run, rewards)
+    count, left = run.config.reward.references, list(batches)
+    total = len(run.prompts_used()) * count
+    bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
+    for start in range(0, len(left), processes.count):
+        mine = processes.share(left[start : start + processes.count])
+        place = mine[0] if mine else left[start]
+        found = []
+        if mine or engine is not None:
+            found.append(_batch_rewards(run, source, model, tokenizer, batches[place], place, engine))
+        for batch in processes.gather(found if mine else []):
+            rewards |= batch
+        if processes.first:
+            write_atomically(run.folder.references, _text(settings, rewards))
+        progress.update(bar, completed=len(rewards) * count)
+    processes.wait()
+
+
+def _batches_left(run: Run, rewards: Mapping[str, Any]) -> dict[int, list[Problem]]:
+    """The batches of prompts that have no reference rewards yet, by their place."""
+    problems = run.prompts_used()
+    size = max(1, run.generation.prompts * run.generation.samples // run.config.reward.references)
+    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
+    return {place: batch for place, batch in enumerate(batches) if any(problem.id not in rewards for problem in batch)}
+
+
+def reference_rewards(run: Run) -> dict[str, list[float | None]]:
+    """The reference rewards of each problem id; None stands for a response that could not be scored.
+
+    Raises:
+        RunFolderError: they are not there, or not those of this run.
+    """
+    rewards = _kept(run, _settings(run))
+    missing = [problem.id for problem in run.prompts_used() if problem.id not in rewards]
+    if missing:
+        raise RunFolderError(
+            f"{run.folder.references}: expected reference rewards of every prompt of the run, got none of "
+            f"{missing[0]!r} and {len(missing) - 1} others"
+        )
+    return rewards
+
+
+def _batch_rewards(
+    run: Run,
+    source: RewardSource,
+    model: Any,
+    tokenizer: Any,
+    problems: Sequence[Problem],
+    place: int,
+    engine: Engine | None = None,
+) -> dict[str, list[float | None]]:
+    count = run.config.reward.references
+    before = reasons(source)
+    with undisturbed(run.config.seed):
+        found = evaluate_policy(
+            model,
+            tokenizer,
+            problems,
+            source,
+            samples=count,
+            temperature=float(run.grpo.temperature),
+            max_new_tokens=run.generation.longest,
+            batch_size=len(problems) * count,
+            seed=_seed(run.config.seed, place),
+            template_options=template_options(run.config.model),
+            engine=engine,
+        )
+    check_scored(
+        [row.reward for row in found.rows],
+        run.config.reward.max_unscored,
+        why=reasons_since(source, before),
+        what="a batch of reference responses",
+    )
+    rewards: dict[str, list[float | None]] = {problem.id: [] for problem in problems}
+    for row in found.rows:
+        rewards[row.problem_id].append(None if math.isnan(row.reward) else row.reward)
+    return rewards
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """What decides the rewards beside the warm start and the reward source, which the run folder fixes."""
+    return {
+        "seed": run.config.seed,
+        "references": run.config.reward.references,
+        "temperature": float(run.grpo.temperature),
+        "max_new_tokens": run.generation.longest,
+    }
+
+
+def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
+    path = run.folder.references
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    if found.get("settings") != settings:
+        raise RunFolderError(
+            f"{path}: expected reference rewards made with {settings}, got {found.get('settings')}: remove the file"
+        )
+    rewards, count = found.get("rewards"), settings["references"]
+    if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
+        raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
+    if SEAL in found:  # versions of the package before this one wrote none
+        try:
+            unsealed(found, path)
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}: remove the file; it is made again") from error
+    return rewards
+
+
+def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
+    return json.dumps(sealed({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _seed(seed: int, place: int) -> int:
+    return int.from_bytes(blake2b(f"references/{seed}/{place}".encode(), digest_size=4).digest(), "big")

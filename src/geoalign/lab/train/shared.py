@@ -1,0 +1,88 @@
+"""Starting from another run folder's warm start and reward model, so that many runs train them once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.store.files import replace_folder
+from geoalign.lab.store.marks import MARK, files_fault, mark_complete, read_mark
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_records import after_warm_start, note_records
+from geoalign.lab.store.same_settings import as_read_now, first_difference
+
+# The settings that decide what the shared stages make.
+_SECTIONS = ("model", "task", "sft", "reward_model", "max_prompt_length")
+
+
+def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
+    """Raises unless a run with these settings may start from what lies in `shared`.
+
+    The seed may differ, unless the task draws its problems from it (`task.seed` null): evaluation problems of one seed
+    may be demonstrations of another.
+
+    Raises:
+        ConfigError: `model`, `task`, `sft` or `reward_model` differ; the message names the first key.
+        RunFolderError: the folder has no finished warm start, or its settings have changed since it was made.
+    """
+    if not shared.started() or not shared.warm_started.is_dir():
+        raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
+    shared.check_start()
+    settings, theirs = as_read_now(settings), shared.read_config()
+    sections = list(_SECTIONS)
+    if "seed" in (task := settings.get("task", {})) and task["seed"] is None:
+        sections.append("seed")
+    found = first_difference(_only(settings, sections), _only(theirs, sections))
+    if found is not None:
+        key, now, then = found
+        raise ConfigError(f"{key}: expected {then}, as the shared run in {shared.root} was made with, got {now}")
+
+
+def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False) -> None:
+    """Puts the warm start (and the reward model, where there is one) of `shared` into `folder`, where it lacks them.
+
+    Files are linked where the file system allows it, otherwise copied; neither run ever writes into them again. Each
+    folder is there only if it is complete.
+
+    Args:
+        rewarded: the run has a reward model.
+
+    Raises:
+        RunFolderError: a model there is not as it was written.
+    """
+    for place in (folder.reward_model, folder.warm_started):
+        origin = shared.checkpoints / place.name
+        if place.is_dir() or not origin.is_dir():
+            continue
+        _check_whole(origin)
+        written = place.with_name(place.name + ".tmp")
+        if written.exists():
+            shutil.rmtree(written)
+        shutil.copytree(origin, written, copy_function=_link_or_copy)
+        if not (written / MARK).is_file():  # made by a version of the package that wrote none
+            mark_complete(written)
+        replace_folder(written, place)
+    there = folder.reward_model.is_dir()
+    note_records(folder, "rl" if there else after_warm_start(rewarded), 0)
+
+
+def _check_whole(origin: Path) -> None:
+    """Raises RunFolderError unless a model is as its mark says; one without a mark is of an older version."""
+    fault = files_fault(origin, read_mark(origin)) if (origin / MARK).is_file() else None
+    if fault is not None:
+        raise RunFolderError(f"{fault}: remove {origin.parents[1]} and make it again")
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+
+
+def _only(settings: Mapping[str, Any], sections: list[str]) -> dict[str, Any]:
+    return {name: settings[name] for name in sections if name in settings}

@@ -1,0 +1,177 @@
+"""What a run came to: the numbers of `summary.json` and the closing table on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from rich.table import Table
+
+from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
+from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.terminal import Console
+from geoalign.lab.train.reward_stage import held_out_accuracy
+
+_PREFIX = "geoalign/"
+# Added up over the run.
+_COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
+# Averaged over the generations where they are defined.
+_MEANS = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high", "chance_accuracy")
+
+
+def summarise(folder: RunFolder) -> dict[str, Any]:
+    """The numbers of a run, read from its own files, so that a resumed run has the same as an undisturbed one."""
+    lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
+    evaluations = read_lines(folder.evaluation)
+    curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
+    counts = {name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS}
+    means = {name: _mean(_values(curated, _PREFIX + name)) for name in _MEANS}
+    return {
+        "steps": max((line["step"] for line in lines), default=0),
+        "generations": len(curated),
+        "accuracy": _evaluations(evaluations, "accuracy"),
+        "reward": _evaluations(evaluations, "reward"),
+        "gold_utility": _evaluations(evaluations, "gold_utility"),
+        "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
+        "answers": _evaluations(evaluations, "count"),
+        "reward_model": held_out_accuracy(folder),
+        "reward_first": _mean(_values(lines[:10], "reward")),
+        "reward_last": _mean(_values(lines[-10:], "reward")),
+        "curator": {**counts, **means, **detection(folder.rollouts)},
+    }
+
+
+def detection(rollouts: Path) -> dict[str, float | int | None]:
+    """How the scores rank the rollouts whose reward was corrupted, where that is known.
+
+    As `geoalign.lab.analysis.detection` defines it: the mean AUROC over generations, the share of corrupted rewards
+    among the anomalous rollouts of the whole run, beside their share among the rollouts in a pair.
+    """
+    rankings, counts = [], Tally()
+    for path in sorted(rollouts.glob("step-*.parquet")):
+        table = pq.read_table(path, columns=["group", "reward", "score", "corrupted", "anomalous"])
+        known = ~np.isnan(_floats(table["corrupted"]))
+        corrupted = _floats(table["corrupted"]) == 1
+        counting = rows_that_count(_floats(table["reward"]), table["group"].to_numpy(), known)
+        counts += tally(_floats(table["anomalous"]) == 1, corrupted, counting, known)
+        rankings.append(ranking(_floats(table["score"]), corrupted, counting))
+    mean, generations = mean_ranking(rankings)
+    return {
+        "auroc": _defined(mean.auroc),
+        "auroc_generations": generations,
+        "corrupted_share": _defined(counts.base_rate),
+        "corrupted_share_of_anomalous": _defined(counts.precision),
+    }
+
+
+def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
+    """Prints the closing table."""
+    table = Table(title="What came out", title_justify="left", show_header=False)
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
+    for label, value in _evaluation_rows(summary):
+        table.add_row(label, value)
+    table.add_row("mean reward, first and last 10 updates", _pair(summary["reward_first"], summary["reward_last"]))
+    table.add_row("updates; generations", f"{summary['steps']}; {summary['generations']}")
+    for label, value in _curator_rows(summary["curator"]):
+        table.add_row(f"{curator}: {label}", value)
+    console.print(table)
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    """The values of one key by stage and set, where there are any; lines of older runs lack some keys."""
+    return {
+        stage: {line["set"]: line[key] for line in lines if line["stage"] == stage and line.get(key) is not None}
+        for stage in ("before_rl", "after_rl")
+    }
+
+
+def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
+
+    def values(key: str, name: str) -> list[Any]:
+        # Summaries of older versions lack some keys.
+        return [summary.get(key, {}).get(stage, {}).get(name) for stage in ("before_rl", "after_rl")]
+
+    rows = []
+    for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary.get("reward", {}).get("after_rl", {})]):
+        binary = name in summary["accuracy"]["after_rl"]
+        label, shown = ("accuracy", _percent) if binary else ("proxy reward", _number)
+        found, counts = values("accuracy" if binary else "reward", name), values("answers", name)
+        for when, value, count in zip(("before", "after"), found, counts, strict=True):
+            asked = name if count is None else f"{name}, {count} answers"
+            rows.append((f"{label} {when} RL ({asked})", shown(value)))
+        gold = values("gold_utility", name)
+        if gold[1] is not None:
+            rows.append((f"gold utility before; after RL ({name})", _pair(*gold)))
+        passed = summary.get("pass_at_k", {}).get(name, {})
+        if len(passed) > 1:
+            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(_percent, passed.values()))))
+    return rows or [("accuracy", "no evaluation set")]
+
+
+def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if found["pairs"] is not None:
+        rows += [
+            ("pairs compared", _whole(found["pairs"])),
+            ("rollouts flagged", _whole(found["anomalous"])),
+            ("rollouts replaced", _whole(found["replaced"])),
+            ("groups left without a donor", _whole(found["groups_without_donor"])),
+        ]
+        rows.append(("accuracy on new groups, mean (mean interval; chance)", _new_groups(found)))
+    if found["auroc"] is not None:
+        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", _number(found["auroc"])))
+    if found["corrupted_share_of_anomalous"] is not None:
+        rows.append(
+            ("corrupted among the flagged; among all in a pair",
+             f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
+        )  # fmt: skip
+    return rows
+
+
+def _new_groups(found: dict[str, Any]) -> str:
+    if found["new_group_accuracy"] is None:
+        return "no pairs in two generations"
+    low, high = _number(found["new_group_accuracy_low"]), _number(found["new_group_accuracy_high"])
+    return f"{_number(found['new_group_accuracy'])} ({low} to {high}; {_number(found['chance_accuracy'])})"
+
+
+def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [value for line in lines if isinstance(value := line.get(key), (int, float))]
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """A column of numbers or booleans, NaN where it holds none."""
+    return np.array([math.nan if value is None else value for value in column.to_pylist()], dtype=np.float64)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _pair(first: float | None, last: float | None) -> str:
+    return f"{_number(first)}; {_number(last)}"

@@ -1,0 +1,192 @@
+"""One run from settings to report: warm start, evaluation, RL with a curator, evaluation, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import curator_name, parse_run_config, plain_run_config
+from geoalign.lab.config.run import RunConfig
+from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.quiet import quieten
+from geoalign.lab.models.randomness import make_repeatable, use_one_device
+from geoalign.lab.reports import build_report
+from geoalign.lab.store.files import json_text, read_json, write_atomically
+from geoalign.lab.store.lock import locked
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_records import note_records
+from geoalign.lab.terminal import Console
+from geoalign.lab.train.evaluations import evaluation_stage
+from geoalign.lab.train.references import reference_stage
+from geoalign.lab.train.resume import check_same_processes, check_same_settings, check_vacant, finished_whole, go_back
+from geoalign.lab.train.reward_source import check_reward, reward_source
+from geoalign.lab.train.reward_stage import reward_model_stage
+from geoalign.lab.train.run import Run, make_run
+from geoalign.lab.train.shared import check_shared, take_shared
+from geoalign.lab.train.stages import policy_stage, warm_start_stage
+from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.settings.locations import Places
+
+
+def train(
+    config: RunConfig | None,
+    root: Path,
+    *,
+    resume: bool = False,
+    shared: Path | None = None,
+    report: bool = True,
+    places: Places | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Runs, or goes on with, one training in the folder `root`, and returns the content of its `summary.json`.
+
+    A finished run is never trained again: its report is rebuilt and its table printed. Started by torchrun or
+    `accelerate launch`, the processes train together: each calls it with the same arguments, the first one writes and
+    prints.
+
+    Args:
+        config: the settings; None: those that the run in `root` was started with.
+        resume: go on with an unfinished run; where there is none, one is started.
+        shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
+            it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
+        report: also draw the figures and the page, and print the closing table.
+        places: where each setting was written, for error messages.
+
+    Raises:
+        ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
+        RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
+            schema, was started with another number of processes, or is in use by another run; or `shared` has no
+            finished warm start.
+    """
+    processes, folder = Processes.launched(), RunFolder(root)
+    console = _console(console, processes)
+    with _held(folder, processes, resume=resume):
+        config = _settings(config, folder)
+        if finished_whole(folder, console):
+            check_same_settings(plain_run_config(config), folder.read_config(), folder.root)
+            console.print(
+                f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
+            )
+        else:
+            run = _started(config, folder, shared, places, console)
+            _stages_before_rl(run)
+            _rl_stages(run)
+            if processes.first:
+                _conclude(folder)
+            processes.wait()
+        summary = read_json(folder.summary)
+        if report and processes.first:
+            build_report(folder.root)
+            print_summary(console, summary, curator_name(config.curator), folder.root)
+    return summary
+
+
+def prepare(config: RunConfig, root: Path, *, places: Places | None = None, console: Console | None = None) -> None:
+    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
+
+    `train(..., shared=root)` starts from them. Nothing is done where they are complete.
+
+    Raises:
+        As `train`.
+    """
+    processes, folder = Processes.launched(), RunFolder(root)
+    with _held(folder, processes, resume=True):
+        _stages_before_rl(_started(config, folder, None, places, _console(console, processes)))
+
+
+def _conclude(folder: RunFolder) -> None:
+    """Writes `summary.json` last: until then a killed run is not finished."""
+    text = json_text(summarise(folder))
+    note_records(folder, "done", 0, summary=text.encode("utf-8"))
+    write_atomically(folder.summary, text)
+
+
+def _console(console: Console | None, processes: Processes) -> Console:
+    return (console or Console()) if processes.first else Console(quiet=True)
+
+
+@contextmanager
+def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[None]:
+    """Keeps other runs out of the folder. The first process asks for all: the others come while it may be writing."""
+    if not processes.first:
+        yield
+        return
+    check_vacant(folder, resume=resume)
+    with locked(folder.root):
+        check_vacant(folder, resume=resume)
+        folder.check_kinds()
+        yield
+
+
+def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
+    if folder.started():
+        folder.check_start()
+    if config is not None:
+        return config
+    return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
+
+
+def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: Places | None, console: Console) -> Run:
+    """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
+    plain = plain_run_config(config)
+    processes, wanted = Processes.launched(), config.launch.processes
+    if wanted not in (None, processes.count):
+        where = (places or Places()).prefix("launch.processes")
+        raise ConfigError(
+            f"{where}launch.processes: expected a launch of {wanted} processes, which the batch is made for, got "
+            f"{processes.count}: --dry-run prints the command; --set launch.processes=null takes any number"
+        )
+    if folder.started() and processes.first:
+        check_same_settings(plain, folder.read_config(), folder.root)
+        check_same_processes(folder, processes.count)
+    quieten()
+    if processes.count == 1:
+        use_one_device()
+    # Everything that can be wrong with the settings is found before a file is written.
+    run = make_run(config, folder, places, console)
+    check_reward(run, places)
+    origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
+    if origin is not None:
+        check_shared(origin, plain)
+    if processes.first:
+        if folder.started():
+            go_back(folder, console)
+            if origin is None and not folder.warm_started.is_dir():
+                origin = _shared_folder(folder, shared)
+        else:
+            threads = torch.get_num_threads()
+            folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)
+        if origin is not None:
+            take_shared(origin, folder, rewarded=run.reward_model is not None)
+    processes.wait()
+    remembered = folder.read_versions().get("threads")
+    make_repeatable(config.seed, threads=remembered if isinstance(remembered, int) else torch.get_num_threads())
+    return run
+
+
+def _shared_folder(folder: RunFolder, given: Path | None) -> RunFolder | None:
+    if given is None and folder.started():
+        remembered = folder.read_versions().get("shared")
+        given = Path(remembered) if isinstance(remembered, str) else None
+    return None if given is None else RunFolder(given)
+
+
+def _stages_before_rl(run: Run) -> None:
+    """The stages that do not depend on the curator, the corruption or, where the task has a seed, on the seed."""
+    warm_start_stage(run)
+    reward_model_stage(run)
+
+
+def _rl_stages(run: Run) -> None:
+    with reward_source(run) as source:
+        # With vLLM the trainer's own engine does both, once it has been started (`in_training`).
+        if not run.grpo.use_vllm:
+            evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
+            reference_stage(run, source)
+        policy_stage(run, source)
+        evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)

@@ -1,0 +1,151 @@
+"""What a run's files have said so far: the newest values, their course, and sums."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.store.records import parse_evaluation, parse_metrics
+
+# Points of a course that are kept: many times what a terminal can show.
+_KEPT = 4096
+# Logged names of a quantity; the first that a line has counts.
+QUANTITIES: dict[str, tuple[str, ...]] = {
+    "reward": ("reward",),
+    "curated": ("geoalign/curated_reward",),
+    "true": ("true_reward",),
+    "scored": ("geoalign/scored_rollouts",),
+    "flagged": ("geoalign/anomalous",),
+    "replaced": ("geoalign/replaced",),
+    "zero_weighted": ("geoalign/zero_weighted",),
+    "dropped": ("geoalign/dropped_rows",),
+    "new_groups": ("geoalign/new_group_accuracy",),
+    "new_groups_low": ("geoalign/new_group_accuracy_low",),
+    "new_groups_high": ("geoalign/new_group_accuracy_high",),
+    "chance": ("geoalign/chance_accuracy",),
+    "seconds": ("step_time",),
+    "curation_seconds": ("geoalign/seconds",),
+    "loss": ("loss",),
+    "kl": ("ppo_kl", "geoalign/ppo_kl", "kl"),
+    "tokens": ("completions/mean_length",),
+    "clipped": ("completions/clipped_ratio",),
+    "accuracy": ("mean_token_accuracy", "accuracy"),
+    "epoch": ("epoch",),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of `metrics.jsonl`: the quantities of `QUANTITIES` that it has, as finite numbers."""
+
+    stage: str
+    step: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One line of `evaluation.jsonl`: the values that are known of accuracy, reward and gold utility."""
+
+    stage: str
+    step: int
+    name: str
+    values: Mapping[str, float]
+
+
+@dataclass
+class Stage:
+    """The lines of one stage.
+
+    Attributes:
+        step: of the newest line.
+        courses: quantity -> the last 4096 values that were logged.
+        sums: quantity -> sum over all lines.
+        newest_of: quantity -> step of its newest value.
+    """
+
+    step: int = 0
+    courses: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_KEPT)))
+    sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    newest_of: dict[str, int] = field(default_factory=dict)
+
+    def add(self, step: Step) -> None:
+        """Takes one line in."""
+        self.step = step.step
+        for name, value in step.values.items():
+            self.courses[name].append(value)
+            self.sums[name] += value
+            self.newest_of[name] = step.step
+
+    def newest(self, name: str) -> float | None:
+        """The last value of a quantity; None where none was logged. Not every update generates, so it may be older."""
+        return self.courses[name][-1] if self.courses.get(name) else None
+
+    def course(self, name: str) -> list[float]:
+        """The kept values of a quantity, oldest first."""
+        return list(self.courses.get(name, ()))
+
+    def seconds_per_step(self, last: int = 50) -> float | None:
+        """Mean seconds of the last updates as logged, generation and curation included, evaluations not."""
+        recent = self.course("seconds")[-last:]
+        return sum(recent) / len(recent) if recent else None
+
+
+@dataclass
+class Course:
+    """All stages and evaluations of a run, filled line by line.
+
+    Attributes:
+        malformed: lines that are not what they should be, which are left out.
+        unusable: values that are no numbers, or infinite, or beyond 1e100, which are left out.
+    """
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    current: str | None = None
+    malformed: int = 0
+    unusable: int = 0
+
+    def add_metrics(self, lines: Iterable[Mapping[str, Any]]) -> list[Step]:
+        """Takes lines of `metrics.jsonl` in, and returns them."""
+        found = []
+        for line in lines:
+            try:
+                row = parse_metrics(line, "metrics.jsonl")
+            except RunFolderError:
+                self.malformed += 1
+                continue
+            self.unusable += len(row.left_out)
+            step = Step(row.stage, row.step, _quantities(row.values))
+            self.stages.setdefault(row.stage, Stage()).add(step)
+            self.current = row.stage
+            found.append(step)
+        return found
+
+    def add_evaluations(self, lines: Iterable[Mapping[str, Any]]) -> list[Evaluation]:
+        """Takes lines of `evaluation.jsonl` in, and returns them."""
+        found = []
+        for line in lines:
+            try:
+                row = parse_evaluation(line, "evaluation.jsonl")
+            except RunFolderError:
+                self.malformed += 1
+                continue
+            named = {"accuracy": row.accuracy, "reward": row.reward, "gold_utility": row.gold_utility}
+            values = {name: value for name, value in named.items() if not math.isnan(value)}
+            found.append(Evaluation(row.stage, row.step, row.set, values))
+        self.evaluations += found
+        return found
+
+
+def _quantities(values: Mapping[str, float]) -> dict[str, float]:
+    found = {}
+    for quantity, names in QUANTITIES.items():
+        known = [values[name] for name in names if not math.isnan(values.get(name, math.nan))]
+        if known:
+            found[quantity] = known[0]
+    return found

@@ -1,5 +1,0 @@
-"""From the compact results of a comparison to its table, its sentences and its page; no torch."""
-
-from geoalign.reports.comparison.page import build_comparison_report
-
-__all__ = ["build_comparison_report"]

@@ -1,5 +1,0 @@
-"""The page of an inspected dump: what `geoalign curate` found, group by group, in one file that opens from disk."""
-
-from geoalign.reports.inspection.page import build_inspection
-
-__all__ = ["build_inspection"]

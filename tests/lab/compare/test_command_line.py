@@ -1,0 +1,157 @@
+"""`geoalign compare` up to the first process: what it passes on, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoalign.lab.cli import main
+from geoalign.lab.compare import command
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.store.comparison import ComparisonFolder
+
+TEXT = "arms:\n  grpo:\n  geoalign:\nlevels: {a: {}, b: {reward: {flip: 0.1}}}\nseeds: [0, 1]\n"
+
+
+@pytest.fixture
+def passed_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the command hands to `compare`; `failed` and `error` say how that ends."""
+    seen: dict[str, Any] = {"failed": {}, "error": None}
+
+    def compare(config: CompareConfig | None, root: Path, **options: Any) -> dict[str, str]:
+        seen.update(config=config, root=root, **options)
+        if seen["error"] is not None:
+            raise seen["error"]
+        return seen["failed"]
+
+    monkeypatch.setattr(command, "compare", compare)
+    return seen
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    place = tmp_path / "mine.yaml"
+    place.write_text(TEXT)
+    return place
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["geoalign", "compare", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def test_options_reach_the_settings(
+    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
+) -> None:
+    options = ["--curators", "geoalign, grpo", "--seeds", "4,2", "--levels", "b", "--workers", "3"]
+    assert call(monkeypatch, path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
+    config = passed_on["config"]
+    assert (list(config.arms), config.seeds, list(config.levels), config.workers) == (
+        ["geoalign", "grpo"],
+        [4, 2],
+        ["b"],
+        3,
+    )
+    assert config.run.grpo == {"max_steps": 6}
+    assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
+    assert passed_on["places"].of("arms.grpo") == f"{path}, line 2"
+
+
+def test_the_folder_is_named_for_the_file(
+    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path
+) -> None:
+    assert call(monkeypatch, path) == 0
+    assert passed_on["root"] == Path("runs/mine")
+    assert call(monkeypatch) == 0
+    assert passed_on["root"] == Path("runs/compare")
+    assert "oracle" in passed_on["config"].arms
+
+
+def test_resuming_takes_the_folders_settings_and_options_over_them(
+    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
+) -> None:
+    ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
+    assert call(monkeypatch, "--output", tmp_path / "out", "--resume") == 0
+    assert (passed_on["config"], passed_on["resume"]) == (None, True)
+    assert call(monkeypatch, "--output", tmp_path / "out", "--resume", "--seeds", "7") == 0
+    assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
+
+
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    passed_on: dict[str, Any],
+    path: Path,
+    tmp_path: Path,
+) -> None:
+    passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
+    assert call(monkeypatch, path) == 1
+    assert call(monkeypatch, path, "--seeds", "0,x") == 2
+    assert "--seeds: expected whole numbers such as 0,1,2, got '0,x'" in capsys.readouterr().err
+    assert call(monkeypatch, path, "--curators", "grpo,nobody") == 2
+    assert "expected one of" in capsys.readouterr().err
+    passed_on["error"] = KeyboardInterrupt()
+    assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
+    assert "Nothing was trained yet" in capsys.readouterr().err
+    ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
+    assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
+    assert f"Go on with: geoalign compare --output {tmp_path / 'out'} --resume" in capsys.readouterr().err
+
+
+def test_a_finished_comparison_is_only_reported_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: Path, tmp_path: Path
+) -> None:
+    """No process is started: every result is there. `geoalign report` does the same without the settings."""
+    root = tmp_path / "out"
+    folder = ComparisonFolder(root)
+    config = load_compare_config(path).config
+    folder.initialise(config)
+    for number, planned in enumerate(command.make_plan(config)):
+        line = {"step": 2, "stage": "after_rl", "set": "s", "accuracy": number / 8, "correct": number, "count": 8}
+        folder.write_result(
+            planned,
+            {
+                "status": "finished",
+                "error": None,
+                "curator": planned.cell.arm,
+                "settings": {},
+                "evaluations": [line],
+                "series": {"step": [1, 2]},
+                "detection": {"precision_among_replaced": None, "base_rate": None},
+                "snapshots": [],
+                "alpha_sweep": None,
+                "seconds": 1.0,
+                "seconds_per_step": 0.5,
+                "peak_memory_bytes": 1,
+            },
+        )
+    assert call(monkeypatch, "--output", root, "--resume") == 0
+    said = capsys.readouterr().out
+    assert "All 8 runs are finished: nothing is trained." in said
+    table = json.loads((root / "table.json").read_text())
+    # Level a: grpo 0 and 4 eighths, geoalign 1 and 5 eighths, with seeds 0 and 1.
+    grpo = next(row for row in table["levels"][0]["arms"] if row["arm"] == "grpo")
+    assert grpo["score"]["values"] == {"0": 0.0, "1": 0.5}
+    rows = (root / "table.csv").read_text().splitlines()
+    assert rows[0].startswith(
+        "level,rate,arm,role,curator,seeds,failed,score_mean,score_low,score_high,score_difference"
+    )
+    # Of level a the arm geoalign: mean 3/8, and 1/8 above grpo with both seeds.
+    words = next(row for row in rows if row.startswith("a,") and ",geoalign," in row).split(",")
+    assert (words[7], words[10]) == ("0.375", "0.125")
+    for name in ("table.json", "table.csv", "report.html"):
+        (root / name).unlink()
+    monkeypatch.setattr(sys, "argv", ["geoalign", "report", str(root)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert all((root / name).is_file() for name in ("table.json", "table.csv", "report.html"))

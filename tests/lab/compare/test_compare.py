@@ -1,0 +1,301 @@
+"""Real comparisons, small: two arms and two seeds, an arm that crashes, kills of the comparison and of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from geoalign.lab.cli import main
+from geoalign.lab.compare.progress import last_step
+
+SETTINGS: dict[str, Any] = {
+    "run": {
+        "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+        "task": {"operands": 2, "digits": 1, "train_problems": 32, "evaluation_problems": 8, "demonstrations": 64},
+        "sft": {"max_steps": 2, "per_device_train_batch_size": 8},
+        "grpo": {
+            "max_steps": 4,
+            "num_generations": 4,
+            "per_device_train_batch_size": 16,
+            "steps_per_generation": 2,
+            "save_steps": 2,
+            "max_completion_length": 6,
+        },
+        "reward": {"workers": 1},
+        "evaluation": {"every": 2},
+    },
+    "arms": {
+        "grpo": None,
+        "geoalign": {"curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}}},
+    },
+    "levels": {"flip_40": {"reward": {"flip": 0.4}}},
+    "seeds": [0, 1],
+    "workers": 2,
+    "keep_runs": True,
+}
+
+# A curator of another package, which crashes at its first batch.
+BROKEN = '''
+from geoalign.settings import IdentityConfig, settings
+from geoalign.curators.base import Curator
+
+@settings
+class BrokenConfig:
+    """None."""
+
+class Broken(Curator):
+    config_class = BrokenConfig
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        raise RuntimeError("the curator\\nbroke")
+'''
+SECONDS = ("seconds", "peak_memory_bytes", "starts")
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an installed package that brings the curator `broken`."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "geoalign_test_broken.py").write_text(BROKEN)
+    metadata = folder / "geoalign_test_broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: geoalign-test-broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[geoalign.curators]\nbroken = geoalign_test_broken:Broken\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("settings") / "compare.yaml"
+    path.write_text(yaml.safe_dump(SETTINGS, sort_keys=False))
+    return path
+
+
+@pytest.fixture(scope="module")
+def with_a_broken_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, and at a level of its own an arm that crashes."""
+    broken = {
+        "arms": {**SETTINGS["arms"], "broken": None},
+        "levels": {**SETTINGS["levels"], "as_given": {}},
+        "arms_at": {"grpo": ["flip_40"], "geoalign": ["flip_40"], "broken": ["as_given"]},
+    }
+    path = tmp_path_factory.mktemp("settings") / "broken.yaml"
+    path.write_text(yaml.safe_dump({**SETTINGS, **broken}, sort_keys=False))
+    return path
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "geoalign", "compare", *map(str, arguments)]
+
+
+def environment(plugins: Path) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONPATH": str(plugins)}
+
+
+@pytest.fixture(scope="module")
+def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """A comparison that nothing disturbed: its folder, what it said, its exit code."""
+    root = tmp_path_factory.mktemp("compared") / "comparison"
+    done = subprocess.run(
+        command(with_a_broken_arm, "--output", root),
+        capture_output=True,
+        text=True,
+        env=environment(plugins),
+        check=False,
+    )
+    return root, done.stdout + done.stderr, done.returncode
+
+
+def result(root: Path, cell: str) -> dict[str, Any]:
+    return json.loads((root / "results" / f"{cell}.json").read_text())
+
+
+def rollouts(root: Path, cell: str) -> dict[str, dict[str, list[Any]]]:
+    paths = sorted((root / "runs" / cell / "rollouts").glob("*.parquet"))
+    return {path.name: pq.read_table(path).to_pydict() for path in paths}
+
+
+def test_pairs_were_formed_and_rollouts_replaced(compared: tuple[Path, str, int]) -> None:
+    root = compared[0]
+    for seed in (0, 1):
+        found = result(root, f"flip_40/geoalign/seed-{seed}")
+        assert found["status"] == "finished"
+        assert [line["stage"] for line in found["evaluations"]] == ["before_rl", "rl", "after_rl"]
+        assert sum(value or 0 for value in found["series"]["pairs"]) > 0
+        assert sum(value or 0 for value in found["series"]["replaced"]) > 0
+        assert found["detection"]["base_rate"] > 0
+        assert found["detection"]["score"]["generations"] > 0
+        assert (found["max_steps"], found["updates_per_generation"]) == (4, 2)
+        assert not found["kl_zero_by_construction"]
+        assert found["starts"] == 1
+        assert found["seconds"] > 0
+        assert found["peak_memory_bytes"] > 2**20
+        assert result(root, f"flip_40/grpo/seed-{seed}")["detection"]["precision_among_replaced"] is None
+
+
+def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupted(
+    compared: tuple[Path, str, int],
+) -> None:
+    root = compared[0]
+    masks = []
+    for seed in (0, 1):
+        plain = rollouts(root, f"flip_40/grpo/seed-{seed}")
+        curated = rollouts(root, f"flip_40/geoalign/seed-{seed}")
+        assert list(plain) == list(curated) == ["step-000000.parquet", "step-000002.parquet"]
+        for name in plain:
+            assert plain[name]["prompt"] == curated[name]["prompt"]
+            assert plain[name]["sample"] == curated[name]["sample"]
+            assert plain[name]["corrupted"] == curated[name]["corrupted"]
+            assert 0 < sum(plain[name]["corrupted"]) < len(plain[name]["corrupted"])
+        # Before the first update there is no difference between the arms at all.
+        assert plain["step-000000.parquet"]["response"] == curated["step-000000.parquet"]["response"]
+        assert any(source != row for row, source in enumerate(curated["step-000000.parquet"]["source"]))
+        masks.append(plain["step-000000.parquet"]["corrupted"])
+    assert masks[0] != masks[1]
+
+
+def test_all_runs_start_from_the_one_warm_start(compared: tuple[Path, str, int]) -> None:
+    root = compared[0]
+    stages = {json.loads(line)["stage"] for line in (root / "shared" / "metrics.jsonl").read_text().splitlines()}
+    assert stages == {"sft"}
+    shared = (root / "shared" / "checkpoints" / "warm_start" / "model.safetensors").read_bytes()
+    for cell in ("flip_40/grpo/seed-0", "flip_40/geoalign/seed-1"):
+        run = root / "runs" / cell
+        assert (run / "checkpoints" / "warm_start" / "model.safetensors").read_bytes() == shared
+        assert {json.loads(line)["stage"] for line in (run / "metrics.jsonl").read_text().splitlines()} == {"rl"}
+        assert not (run / "report.html").exists()
+
+
+def test_what_it_leaves_and_says(compared: tuple[Path, str, int]) -> None:
+    root, said, _ = compared
+    assert "4 of 6 runs finished" in said
+    assert "flip_40: accuracy, mean and 95% interval over seeds" in said
+    assert "no verdict on any curator is possible" in said
+    table = json.loads((root / "table.json").read_text())
+    arms = [(row["arm"], row["seeds"]) for row in table["levels"][0]["arms"]]
+    assert arms == [("grpo", [0, 1]), ("geoalign", [0, 1])]
+    assert len((root / "table.csv").read_text().splitlines()) == 4  # the heading, two arms, and the broken one
+    assert (root / "report.html").is_file()
+
+
+def test_an_arm_that_crashes_is_named_and_the_others_finish(compared: tuple[Path, str, int]) -> None:
+    root, said, code = compared
+    assert code == 1
+    for seed in (0, 1):
+        assert f"Failed: as_given/broken/seed-{seed}: RuntimeError: the curator broke" in said
+        failed = result(root, f"as_given/broken/seed-{seed}")
+        assert (failed["status"], failed["error"]) == ("failed", "RuntimeError: the curator broke")
+        assert failed["curator"] == "broken"
+        assert "Traceback" in (root / "runs" / "as_given" / "broken" / f"seed-{seed}.log").read_text()
+    assert {item["arm"] for item in json.loads((root / "table.json").read_text())["failures"]} == {"broken"}
+
+
+def test_another_start_and_other_settings_are_refused(
+    compared: tuple[Path, str, int],
+    with_a_broken_arm: Path,
+    plugins: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(plugins)
+    for more, message in (
+        ((), "go on with it by --resume"),
+        (("--resume", "--set", "run.grpo.learning_rate=0.5"), "grpo.learning_rate: expected nothing, as the run in"),
+    ):
+        monkeypatch.setattr(
+            sys, "argv", ["geoalign", "compare", str(with_a_broken_arm), "--output", str(compared[0]), *more]
+        )
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+def wait_for(what: Callable[[], bool], process: subprocess.Popen[Any], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not what() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_killed_crashed_and_resumed_it_comes_to_the_same(
+    compared: tuple[Path, str, int], settings: Path, plugins: Path, tmp_path: Path
+) -> None:
+    """The comparison is killed, then one of its runs while an arm crashes; in the end the results are the same."""
+    root = tmp_path / "comparison"
+    quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment(plugins)}
+    runs = [root / "runs" / "flip_40" / arm / "seed-0" for arm in ("grpo", "geoalign")]
+    begin = command(settings, "--output", root, "--curators", "grpo,geoalign,broken", "--seeds", "0")
+
+    with subprocess.Popen(begin, **quiet) as process:
+        wait_for(lambda: any(last_step(run / "metrics.jsonl") >= 2 for run in runs), process)
+        process.kill()
+        process.communicate()
+    assert any((run / "metrics.jsonl").is_file() for run in runs)
+    assert not (root / "table.json").exists()
+
+    with subprocess.Popen(command("--output", root, "--resume"), **quiet) as process:
+        wait_for(lambda: bool(workers_of(process.pid)), process)
+        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+        said = process.communicate()[0].decode()
+    assert process.returncode == 1, said
+    assert "killed by signal 9 (SIGKILL)" in said
+    assert "Failed: flip_40/broken/seed-0: RuntimeError: the curator broke" in said
+    failed = result(root, "flip_40/broken/seed-0")
+    assert (failed["status"], failed["curator"]) == ("failed", "broken")
+    assert "Traceback" in (root / "runs" / "flip_40" / "broken" / "seed-0.log").read_text()
+    assert {item["arm"] for item in json.loads((root / "table.json").read_text())["failures"]} >= {"broken"}
+
+    # The curator is mended: only what failed is tried again.
+    mended = BROKEN.replace(
+        'raise RuntimeError("the curator\\nbroke")',
+        "from geoalign.curators.base import identity; return identity(rollouts)",
+    )
+    assert mended != BROKEN
+    (plugins / "geoalign_test_broken.py").write_text(mended)
+    done = {
+        path: path.stat().st_mtime_ns for path in root.glob("results/*/*/*.json") if '"finished"' in path.read_text()
+    }
+    resumed = subprocess.run(
+        command("--output", root, "--resume"), capture_output=True, text=True, env=environment(plugins), check=False
+    )
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert len(done) == 1
+    assert "2 runs, 2 at a time" in resumed.stdout
+    assert "1 finished before." in resumed.stdout
+    assert done == {path: path.stat().st_mtime_ns for path in done}
+    for arm in ("grpo", "geoalign"):
+        ours, theirs = result(root, f"flip_40/{arm}/seed-0"), result(compared[0], f"flip_40/{arm}/seed-0")
+        assert without_seconds(ours) == without_seconds(theirs)
+
+
+def workers_of(parent: int) -> list[int]:
+    """The worker processes that a comparison has started for runs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "stat").read_text().rpartition(")")[2].split()
+            command_line = (entry / "cmdline").read_bytes()
+        except (OSError, IndexError):
+            continue
+        if words and int(words[1]) == parent and b"geoalign.lab.compare.worker" in command_line:
+            found.append(int(entry.name))
+    return found
+
+
+def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in found.items() if not name.startswith(SECONDS)}
+    kept["series"] = {name: value for name, value in found["series"].items() if not name.endswith("seconds")}
+    return kept

@@ -1,0 +1,122 @@
+"""Detection quality, worked by hand on one small batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from geoalign.lab.analysis.detection import pair_counts
+from geoalign.lab.compare.detection import Generation, detection, scores_of, snapshot
+
+NAN = float("nan")
+
+
+def batch() -> Generation:
+    """Group 7 has rewards 1, 0, 0, 0; group 3 is tied; group 5 has a reward that could not be scored, 1 and 0.
+
+    Corrupted: the first row of each. That of group 3 is in no pair.
+    """
+    return Generation(
+        step=4,
+        group=np.array([7, 7, 7, 7, 3, 3, 5, 5, 5]),
+        reward=np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, NAN, 1.0, 0.0]),
+        true_reward=np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, NAN, 0.0, 0.0]),
+        corrupted=np.array([True, False, False, False, True, False, False, True, False]),
+        score=np.array([0.9, 0.2, 0.3, 0.1, NAN, NAN, NAN, 0.25, 0.6]),
+        anomalous=np.array([True, False, False, False, False, False, False, False, True]),
+        replaced=np.array([True, False, False, False, False, False, False, False, True]),
+    )
+
+
+def test_pairs_are_rows_of_the_group_with_another_reward() -> None:
+    # Group 7: the 1 stands against three 0s, each 0 against the 1. Group 3: a tie. Group 5: 1 against 0, NaN alone.
+    assert pair_counts(batch().reward, batch().group).tolist() == [3, 1, 1, 1, 0, 0, 0, 1, 1]
+
+
+def test_pair_counts_against_a_loop() -> None:
+    draws = np.random.default_rng(0)
+    reward = draws.integers(0, 3, 60).astype(float)
+    reward[draws.random(60) < 0.1] = NAN
+    group = draws.integers(0, 7, 60)
+    expected = [
+        sum(
+            group[i] == group[j] and not np.isnan(reward[i]) and not np.isnan(reward[j]) and reward[i] != reward[j]
+            for j in range(60)
+        )
+        for i in range(60)
+    ]
+    assert pair_counts(reward, group).tolist() == expected
+
+
+def test_areas_by_hand() -> None:
+    found = detection([batch()], mean_score=True)
+    # In a pair are rows 0, 1, 2, 3, 7, 8: corrupted 0 and 7, so 2 x 4 = 8 comparisons.
+    # score: .9 beats all four; .25 beats .2 and .1: 6 / 8. In order: .9 c, .6, .3, .25 c: precision (1/1 + 2/4) / 2.
+    assert found["score"] == {"auroc": 6 / 8, "auprc": 0.75, "generations": 1}
+    # pair count: 3 beats all four ones; 1 ties with all four: (4 + 4/2) / 8. Turned round: the rest.
+    assert found["pair_count"]["auroc"] == 6 / 8
+    assert found["fewest_pairs"]["auroc"] == 2 / 8
+    # score per pair: .3 and .25 against .2, .3, .1, .6: 2 and a tie, then 2: 4.5 / 8.
+    assert found["mean_score"]["auroc"] == pytest.approx(4.5 / 8)
+    # distance: group 7 has mean .25 (.75; .25, .25, .25), group 5 mean .5 (.5, .5): .75 beats 4, .5 beats 3, ties 1.
+    assert found["distance"]["auroc"] == 7.5 / 8
+    # Two rows were replaced, one of them corrupted; two of six rows in a pair are corrupted.
+    assert found["precision_among_replaced"] == 1 / 2
+    assert found["base_rate"] == 2 / 6
+
+
+def test_areas_are_averaged_over_generations_that_hold_both_kinds() -> None:
+    clean = dataclasses.replace(batch(), corrupted=np.zeros(9, dtype=bool))
+    # The score turned round gives 1 - 6/8 on the same batch.
+    turned = dataclasses.replace(batch(), score=-batch().score)
+    found = detection([batch(), clean, turned], mean_score=False)
+    assert found["score"]["auroc"] == pytest.approx((6 / 8 + 2 / 8) / 2)
+    assert found["score"]["generations"] == 2
+    assert "mean_score" not in found
+    assert found["base_rate"] == 4 / 18
+    assert found["precision_among_replaced"] == 2 / 6
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    unknown = dataclasses.replace(batch(), corrupted=None)
+    assert detection([unknown], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
+    assert detection([], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
+    clean = dataclasses.replace(batch(), corrupted=np.zeros(9, dtype=bool))
+    assert detection([clean], mean_score=True) == {"precision_among_replaced": None, "base_rate": 0.0}
+    unscored = dataclasses.replace(batch(), score=np.full(9, NAN))
+    assert "score" not in detection([unscored], mean_score=False)
+    assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
+
+
+def test_precision_is_that_of_rows_really_replaced_not_of_flagged_ones() -> None:
+    # Row 0, flagged and corrupted, had no donor: only row 8, which is not corrupted, was replaced.
+    kept = dataclasses.replace(batch(), replaced=np.arange(9) == 8)
+    assert detection([kept], mean_score=False)["precision_among_replaced"] == 0 / 1
+
+
+def test_a_score_without_a_pair_is_no_score() -> None:
+    scored = dataclasses.replace(batch(), score=np.arange(9.0))
+    assert np.isnan(scores_of(scored, mean_score=False)["score"][[4, 5, 6]]).all()
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    order = np.random.default_rng(1).permutation(9)
+    shuffled = dataclasses.replace(
+        batch(),
+        **{
+            name: getattr(batch(), name)[order]
+            for name in ("group", "reward", "true_reward", "corrupted", "score", "anomalous", "replaced")
+        },
+    )
+    assert detection([shuffled], mean_score=True) == detection([batch()], mean_score=True)
+
+
+def test_a_snapshot_has_every_row() -> None:
+    found = snapshot(batch(), mean_score=True)
+    assert found["step"] == 4
+    assert found["pair_count"] == [3, 1, 1, 1, 0, 0, 0, 1, 1]
+    assert found["mean_score"][0] == pytest.approx(0.3)
+    assert found["corrupted"][4]
+    assert snapshot(batch(), mean_score=False)["mean_score"] is None

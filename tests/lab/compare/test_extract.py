@@ -1,0 +1,149 @@
+"""From a run folder made by hand to the compact result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from geoalign.lab.compare.extract import extract, rounded, spread, sums_over_pairs
+from geoalign.lab.store.files import append_lines
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.train.recorder import ROLLOUT_SCHEMA
+
+GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": None}
+
+
+def rollouts(step: int, **changes: list[Any]) -> pa.Table:
+    """Two groups of two: the second row of group 0 was flipped and is replaced by the first."""
+    columns: dict[str, list[Any]] = {
+        "step": [step] * 4,
+        "row": [0, 1, 2, 3],
+        "group": [0, 0, 1, 1],
+        "sample": [0, 1, 0, 1],
+        "prompt": ["a", "a", "b", "b"],
+        "response": ["w", "x", "y", "z"],
+        "reward": [0.0, 1.0, 1.0, 0.0],
+        "true_reward": [0.0, 0.0, 1.0, 0.0],
+        "corrupted": [False, True, False, False],
+        "score": [0.1, 0.5, 0.2, 0.3],
+        "anomalous": [False, True, False, True],
+        "source": [0, 0, 2, 3],
+        "weight": [1.0, 1.0, 1.0, 1.0],
+        "tokens": [1, 1, 1, 1],
+    }
+    return pa.table(columns | changes, schema=ROLLOUT_SCHEMA)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    found = RunFolder(tmp_path / "run")
+    found.rollouts.mkdir(parents=True)
+    for step in (0, 2):
+        pq.write_table(rollouts(step), found.rollouts / f"step-{step:06d}.parquet")
+    lines: list[dict[str, Any]] = [
+        {"stage": "sft", "step": 1, "loss": 1.0},
+        {"stage": "rl", "step": 1, "reward": 0.5, "ppo_kl": 0.0, "clip_ratio/region_mean": 0.0, "step_time": 3.0},
+        {"stage": "rl", "step": 2, "ppo_kl": 0.01, "clip_ratio/region_mean": 0.125, "step_time": 1.0},
+        {"stage": "rl", "step": 3, "reward": 0.25, "ppo_kl": float("nan"), "step_time": 2.0},
+    ]
+    lines[1] |= {"geoalign/pairs": 2.0, "geoalign/replaced": 1.0, "geoalign/seconds": 0.5, "geoalign/anomalous": 2.0}
+    lines[3] |= {"geoalign/pairs": 2.0, "geoalign/seconds": 0.25, "geoalign/hidden_seconds": 0.5}
+    append_lines(found.metrics, lines)
+    append_lines(found.evaluation, [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 1 / 3}])
+    return found
+
+
+def test_series_stand_side_by_side(folder: RunFolder) -> None:
+    series = extract(folder, GEOALIGN)["series"]
+    assert series["step"] == [1, 2, 3]
+    assert series["reward"] == [0.5, None, 0.25]
+    assert series["ppo_kl"] == [0.0, 0.01, None]
+    assert series["clip_fraction"] == [0.0, 0.125, None]
+    assert series["pairs"] == [2.0, None, 2.0]
+    assert series["replaced"] == [1.0, None, None]
+    assert series["new_group_accuracy"] == [None, None, None]
+    # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
+    assert series["curation_seconds"] == [0.5, 0.0, 0.75]
+    assert series["hidden_seconds"] == [None, None, 0.5]
+    # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.
+    assert series["true_reward"] == [0.25, None, 0.25]
+    assert "mean_abs_advantage" not in series
+    assert {len(column) for column in series.values()} == {3}
+
+
+def test_a_curator_that_takes_no_time_has_no_seconds(folder: RunFolder) -> None:
+    folder.metrics.unlink()
+    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "reward": 0.5}])
+    found = extract(folder, {"type": "grpo"})
+    assert found["series"]["curation_seconds"] == [None]
+    assert "hidden_seconds" not in found["series"]
+    assert found["seconds_per_step"] is None
+
+
+def test_the_rest_of_the_result(folder: RunFolder) -> None:
+    found = extract(folder, GEOALIGN)
+    assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
+    assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
+    assert found["seconds_per_step"] == 2.0  # (3 + 1 + 2) / 3
+    assert found["alpha_sweep"] is None
+    # Corrupted .5 against .1, .2, .3 in both generations; each of the four rows is in one pair.
+    assert found["detection"]["score"] == {"auroc": 1.0, "auprc": 1.0, "generations": 2}
+    assert found["detection"]["pair_count"]["auroc"] == 0.5
+    assert found["detection"]["precision_among_replaced"] == 1.0  # anomalous row 3 was not replaced
+    assert found["detection"]["base_rate"] == 0.25
+    assert [item["step"] for item in found["snapshots"]] == [0, 2]
+
+
+def test_what_is_unknown_stays_unknown(folder: RunFolder) -> None:
+    unknown = rollouts(0, corrupted=[None] * 4, true_reward=[None] * 4, score=[None] * 4)
+    for path in folder.rollouts.iterdir():
+        pq.write_table(unknown, path)
+    found = extract(folder, GEOALIGN)
+    assert found["detection"] == {"precision_among_replaced": None, "base_rate": None}
+    assert found["series"]["true_reward"] == [None, None, None]
+    assert found["snapshots"][0]["corrupted"] is None
+    assert found["snapshots"][0]["score"] == [None] * 4
+
+
+def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFolder) -> None:
+    changed = rollouts(0, source=[0, 1, -1, 3], weight=[1.0, 0.0, 0.0, 0.0], reward=[0.0, 1.0, 1.0, None])
+    pq.write_table(changed, folder.rollouts / "step-000000.parquet")
+    (folder.rollouts / "step-000002.parquet").unlink()
+    # Rows 1 (weight 0; corrupted) and 2 (left out); row 3 has weight 0 because its reward is unknown.
+    assert extract(folder, GEOALIGN)["detection"]["precision_among_replaced"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("curator", "sums"),
+    [
+        (GEOALIGN, True),
+        (GEOALIGN | {"aggregation": "mean"}, False),
+        (GEOALIGN | {"aggregation": "excess"}, False),
+        (GEOALIGN | {"top_m": 2}, False),
+        ({"type": "grpo"}, False),
+    ],
+)
+def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(
+    folder: RunFolder, curator: dict[str, Any], sums: bool
+) -> None:
+    assert sums_over_pairs(curator) == sums
+    found = extract(folder, curator)
+    assert ("mean_score" in found["detection"]) == sums
+    assert (found["snapshots"][0]["mean_score"] is not None) == sums
+
+
+def test_generations_are_spread_over_the_run() -> None:
+    numbers: list[Any] = list(range(41))
+    assert spread(numbers, 5) == [0, 10, 20, 30, 40]
+    assert spread(numbers[:3], 5) == [0, 1, 2]
+    assert spread([], 5) == []
+
+
+def test_six_significant_digits_are_kept() -> None:
+    given = {"a": [1.23456789, float("nan"), 7, True], "b": {"c": 123456789.0}, "d": "x", "e": float("inf")}
+    assert rounded(given) == {"a": [1.23457, None, 7, True], "b": {"c": 123457000.0}, "d": "x", "e": None}
+    assert rounded({"a": [True]})["a"][0] is True

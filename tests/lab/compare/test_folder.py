@@ -1,0 +1,179 @@
+"""Results of a comparison: written whole, read back, refused where they are another's."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, settings_key
+from geoalign.lab.store.comparison import ComparisonFolder, compact
+
+DATA: dict[str, Any] = {
+    "arms": {"grpo": None, "geoalign": None, "clean": None},
+    "levels": {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"flip": 0.2}}},
+    "seeds": [0],
+}
+DONE = {"status": "finished", "error": None}
+
+
+def planned(name: str, data: dict[str, Any] | None = None) -> PlannedRun:
+    plan = make_plan(parse_compare_config(data or DATA))
+    return next(run for run in plan if name in [cell.name for cell in run.cells])
+
+
+def changed(**run: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(DATA), "run": run}
+
+
+def test_a_result_fills_all_cells_of_its_run(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    clean = planned("b/clean/seed-0")
+    assert not folder.finished(clean)
+    folder.write_result(clean, DONE)
+    assert folder.finished(clean)
+    first, second = (folder.read_result(cell) for cell in clean.cells)
+    assert first is not None
+    assert second is not None
+    assert (first["level"], first["arm"], first["seed"]) == ("a", "clean", 0)
+    assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
+    assert first["run"] == clean.settings
+    folder.result(clean.cells[1]).unlink()
+    assert not folder.finished(clean)
+
+
+def test_a_failed_result_is_not_finished(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    folder.write_result(planned("a/grpo/seed-0"), {"status": "failed", "error": "no"})
+    assert not folder.finished(planned("a/grpo/seed-0"))
+    # Failed with other settings: they were changed because of it.
+    assert not folder.finished(planned("a/grpo/seed-0", changed(grpo={"learning_rate": 0.1})))
+
+
+def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    folder.write_result(planned("a/grpo/seed-0"), DONE)
+    with pytest.raises(ConfigError, match=r"grpo\.learning_rate: .*results/a/grpo/seed-0\.json .* got 0\.1"):
+        folder.finished(planned("a/grpo/seed-0", changed(grpo={"learning_rate": 0.1})))
+    seeded = {**DATA, "run": {"task": {"seed": 0}}}
+    folder.write_result(planned("a/grpo/seed-0", seeded), DONE)
+    with pytest.raises(ConfigError, match="warm start"):
+        folder.finished(planned("a/grpo/seed-0", {**DATA, "run": {"seed": 9, "task": {"seed": 0}}}))
+
+
+def test_a_result_made_before_a_setting_existed_counts(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    now = planned("a/grpo/seed-0")
+    then = {name: value for name, value in now.settings.items() if name != "reward"}
+    then["reward"] = {name: value for name, value in now.settings["reward"].items() if name != "jitter"}
+    then["reward"].pop("references")
+    old = dataclasses.replace(now, settings=then, key=settings_key(then, warm_start_seed=0))
+    assert old.key != now.key
+    folder.write_result(old, DONE)
+    assert folder.finished(now)
+    # Of another warm start it does not, nor with another value of the setting that was added.
+    folder.write_result(dataclasses.replace(old, key=settings_key(then, warm_start_seed=1)), DONE)
+    with pytest.raises(ConfigError, match="warm start"):
+        folder.finished(now)
+    folder.write_result(old, DONE)
+    with pytest.raises(ConfigError, match=r"reward\.jitter: expected 0\.001, .* got 0\.5"):
+        folder.finished(planned("a/grpo/seed-0", changed(reward={"jitter": 0.5})))
+
+
+def test_a_result_of_another_schema_is_refused(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    path = folder.result(planned("a/grpo/seed-0").cell)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema_version": 2}))
+    with pytest.raises(RunFolderError, match="schema_version: expected 1, got 2"):
+        folder.finished(planned("a/grpo/seed-0"))
+
+
+def test_a_run_begun_with_other_settings_is_refused_unless_it_failed(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    run = planned("a/geoalign/seed-0")
+    folder.run(run.cell).initialise({**run.settings, "output": {"rollouts": True}}, threads=1)
+    folder.check_unfinished(run)
+    other = planned("a/geoalign/seed-0", changed(grpo={"learning_rate": 0.1}))
+    with pytest.raises(ConfigError, match=r"grpo\.learning_rate"):
+        folder.check_unfinished(other)
+    assert folder.run(run.cell).started()
+    folder.write_result(run, {"status": "failed", "error": "no"})
+    folder.check_unfinished(run)
+    assert folder.run(run.cell).started()  # the same settings: it goes on from its checkpoint
+    folder.check_unfinished(other)
+    assert not folder.run(run.cell).root.exists()
+
+
+def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path / "x")
+    folder.check_vacant(resume=False)
+    folder.check_vacant(resume=True)
+    folder.root.mkdir()
+    for name in (".lock", "shared.log", "checked.json", "compare.yaml.tmp"):
+        (folder.root / name).touch()
+    folder.check_vacant(resume=False)  # killed before it had begun
+    config = parse_compare_config(DATA)
+    folder.initialise(config)
+    with pytest.raises(RunFolderError, match="go on with it by --resume"):
+        folder.check_vacant(resume=False)
+    folder.check_vacant(resume=True)
+    assert folder.read_config() == config
+    other = ComparisonFolder(tmp_path / "y")
+    other.root.mkdir()
+    (other.root / "thesis.tex").touch()
+    for resume in (True, False):
+        with pytest.raises(RunFolderError, match=r"thesis\.tex and no comparison"):
+            other.check_vacant(resume=resume)
+    with pytest.raises(RunFolderError, match="expected a folder, got a file"):
+        ComparisonFolder(other.root / "thesis.tex").check_vacant(resume=True)
+    with pytest.raises(RunFolderError, match=r"got no compare\.yaml"):
+        other.read_config()
+
+
+def test_versions_of_a_later_start_are_added(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    config = parse_compare_config(DATA)
+    folder.initialise(config)
+    first = json.loads(folder.versions.read_text())
+    folder.initialise(config)
+    assert json.loads(folder.versions.read_text()) == first
+    folder.versions.write_text(json.dumps({**first, "torch": "0.1"}))
+    for _ in range(2):
+        folder.initialise(config)
+    versions = json.loads(folder.versions.read_text())
+    assert (versions["torch"], [item["torch"] for item in versions["later"]]) == ("0.1", [first["torch"]])
+    assert "type" in yaml.safe_load(folder.config.read_text())["run"]["curator"]
+
+
+def test_what_a_finished_run_left_is_removed(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    run, other = planned("a/grpo/seed-0"), planned("a/geoalign/seed-0")
+    for item in (run, other):
+        folder.run(item.cell).rollouts.mkdir(parents=True)
+        folder.log(item.cell).write_text("x")
+        folder.attempts(item.cell).write_text("{}\n")
+    folder.discard(run)
+    left = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob("seed-0*"))
+    assert left == [f"runs/a/geoalign/seed-0{end}" for end in ("", ".attempts.jsonl", ".log")]
+
+
+def test_results_are_small_and_a_line_each() -> None:
+    value = {
+        "arm": "é",
+        "series": {"step": [1, 2], "reward": [0.5, float("nan")]},
+        "evaluations": [{"step": 0}, {"step": 2}],
+        "snapshots": [],
+        "detection": {"score": {"auroc": 0.5}, "base_rate": None},
+    }
+    text = compact(value)
+    assert json.loads(text) == {**value, "series": {"step": [1, 2], "reward": [0.5, None]}}
+    assert ' "step": [1,2],\n "reward": [0.5,null]}' in text
+    assert text.count("\n") == 13  # the brace, arm, 3 of series, 3 of evaluations, snapshots, 3 of detection, the brace

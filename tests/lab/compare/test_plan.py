@@ -1,0 +1,93 @@
+"""Which runs a comparison consists of, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.config.comparison_plan import Cell, make_plan
+
+
+def plan_of(**changes: Any) -> list[Any]:
+    data: dict[str, Any] = {
+        "arms": {"grpo": None, "geoalign": None, "clean": None},
+        "levels": {"flip_10": {"reward": {"flip": 0.1}}, "flip_20": {"reward": {"flip": 0.2}}},
+        "seeds": [3, 1],
+    }
+    return make_plan(parse_compare_config(data | changes))
+
+
+def test_all_arms_of_a_seed_come_before_the_next_seed() -> None:
+    runs = plan_of()
+    assert [run.cell.name for run in runs] == [
+        "flip_10/grpo/seed-3",
+        "flip_10/geoalign/seed-3",
+        "flip_10/clean/seed-3",
+        "flip_20/grpo/seed-3",
+        "flip_20/geoalign/seed-3",
+        "flip_10/grpo/seed-1",
+        "flip_10/geoalign/seed-1",
+        "flip_10/clean/seed-1",
+        "flip_20/grpo/seed-1",
+        "flip_20/geoalign/seed-1",
+    ]
+
+
+def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level() -> None:
+    clean = next(run for run in plan_of() if run.cell.arm == "clean")
+    assert clean.cells == (Cell("flip_10", "clean", 3), Cell("flip_20", "clean", 3))
+    assert all(len(run.cells) == 1 for run in plan_of() if run.cell.arm != "clean")
+
+
+def test_a_level_without_corruption_is_the_clean_arm() -> None:
+    runs = plan_of(levels={"none": {}}, seeds=[0])
+    assert [run.cells for run in runs] == [
+        (Cell("none", "grpo", 0), Cell("none", "clean", 0)),
+        (Cell("none", "geoalign", 0),),
+    ]
+
+
+def test_an_arm_may_run_at_some_levels_only() -> None:
+    names = {run.cell.name for run in plan_of(arms_at={"geoalign": ["flip_20"]}, seeds=[0])}
+    assert "flip_20/geoalign/seed-0" in names
+    assert "flip_10/geoalign/seed-0" not in names
+
+
+def test_runs_have_their_settings_and_the_same_seed_for_every_arm() -> None:
+    by_name = {run.cell.name: run.settings for run in plan_of()}
+    one, other = by_name["flip_10/grpo/seed-3"], by_name["flip_20/geoalign/seed-3"]
+    assert (one["seed"], one["reward"]["flip"], one["curator"]["type"]) == (3, 0.1, "grpo")
+    assert (other["seed"], other["reward"]["flip"], other["curator"]["type"]) == (3, 0.2, "geoalign")
+    assert one["task"] == other["task"]
+    assert "output" not in one
+
+
+def test_the_key_changes_with_everything_that_decides_the_numbers_and_with_nothing_else() -> None:
+    def key(**changes: Any) -> str:
+        return plan_of(seeds=[0], **changes)[0].key
+
+    assert key() == key()
+    assert key() == key(run={"output": {"keep_checkpoints": 1}}, workers=7, metric="reward", keep_runs=True)
+    others = [
+        {"run": {"seed": 1}},
+        {"run": {"grpo": {"learning_rate": 0.1}}},
+        {"run": {"model": {"layers": 2}}},
+        {"levels": {"flip_10": {"reward": {"flip": 0.11}}}},
+        {"arms": {"grpo": {"curator": {"type": "grpo"}, "grpo": {"beta": 0.1}}}},
+    ]
+    assert len({key(), *(key(**other) for other in others)}) == 1 + len(others)
+
+
+def test_the_warm_starts_seed_decides_too_where_the_task_has_a_seed() -> None:
+    task = {"task": {"seed": 5}}
+    one, other = (plan_of(seeds=[0], run={**task, "seed": seed})[0] for seed in (0, 1))
+    assert one.settings == other.settings
+    assert one.key != other.key
+
+
+def test_wrong_settings_of_a_single_cell_are_found_while_planning() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.flip"):
+        plan_of(levels={"a": {}, "b": {"reward": {"flip": 7}}})

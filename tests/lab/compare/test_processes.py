@@ -1,0 +1,107 @@
+"""Worker processes: they end with their parent, and say why they ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from geoalign.lab.compare.processes import WorkerProcess, last_line
+from geoalign.lab.compare.worker import measured
+
+
+def ended(process: WorkerProcess, seconds: float = 60) -> int | None:
+    deadline = time.monotonic() + seconds
+    while (code := process.exit_code()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return code
+
+
+def alive(number: int) -> bool:
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_a_broken_job_is_told_by_the_last_line_of_the_log(tmp_path: Path) -> None:
+    process = WorkerProcess({}, log=tmp_path / "a" / "worker.log", threads=1)
+    assert ended(process) == 1
+    assert process.error() == "KeyError: 'kind'"
+    assert "Traceback" in process.log.read_text()
+
+
+def test_a_killed_worker_is_told_by_its_signal(tmp_path: Path) -> None:
+    process = WorkerProcess({"kind": "run"}, log=tmp_path / "worker.log", threads=1)
+    os.kill(process.number, signal.SIGKILL)
+    assert ended(process) == -9
+    assert process.error() == "killed by signal 9 (SIGKILL)"
+
+
+def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from geoalign.lab.compare import processes\n"
+        "processes._WORKER = 'geoalign_test_worker'\n"
+        "print(processes.WorkerProcess({}, log=Path(sys.argv[1]), threads=1).number, flush=True)\n"
+        "time.sleep(60)"
+    )
+    # The real worker's watch, around a job that only waits for a helper of its own.
+    (tmp_path / "geoalign_test_worker.py").write_text(
+        "import subprocess, sys, threading\n"
+        "from geoalign.lab.compare import worker\n"
+        "sys.stdin.buffer.readline()\n"
+        "threading.Thread(target=worker._end_with_parent, daemon=True).start()\n"
+        "helper = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(helper.pid, flush=True)\n"
+        "helper.wait()\n"
+    )
+    log = tmp_path / "worker.log"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(log)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    deadline = time.monotonic() + 60
+    while not last_line(log) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    helper = int(last_line(log))
+    assert alive(worker)
+    assert alive(helper)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 30
+    while (alive(worker) or alive(helper)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(worker)
+    assert not alive(helper)
+
+
+def test_stopping_ends_a_worker(tmp_path: Path) -> None:
+    process = WorkerProcess({"kind": "run"}, log=tmp_path / "worker.log", threads=1)
+    process.stop()
+    assert not alive(process.number)
+
+
+def test_the_last_line_that_says_something(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_line(log) == ""
+    log.write_bytes(b"one\n two \xff\n\n  \n")
+    assert last_line(log) == "two �"
+
+
+def test_seconds_are_summed_over_starts_and_unknown_after_a_kill() -> None:
+    start = {"started": 0.0}
+    first = {"seconds": 2.0, "peak_memory_bytes": 30}
+    second = {"seconds": 3.0, "peak_memory_bytes": 20}
+    assert measured([start, first]) == {"seconds": 2.0, "peak_memory_bytes": 30, "starts": 1}
+    assert measured([start, first, start, second]) == {"seconds": 5.0, "peak_memory_bytes": 30, "starts": 2}
+    assert measured([start, start, second]) == {"seconds": None, "peak_memory_bytes": 20, "starts": 2}

@@ -1,0 +1,40 @@
+"""The shipped comparisons: each could start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from geoalign.lab.compare.checks import shape_of
+from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.comparison_plan import make_plan
+from geoalign.lab.tasks.base import Task
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+COMPARISONS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if "arms" in yaml.safe_load(path.read_text())]
+PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
+# Made once for all comparisons that share a base run.
+TASKS: dict[str, Task] = {}
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
+    for planned in make_plan(load_compare_config(path).config):
+        reward = planned.settings["reward"]
+        assert not reward["extremes"] or reward["jitter"] == 0, planned.cell
+
+
+@pytest.mark.parametrize("path", [None, *COMPARISONS], ids=lambda path: path.stem if path else "defaults")
+def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path: Path | None) -> None:
+    assert COMPARISONS
+    config = load_compare_config(path).config
+    by_arm = {planned.cell.arm: planned.settings for planned in make_plan(config)}
+    assert by_arm.keys() <= config.arms.keys()
+    shapes = [shape_of(settings, TASKS) for settings in by_arm.values()]
+    # With one update, KL and clip fraction would be zero by construction.
+    assert {shape["updates_per_generation"] for shape in shapes} <= {2, 3, 4}
+    assert len({shape["max_steps"] for shape in shapes}) == 1
+    names = {item.arm for item in config.primary} | {item.against for item in config.primary}
+    assert names <= config.arms.keys()

@@ -1,0 +1,221 @@
+"""Settings of a comparison: overlays, refusals by name, shorthands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.arms import GENERATION, resolved_run, warm_start_run
+from geoalign.lab.config.compare import DEFAULTS
+from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config, plain_compare_config
+from geoalign.lab.config.layers import lay_over
+
+TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "compare.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_laying_over_replaces_values_and_keeps_the_rest() -> None:
+    base = {"reward": {"flip": 0.1, "timeout": 5.0}, "grpo": {"beta": 0.0}, "seed": 0}
+    over = {"reward": {"flip": 0.4}, "grpo": {"learning_rate": 1e-4}}
+    assert lay_over(base, over) == {
+        "reward": {"flip": 0.4, "timeout": 5.0},
+        "grpo": {"beta": 0.0, "learning_rate": 1e-4},
+        "seed": 0,
+    }
+    assert base["reward"] == {"flip": 0.1, "timeout": 5.0}
+
+
+def test_another_type_starts_a_section_anew_and_the_same_type_does_not() -> None:
+    base = {"curator": {"type": "geoalign", "alpha": 0.2, "projector": {"steps": 3}}}
+    assert lay_over(base, {"curator": {"type": "grpo"}}) == {"curator": {"type": "grpo"}}
+    same = lay_over(base, {"curator": {"type": "geoalign", "alpha": 0.5}})
+    assert same == {"curator": {"type": "geoalign", "alpha": 0.5, "projector": {"steps": 3}}}
+    # A section without a type is of the default kind, geoalign.
+    assert lay_over({"curator": {"alpha": 0.2}}, {"curator": {"type": "geoalign"}})["curator"]["alpha"] == 0.2
+
+
+def test_the_arm_has_the_last_word_then_the_level(tmp_path: Path) -> None:
+    text = (
+        "run:\n  reward: {flip: 0.3}\n  grpo: {beta: 0.1, max_steps: 8}\n"
+        "arms:\n  grpo:\n  clean:\n  eager: {grpo: {learning_rate: 0.1}}\n"
+        "levels:\n  some: {reward: {flip: 0.05}, grpo: {learning_rate: 0.2, beta: 0.3}}\n"
+    )
+    config = load_compare_config(written(tmp_path, text)).config
+    assert resolved_run(config, "some", "grpo", 0).reward.flip == 0.05
+    assert resolved_run(config, "some", "clean", 0).reward.flip == 0.0
+    eager = resolved_run(config, "some", "eager", 7)
+    assert eager.grpo == {"learning_rate": 0.1, "beta": 0.3, "max_steps": 8}
+    assert (eager.seed, eager.curator.alpha) == (7, 0.05)  # the base's curator, GeoAlign
+
+
+def test_problems_are_those_of_the_warm_start_for_every_seed(tmp_path: Path) -> None:
+    config = load_compare_config(written(tmp_path, "run: {seed: 11}\n" + TWO_ARMS)).config
+    runs = [resolved_run(config, "as_given", "grpo", seed) for seed in (0, 1)]
+    assert [run.task.seed for run in runs] == [11, 11]
+    assert warm_start_run(config).task == runs[0].task
+    given = load_compare_config(written(tmp_path, "run: {task: {seed: 4}}\n" + TWO_ARMS)).config
+    assert resolved_run(given, "as_given", "grpo", 1).task.seed == 4
+
+
+def test_rollouts_are_always_kept_for_the_result(tmp_path: Path) -> None:
+    text = "run: {output: {rollouts: false, folder: elsewhere}}\n" + TWO_ARMS
+    run = resolved_run(load_compare_config(written(tmp_path, text)).config, "as_given", "grpo", 0)
+    assert run.output.rollouts
+    assert run.output.folder is None
+
+
+def test_null_is_the_curator_of_the_arms_name_and_clean_has_no_corruption(tmp_path: Path) -> None:
+    text = "run: {reward: {flip: 0.2, shortcut: 0.3}}\narms: {grpo: , geoalign_released: , clean: , as_base: {}}\n"
+    config = load_compare_config(written(tmp_path, text)).config
+    assert config.arms["geoalign_released"] == {"curator": {"type": "geoalign_released"}}
+    clean = resolved_run(config, "as_given", "clean", 0)
+    assert (clean.reward.flip, clean.reward.extremes, clean.reward.shortcut) == (0.0, 0.0, 0.0)
+    assert type(clean.curator).__name__ == "IdentityConfig"
+    assert type(resolved_run(config, "as_given", "as_base", 0).curator).__name__ == "GeoAlignConfig"
+
+
+def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
+    text = TWO_ARMS + "levels: {a: {reward: {flip: 0.1}}}\nprimary: [{arm: geoalign, against: grpo}]\nworkers: 3\n"
+    config = load_compare_config(written(tmp_path, text)).config
+    plain = yaml.safe_load(yaml.safe_dump(plain_compare_config(config)))
+    assert parse_compare_config(plain) == config
+
+
+def test_without_a_file_the_defaults_hold_and_stay_as_they_are() -> None:
+    before = yaml.safe_dump(DEFAULTS)
+    config = load_compare_config(None, ["run.grpo.max_steps=3", "arms.geoalign.curator.alpha=0.3"]).config
+    assert {"grpo", "geoalign", "pair_count", "oracle", "clean"} <= config.arms.keys()
+    assert resolved_run(config, "flip_10", "geoalign", 0).curator.alpha == 0.3
+    assert resolved_run(config, "flip_10", "grpo", 0).grpo["max_steps"] == 3
+    assert yaml.safe_dump(DEFAULTS) == before
+    assert [(item.arm, item.against) for item in config.primary] == [
+        ("geoalign", "grpo"),
+        ("geoalign", "pair_count"),
+    ]
+
+
+def test_an_override_of_the_base_curators_type_starts_it_anew(tmp_path: Path) -> None:
+    text = "run: {curator: {alpha: 0.2}}\narms: {grpo: , base: {}}\n"
+    config = load_compare_config(written(tmp_path, text), ["run.curator.type=grpo"]).config
+    assert type(config.run.curator).__name__ == "IdentityConfig"
+
+
+def test_the_command_line_chooses_arms_levels_and_seeds(tmp_path: Path) -> None:
+    text = (
+        TWO_ARMS + "  clean:\noracle: clean\nlevels: {a: {}, b: {}}\narms_at: {clean: [b]}\n"
+        "primary: [{arm: geoalign, against: grpo}]\n"
+    )
+    path = written(tmp_path, text)
+    config = load_compare_config(path, arms=["grpo", "geoalign_released"], levels=["a"], seeds=[5]).config
+    assert list(config.arms) == ["grpo", "geoalign_released"]
+    assert (list(config.levels), config.seeds, config.arms_at) == (["a"], [5], {})
+    assert (config.oracle, config.primary) == (None, [])
+    whole = load_compare_config(path).config
+    assert (whole.oracle, whole.arms_at) == ("clean", {"clean": ["b"]})
+
+
+def test_curators_may_be_all_there_is(tmp_path: Path) -> None:
+    path = written(tmp_path, "run: {reward: {flip: 0.1}}\n")
+    assert list(load_compare_config(path, arms=["grpo", "geoalign"]).config.arms) == ["grpo", "geoalign"]
+
+
+def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
+    assert load_compare_config(written(tmp_path, TWO_ARMS)).config.oracle is None
+    with_oracle = written(tmp_path, TWO_ARMS + "  oracle: {}\n")
+    assert load_compare_config(with_oracle).config.oracle == "oracle"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("armz: 3", r"line 1: armz: unknown key: expected arms, the nearest known key"),
+        ("run:\n  gpro: {}\narms: {grpo: }", r"line 2: gpro: unknown key: expected grpo"),
+        (
+            "arms:\n  grpo:\n  geoalgn:\n",
+            r"line 3: curator\.type: expected one of .*nearest: geoalign\); got 'geoalgn'",
+        ),
+        (
+            "arms:\n  grpo:\n  b:\n    curator:\n      alfa: 1\n",
+            r"line 5: curator\.alfa: unknown key: expected curator\.alpha",
+        ),
+        ("arms:\n  grpo:\n  b: {curator: {alpha: 2}}", r"line 3: curator\.alpha: expected less than 1, got 2"),
+        ("arms: {grpo: }\nlevels:\n  a: {reward: {flip: 2}}", r"line 3: reward\.flip"),
+        ("arms: {grpo: 3}", r"arms\.grpo: expected a section of settings, got 3"),
+        ("seeds: [0]", r"arms: expected at least one, got none"),
+        ("arms: {geoalign: }", r"baseline: expected one of the arms geoalign, got 'grpo'"),
+        ("arms: {grpo: }\noracle: x", r"line 2: oracle: expected one of the arms grpo, got 'x'"),
+        ("arms: {grpo: }\nprimary: [{arm: x, against: grpo}]", r"line 2: primary\[0\]\.arm: .* got 'x'"),
+        ("arms: {grpo: }\nprimary: [{arm: grpo}]", r"line 2: primary\[0\]\.against: expected the name of an arm"),
+        ("arms: {grpo: }\nprimary: [{arm: grpo, versus: a}]", r"primary\[0\]\.versus: unknown key"),
+        ("arms: {grpo: }\nprimary: 3", r"primary: expected a list, got 3"),
+        ("arms: {grpo: }\nseeds: [1, 1]", r"line 2: seeds: expected one or more, each once, got \[1, 1\]"),
+        ("arms: {grpo: }\nseeds: []", r"seeds: expected one or more"),
+        ("arms: {grpo: }\nseeds: [1, -1]", r"line 2: seeds\.1: .*greater than or equal to 0; got -1"),
+        ("arms: {grpo: }\nmetric: acuracy", r"line 2: metric: .*'accuracy'"),
+        ("arms: {grpo: }\nworkers: 0", r"line 2: workers"),
+        ("arms: {grpo: }\nlevels: {a/b: {}}", r"levels\.a/b: expected a name of letters"),
+        ("arms: {grpo: , ../x: {}}", r"arms\.\.\./x: expected a name of letters"),
+        ("arms: {grpo: }\narms_at: {x: [a]}", r"arms_at: expected one of the arms grpo, got 'x'"),
+        ("arms: {grpo: }\narms_at: {grpo: [x]}", r"arms_at\.grpo: expected some of the levels as_given, got 'x'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_compare_config(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("section", ["model", "task", "sft", "reward_model", "seed", "evaluation", "output"])
+@pytest.mark.parametrize("place", ["arms", "levels"])
+def test_neither_arm_nor_level_may_set_what_all_runs_share(tmp_path: Path, section: str, place: str) -> None:
+    data: dict[str, Any] = {"arms": {"grpo": None}, place: {"grpo": {section: 3}}}
+    with pytest.raises(ConfigError, match=rf"{place}\.grpo\.{section}: expected to be left out"):
+        load_compare_config(written(tmp_path, yaml.safe_dump(data)))
+
+
+@pytest.mark.parametrize("option", GENERATION)
+def test_no_arm_may_generate_in_another_way(tmp_path: Path, option: str) -> None:
+    data = {"arms": {"grpo": None, "b": {"grpo": {option: 3}}}}
+    with pytest.raises(ConfigError, match=rf"arms\.b\.grpo\.{option}: expected to be left out"):
+        load_compare_config(written(tmp_path, yaml.safe_dump(data)))
+
+
+def test_a_level_may_not_pick_the_curator(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"line 2: levels\.a\.curator: .*arms"):
+        load_compare_config(written(tmp_path, "arms: {grpo: }\nlevels: {a: {curator: {type: grpo}}}"))
+
+
+def test_unknown_levels_and_a_missing_baseline_on_the_command_line(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO_ARMS)
+    with pytest.raises(ConfigError, match="--levels: expected some of as_given, got 'b'"):
+        load_compare_config(path, levels=["b"])
+    with pytest.raises(ConfigError, match="--curators: expected the baseline grpo among them"):
+        load_compare_config(path, arms=["geoalign"])
+    with pytest.raises(ConfigError, match=r"curator\.type: expected one of"):
+        load_compare_config(path, arms=["grpo", "nobody"])
+
+
+def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("seed: 7\ngrpo:\n  max_steps: 12\n", encoding="utf-8")
+    config = load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS), ["run.grpo.max_steps=14"]).config
+    assert config.run.seed == 7
+    assert config.run.grpo["max_steps"] == 14
+    with pytest.raises(ConfigError, match=r"compare.yaml, line 1: run: expected settings.*no file .*gone.yaml"):
+        load_compare_config(written(tmp_path, "run: gone.yaml\n" + TWO_ARMS))
+    (tmp_path / "base.yaml").write_text("seed: 7\ngrop: {}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"base.yaml, line 2: .*grop"):
+        load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS))
+
+
+def test_an_override_reaches_an_arm_that_only_the_command_line_names() -> None:
+    config = load_compare_config(None, ["arms.pods.curator.m=4"], arms=["grpo", "pods"]).config
+    assert config.arms["pods"] == {"curator": {"type": "pods", "m": 4}}
+    assert list(config.arms) == ["grpo", "pods"]

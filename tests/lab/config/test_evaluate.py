@@ -1,0 +1,100 @@
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.benchmarks import BENCHMARKS
+from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config, parse_samples
+
+
+def test_by_default_each_benchmark_is_answered_as_often_as_in_the_paper() -> None:
+    config = EvaluateConfig()
+    assert {name: config.samples_of(name, one) for name, one in BENCHMARKS.items()} == {
+        "aime24": 8, "aime25": 8, "amc23": 4, "math500": 1, "minerva": 1, "olympiadbench": 1,
+    }  # fmt: skip
+    assert config.samples_of("helpful", None) == 1
+    assert config.temperature == 1.0
+    assert (config.tokens_of(BENCHMARKS["aime24"]), config.tokens_of(None)) == (8192, 1024)
+
+
+def test_pass_at_k_takes_the_numbers_of_the_figure() -> None:
+    config = EvaluateConfig(pass_at_k=True)
+    found = [config.samples_of(name, one) for name, one in BENCHMARKS.items()]
+    assert found == [64, 64, 32, 1, 1, 1]
+
+
+def test_samples_that_are_given_come_first() -> None:
+    assert EvaluateConfig(samples=3).samples_of("aime24", BENCHMARKS["aime24"]) == 3
+    some = EvaluateConfig(samples={"aime24": 2, "helpful": 5}, pass_at_k=True)
+    assert some.samples_of("aime24", BENCHMARKS["aime24"]) == 2
+    assert some.samples_of("aime25", BENCHMARKS["aime25"]) == 64
+    assert (some.samples_of("helpful", None), some.samples_of("harmless", None)) == (5, 1)
+
+
+def test_greedy_answers_once() -> None:
+    assert EvaluateConfig(temperature=0).samples_of("aime24", BENCHMARKS["aime24"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [([], None), (["4"], 4), (["aime24=16", "amc23 = 2"], {"aime24": 16, "amc23": 2})]
+)
+def test_samples_on_the_command_line(texts: list[str], expected: Any) -> None:
+    assert parse_samples(texts) == expected
+
+
+@pytest.mark.parametrize("texts", [["x"], ["1", "2"], ["a=1", "a=2"], ["=1"], ["a="], ["1.5"], ["a=1", "2"]])
+def test_samples_that_are_none_are_refused(texts: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--samples: expected"):
+        parse_samples(texts)
+
+
+def test_settings_of_the_command_line_and_of_set() -> None:
+    config = load_evaluate_config(
+        {"temperature": 0.6},
+        [
+            "engine=vllm",
+            "vllm.max_model_len=4096",
+            "reward.model.path=some/model",
+            "chat_template_kwargs.enable_thinking=false",
+        ],
+    )
+    assert (config.temperature, config.engine, config.vllm) == (0.6, "vllm", {"max_model_len": 4096})
+    assert config.reward.model.path == "some/model"
+    assert config.chat_template_kwargs == {"enable_thinking": False}
+    assert (config.batch, EvaluateConfig().batch, EvaluateConfig(batch_size=5).batch) == (1024, 32, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "said"),
+    [
+        ({}, ["samplse=3"], "samplse: unknown key: expected samples"),
+        ({}, ["reward.modle.path=x"], "reward.modle: unknown key: expected reward.model"),
+        ({"temperature": -1.0}, [], "temperature: expected greater than or equal to 0, got -1.0"),
+        ({"temperature": float("nan")}, [], "temperature: expected"),
+        ({"temperature": float("inf")}, [], "temperature: expected"),
+        ({"max_new_tokens": 0}, [], "max_new_tokens: expected greater than or equal to 1, got 0"),
+        ({"samples": 2, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
+        ({"samples": {"aime24": 2}, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
+        ({"pass_at_k": True, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
+        ({"temperature": 1.0}, ["temperature=2"], "temperature: expected once, got 1.0 and --set temperature=2"),
+        ({}, ["vllm.max_model_len=9"], "vllm: expected nothing with engine=transformers"),
+        ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected none of model, "),
+        ({}, ["engine=vllm", "device=cpu"], "device: expected null with engine=vllm"),
+        ({}, ["engine=sglang"], "engine: expected"),
+        ({}, ["reward.workers=0"], "reward.workers: expected greater than or equal to 1, got 0"),
+        ({}, ["reward.model.path=x", "reward.model.url=http://y"], "reward.model.url: expected null beside path"),
+        ({}, ["samples={aime24: 0}"], "samples: expected"),
+        ({}, ["seed"], "--set: expected section.key=value"),
+    ],
+)
+def test_wrong_settings_are_named(given: dict[str, Any], overrides: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_evaluate_config(given, overrides)
+    assert said in str(error.value)
+
+
+def test_the_settings_load_no_torch() -> None:
+    code = "import sys, geoalign.lab.config.evaluate; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,62 @@
+"""No text or boolean stands for a number, no number or text for a boolean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.run import EvaluationConfig
+from geoalign.settings import ChainConfig, GeoAlignConfig, PARConfig, PODSConfig, ProjectorConfig
+from geoalign.settings.exact import strict_json
+from geoalign.settings.shown import LONGEST, shown, shown_key, shown_text
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (RewardConfig, {"flip": True}),
+        (RewardConfig, {"flip": "0.1"}),
+        (RewardConfig, {"timeout": float("inf")}),
+        (RewardConfig, {"timeout": float("nan")}),
+        (PODSConfig, {"m": True}),
+        (PODSConfig, {"m": "4"}),
+        (PARConfig, {"slope": True}),
+        (GeoAlignConfig, {"observe_only": 1}),
+        (GeoAlignConfig, {"observe_only": "yes"}),
+        (GeoAlignConfig, {"projector": {"layers": True}}),
+        (GeoAlignConfig, {"projector": '{"layers": true}'}),
+        (GeoAlignConfig, {"projector": '{"layers": 2, "layers": 3}'}),
+        (EvaluationConfig, {"samples": True}),
+        (EvaluationConfig, {"samples": {"a": True}}),
+    ],
+)
+def test_other_kinds_of_values_are_refused(kind: Any, values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        kind(**values)
+
+
+def test_what_means_the_same_is_taken() -> None:
+    assert RewardConfig(flip=1).flip == 1.0
+    assert PODSConfig(m=4.0).m == 4
+    assert GeoAlignConfig(projector='{"layers": 2}').projector == ProjectorConfig(layers=2)
+    assert GeoAlignConfig(projector="none").projector is None
+    assert ChainConfig(members=[PODSConfig(m=2)]).members == (PODSConfig(m=2),)
+    assert EvaluationConfig(samples={"a": 2}).samples == {"a": 2}
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '{"a": NaN}', "[" * 100_000, "{"])
+def test_json_that_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|Expecting"):
+        strict_json(text)
+
+
+def test_what_errors_show_is_short_and_printable() -> None:
+    assert (shown("a\x1b"), shown(3), shown_key("a.b"), shown_key("\u202e")) == ("'a\\x1b'", "3", "a.b", "\\u202e")
+    assert shown(10**5000) == "a whole number of 16,610 bits"
+    assert shown([10**5000]) == "a list too large to show"
+    assert shown_text("two\n lines\x07") == "two lines\\x07"
+    assert len(shown("x" * 10**6)) < LONGEST + 50
+    assert shown("x" * 300).endswith("... (102 more characters)")

@@ -1,0 +1,172 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
+from geoalign.lab.config.tasks import ArithmeticConfig, MathConfig
+from geoalign.settings import GeoAlignConfig, IdentityConfig
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert load_run_config().config == RunConfig()
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert load_run_config(written(tmp_path, "# nothing\n")).config == RunConfig()
+
+
+def test_type_picks_the_kind_of_a_section(tmp_path: Path) -> None:
+    text = """
+model: {type: pretrained, path: some/model}
+task: {type: math, train: train.jsonl}
+curator: {type: grpo}
+"""
+    config = load_run_config(written(tmp_path, text)).config
+    assert config.model == PretrainedModelConfig(path="some/model")
+    assert config.task == MathConfig(train="train.jsonl")
+    assert config.curator == IdentityConfig()
+
+
+def test_left_out_types_are_the_default_ones(tmp_path: Path) -> None:
+    text = "model: {layers: 1}\ntask: {digits: 1}\ncurator: {alpha: 0.1, projector: {steps: 3}}\n"
+    config = load_run_config(written(tmp_path, text)).config
+    assert config.model == TinyModelConfig(layers=1)
+    assert config.task == ArithmeticConfig(digits=1)
+    assert config.curator == GeoAlignConfig(alpha=0.1, projector={"steps": 3})
+    assert config.curator.projector.steps == 3
+    assert config.curator.projector.layers == 3
+
+
+def test_numbers_with_an_exponent_are_numbers(tmp_path: Path) -> None:
+    # PyYAML follows YAML 1.1 and reads 1e-3 and 2E5 as text.
+    text = "grpo: {learning_rate: 1e-3, a: 2E5, b: -1.5e-2, c: +3e0}\nsft: {run_name: 1e-3x}\n"
+    config = load_run_config(written(tmp_path, text)).config
+    assert config.grpo == {"learning_rate": 1e-3, "a": 2e5, "b": -0.015, "c": 3.0}
+    assert config.sft == {"run_name": "1e-3x"}
+
+
+def test_null_leaves_the_warm_start_or_the_projector_out(tmp_path: Path) -> None:
+    config = load_run_config(written(tmp_path, "sft: null\ncurator: {projector: null}\n")).config
+    assert config.sft is None
+    assert config.curator.projector is None
+
+
+def test_overrides_win_in_their_order(tmp_path: Path) -> None:
+    path = written(tmp_path, "grpo: {learning_rate: 0.1}\nseed: 3\n")
+    config = load_run_config(path, ["grpo.learning_rate=1e-4", "seed=5", "seed=6", "reward.flip=0.1"]).config
+    assert config.grpo == {"learning_rate": 1e-4}
+    assert config.seed == 6
+    assert config.reward.flip == 0.1
+
+
+def test_another_type_in_an_override_starts_the_section_anew(tmp_path: Path) -> None:
+    path = written(tmp_path, "curator: {type: geoalign, alpha: 0.1}\n")
+    assert load_run_config(path, ["curator.type=grpo"]).config.curator == IdentityConfig()
+    same = load_run_config(path, ["curator.type=geoalign"]).config.curator
+    assert same == GeoAlignConfig(alpha=0.1)
+    other = load_run_config(path, ["curator.type=geoalign_released", "curator.alpha=0.2"]).config.curator
+    assert (type(other).__name__, other.alpha) == ("GeoAlignReleasedConfig", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("curator:\n  alfa: 0.1\n", ["line 2", "curator.alfa", "curator.alpha", "'alfa'"]),
+        ("seed: 1\ncurator:\n  projector:\n    step: 1\n", ["line 4", "curator.projector.step", "projector.steps"]),
+        ("evaluation: {evry: 3}\n", ["line 1", "evaluation.evry", "evaluation.every"]),
+        ("alpha: 0.1\n", ["line 1", "alpha", "curator.alpha"]),
+        ("currator: {}\n", ["line 1", "currator", "expected curator"]),
+        ("curator: {type: geoaling}\n", ["line 1", "curator.type", "nearest: geoalign", "'geoaling'"]),
+        ("curator: {type: [1, 2]}\n", ["line 1", "curator.type", "[1, 2]"]),
+        ("task: {type: maths}\n", ["line 1", "task.type", "nearest: math"]),
+        ("task: {train: x}\n", ["line 1", "task.train", "another task.type"]),
+        ("seed: 1\ncurator: {alpha: 1.5}\n", ["line 2", "curator.alpha", "less than 1", "1.5"]),
+        ("curator: {alpha: much}\n", ["line 1", "curator.alpha", "'much'"]),
+        ("curator: {projector: {layers: 0}}\n", ["line 1", "curator.projector.layers", "0"]),
+        ("hidden_position: last\n", ["line 1", "hidden_position", "'final'", "'last'"]),
+        ("seed: -1\n", ["line 1", "seed", "-1"]),
+        ("grpo: 3\n", ["line 1", "grpo", "section", "3"]),
+        ("curator: geoalign\n", ["line 1", "curator", "section", "'geoalign'"]),
+        ("model: {type: pretrained}\n", ["model.path"]),
+        ("seed: 1\nseed: 2\n", ["line 2", "seed", "second time", "line 1"]),
+        ("- 1\n", ["mapping", "list"]),
+        ("a: [1\n", ["expected YAML"]),
+        ("a: !!python/object/apply:os.system ['true']\n", ["expected YAML"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, parts: list[str]) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_run_config(path)
+    for part in [str(path) if "model: {type: pretrained}" not in text else "", *parts]:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("curator.alfa=1", ["--set curator.alfa=1", "curator.alpha"]),
+        ("curator.alpha", ["section.key=value"]),
+        ("=1", ["section.key=value"]),
+        ("a..b=1", ["section.key=value"]),
+        ("seed.x=1", ["section", "3"]),
+        ("seed=[1", ["YAML value"]),
+    ],
+)
+def test_wrong_overrides(tmp_path: Path, override: str, parts: list[str]) -> None:
+    path = written(tmp_path, "seed: 3\n")
+    with pytest.raises(ConfigError) as caught:
+        load_run_config(path, [override])
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_an_absent_or_binary_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: expected a readable YAML file"):
+        load_run_config(tmp_path / "nowhere.yaml")
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary\.yaml"):
+        load_run_config(path)
+
+
+def test_deep_nesting_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nesting"):
+        load_run_config(written(tmp_path, "a: " + "[" * 20000))
+
+
+@pytest.mark.parametrize(
+    "overrides", [[], ["curator.type=grpo"], ["sft=null"], ["task.type=math", "task.train=x.jsonl"]]
+)
+def test_the_resolved_settings_read_back_as_the_same(overrides: list[str]) -> None:
+    config = load_run_config(None, overrides).config
+    plain = yaml.safe_load(yaml.safe_dump(plain_run_config(config)))
+    assert plain["curator"]["type"] == ("grpo" if "curator.type=grpo" in overrides else "geoalign")
+    assert parse_run_config(plain) == config
+    assert plain_run_config(parse_run_config(plain)) == plain
+
+
+def test_settings_load_no_torch() -> None:
+    code = "import sys, geoalign.lab.config.loading, geoalign.lab.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_shipped_config_is_valid() -> None:
+    configs = sorted((Path(__file__).parents[3] / "configs").rglob("*.yaml"))
+    # Of the full-size ones, `common` is what others build on and `launch` is accelerate's.
+    configs = [path for path in configs if path.parent.name not in ("common", "launch")]
+    runs = [path for path in configs if "arms" not in yaml.safe_load(path.read_text())]
+    assert 0 < len(runs) < len(configs)  # the others are comparisons
+    for path in runs:
+        load_run_config(path)

@@ -1,0 +1,52 @@
+"""Curating into a folder of the test's; pages, which take most of a call's time, are made in one test alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.curate.command import Request, curate
+
+# The dumps stand in a module of their own.
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Single-threaded torch: the suite shares its cores, and sums come out in one order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the page out, which takes most of a call's time."""
+
+    def blank(folder: Path) -> Path:
+        (folder / "figures").mkdir()
+        (folder / "figures" / "rewards.svg").write_text("<svg/>")
+        (folder / "report.html").write_text("<!doctype html>")
+        return folder / "report.html"
+
+    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
+
+
+@pytest.fixture
+def run(tmp_path: Path, no_page: None) -> Any:
+    """Curates paths into `tmp_path / "out"`; keywords are those of the request, and `curator`, `settings`, `output`."""
+
+    def curated(*paths: Path, curator: str = "reward_distance", settings: tuple[str, ...] = (), **request: Any) -> Any:
+        output = request.pop("output", tmp_path / "out")
+        own = ("curator.alpha=0.1",) if curator == "reward_distance" else ()
+        config = load_curate_config(curator, (*own, *settings))
+        return curate(config, Request([str(path) for path in paths], **request), output)
+
+    return curated

@@ -1,0 +1,461 @@
+"""Bad and hostile input: refused with file, line and field, or skipped and listed; nothing is half written."""
+
+import base64
+import csv
+import gzip
+import json
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from dumps import GROUPS, OUTLIERS, SIZE, plain, responses, trinity, trl, verl, write_dump, write_lines
+
+from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.lab.curate.flagged import LONGEST, safe
+from geoalign.lab.reports.inspection import page
+
+
+def changed(rows, place, **values):
+    """The rows with one of them changed; a value of ... removes the field."""
+    made = {**rows[place], **values}
+    return [*rows[:place], {name: value for name, value in made.items() if value is not ...}, *rows[place + 1 :]]
+
+
+DEEP: list = []
+for _ in range(200):
+    DEEP = [DEEP]
+
+BAD_ROWS = {
+    "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
+    "reward as list": (changed(plain(), 5, reward=[0.5]), r"line 6: reward: expected a number, got a list"),
+    "infinite reward": (changed(plain(), 5, reward=float("inf")), r"line 6: reward: expected a finite number"),
+    "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number of at most 3.4e38"),
+    "reward beyond float32": (changed(plain(), 5, reward=1e308), r"line 6: reward: .* 3.4e38, .* got 1e\+308"),
+    "reward that would tie": (
+        changed(plain(), 5, reward=2**53 + 1),
+        r"line 6: reward: .* float64 holds exactly, got 9007",
+    ),
+    "truth as reward": (changed(plain(), 5, reward=True), r"line 6: reward: expected a number, got True"),
+    "truth as true reward": (changed(plain(), 5, true_reward=True), r"line 6: true_reward: .* number, got True"),
+    "negative length": (changed(plain(), 5, tokens=-1), r"line 6: tokens: expected a number of tokens, got -1"),
+    "endless length": (changed(plain(), 5, tokens=2**63), r"line 6: tokens: expected a whole number of 64 bits, got 9"),
+    "group that was rounded": (
+        changed([{**row, "group": row["prompt"]} for row in plain()], 5, group=1e300),
+        r"line 6: group: expected a group that can be told",
+    ),
+    "deep group": (changed(plain(), 5, prompt=DEEP), r"line 6: expected plain JSON, got values nested more than 100"),
+    "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
+    "no response": (changed(plain(), 5, response=...), r"line 6: response: expected the response .* no such field"),
+    "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
+    "response as number": (changed(plain(), 5, response=7), r"line 6: response: expected a text or .* got 7"),
+    "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
+    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
+    "no id": (changed(plain(), 5, id=None), r"line 6: id: expected the id of the rollout, got none"),
+    "step as text": (changed(verl(), 5, step="x"), r"line 6: step: expected a whole number of 64 bits, got a text"),
+    "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
+    "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
+    "experience of a later step": (
+        changed(trinity(), 5, eid={**trinity()[5]["eid"], "step": 1}),
+        r"line 6: eid.step: expected 0: one experience for each run of a task, got 1",
+    ),
+    "fewer rewards than responses": (
+        changed(responses(), 4, pred_score=[[1.0]] * 3),
+        r"line 5: pred_score: expected 4 entries as responses, got 3",
+    ),
+    "nested rewards": (
+        changed(responses(), 4, pred_score=[[1.0, 2.0]] * 4),
+        r"line 5: pred_score.0: expected a number, got a list",
+    ),
+    "rewards as texts": (changed(responses(), 4, pred_score=["1"] * 4), r"line 5: pred_score.0: .* got a text"),
+    "a response that is none": (changed(responses(), 4, response=["a", None, "b", "c"]), r"line 5: response.1: exp"),
+    "no list": (changed(responses(), 4, response="a"), r"line 5: response: expected a list.* got a text"),
+    "empty list": (changed(responses(), 4, response=[], pred_score=[]), r"line 5: response: expected a list of resp"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_a_bad_row_is_refused_with_its_place_and_can_be_skipped(kind, tmp_path, run):
+    rows, message = BAD_ROWS[kind]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    fields = ("correct=acc",) if kind == "accuracy of a half" else ()
+    with pytest.raises(InputError, match=rf"dump.jsonl, .*{message}"):
+        run(path, fields=fields)
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert not (tmp_path / "out" / ".partial").exists()
+    summary = run(path, fields=fields, skip_bad=True)
+    place = next(number for number, row in enumerate(rows, start=1) if f"line {number}:" in message or "half" in kind)
+    assert summary["counts"]["skipped"] == summary["inputs"][0]["skipped"] == 1
+    assert summary["skipped"][0]["file"] == str(path)
+    assert summary["skipped"][0]["line"] == (10 if "half" in kind else place)
+    assert summary["skipped"][0]["reason"].startswith("expected")
+    lost = SIZE if "responses" in str(rows[0].keys()) or "pred_score" in rows[0] else 1
+    assert summary["counts"]["rows"] == GROUPS * SIZE - lost
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert len(scores) == GROUPS * SIZE - lost
+
+
+def test_a_key_that_stands_twice(tmp_path, run):
+    lines = [json.dumps(row) for row in plain()]
+    lines[5] = lines[5].replace('"reward": 0.1', '"reward": 0.1, "reward": 0.9')
+    path = tmp_path / "dump.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"line 6: expected plain JSON, got the key 'reward' twice in one object"):
+        run(path)
+    counts = run(path, skip_bad=True)["counts"]
+    assert (counts["rows"], counts["skipped"]) == (47, 1)
+
+
+def test_groups_of_large_numbers_stay_apart(tmp_path, run):
+    rows = [{**row, "group": 2**53 + place // SIZE} for place, row in enumerate(plain())]
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
+    assert summary["counts"]["groups"] == GROUPS
+
+
+def test_a_dump_whose_name_is_no_utf8(tmp_path, run):
+    path = write_lines(tmp_path / "dump\udcff.jsonl", plain())
+    run(path)
+    assert json.loads((tmp_path / "out" / "summary.json").read_bytes())["inputs"][0]["file"] == str(path)
+
+
+def test_half_a_line(tmp_path, run):
+    path = write_lines(tmp_path / "dump.jsonl", plain())
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(
+        InputError, match=r"dump.jsonl, line 48: expected a JSON object, got JSONDecodeError: .* \(column \d+\)"
+    ):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert summary["counts"]["rows"] == 47
+    assert summary["skipped"][0]["line"] == 48
+    assert summary["skipped"][0]["field"] is None
+
+
+def test_a_truncated_gzip(tmp_path, run):
+    path = tmp_path / "dump.jsonl.gz"
+    # Uncompressible texts, so that half of the file holds about half of the rows.
+    rows = [{**row, "noise": gzip.compress(str(row).encode()).hex()} for row in plain()]
+    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"dump.jsonl.gz, line \d+: expected lines of JSON, got .*end-of-stream"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert 0 < summary["counts"]["rows"] < 48
+    assert summary["skipped"][0]["line"] == summary["counts"]["rows"] + 1
+    path.write_bytes(b"\x1f\x8bnot really")
+    with pytest.raises(InputError, match=r"dump.jsonl.gz, line 1: expected lines of JSON"):
+        run(path, output=tmp_path / "other")
+
+
+def test_no_utf8_and_no_object(tmp_path, run):
+    lines = [json.dumps(row).encode() for row in plain()]
+    lines[2] = lines[2].replace(b"answer", b"answ\xffr")
+    lines[3] = b"[1, 2]"
+    lines[4] = b'{"a":' * 100_000
+    path = tmp_path / "dump.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(InputError, match=r"line 3: expected a JSON object in UTF-8, got UnicodeDecodeError"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert [one["line"] for one in summary["skipped"]] == [3, 4, 5]
+    assert "got list" in summary["skipped"][1]["reason"]
+
+
+def test_a_parquet_file_cut_off(tmp_path, run):
+    path = write_dump(tmp_path / "in", "trl")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"trl.parquet, row 1: expected a parquet file, got ArrowInvalid"):
+        run(path)
+
+
+def test_bad_rows_of_parquet(tmp_path, run):
+    table = trl()
+    table.loc[7, "completion"] = None
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(
+        InputError, match=r"t.parquet, row 8: completion: expected the response of the rollout, got null"
+    ):
+        run(tmp_path / "t.parquet")
+    summary = run(tmp_path / "t.parquet", skip_bad=True)
+    assert summary["counts"]["rows"] == 47
+    made = pd.read_parquet(tmp_path / "out" / "curated" / "t.parquet")
+    assert len(made) == 47
+    assert made["completion"].notna().all()
+
+
+def test_groups_of_different_sizes(tmp_path, run):
+    rows = [row for row in plain() if row["id"] != "5-0"]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    message = (
+        r"dump.jsonl, line 21: group: expected 4 rollouts of its prompt as most prompts have, got 3; .*--mixed-groups"
+    )
+    with pytest.raises(InputError, match=message):
+        run(path)
+    summary = run(path, mixed_groups=True)
+    assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
+    listed = changed(responses(), 2, response=["a"] * 3, pred_score=[1.0] * 3, score=[True] * 3, pred=["1"] * 3)
+    with pytest.raises(InputError, match=r"line 3: group: expected 4 rollouts"):
+        run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
+
+
+def test_nothing_to_curate(tmp_path, run):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("\n\n")
+    with pytest.raises(InputError, match=r"empty.jsonl: expected at least one rollout, got an empty file"):
+        run(empty)
+    with pytest.raises(ConfigError, match=r"missing.jsonl: expected a file of rollouts, got none there"):
+        run(tmp_path / "missing.jsonl")
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(ConfigError, match=r"a.csv: expected a name that ends in .jsonl"):
+        run(tmp_path / "a.csv")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match=r"folder: expected files that end in .jsonl"):
+        run(tmp_path / "folder")
+    path = write_dump(tmp_path / "in", "verl")
+    with pytest.raises(ConfigError, match="expected each file once"):
+        run(path, path)
+
+
+def test_fields_on_the_command_line(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    for text, message in {
+        "rewrad=score": "reward, the nearest",
+        "reward": "expected ROLE=NAME",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            run(path, fields=(text,))
+    with pytest.raises(ConfigError, match="--field reward: expected once"):
+        run(path, fields=("reward=score", "reward=acc"))
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "half a pair \ud800 of surrogates",
+    "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph",
+    "right \u202e to left",
+    "=HYPERLINK(1)",
+)
+
+
+def test_hostile_texts_come_through(tmp_path, run):
+    rows = plain()
+    for number, text in enumerate(HOSTILE):
+        rows = changed(rows, number, response=text)
+    flagged = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
+    rows = changed(rows, flagged, response="=1+1\ud800")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    before = path.read_bytes()
+    run(path)
+    assert path.read_bytes() == before
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "dump.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}
+    assert {"label", "note"} <= set(lines[0])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " \t=1", "\t1", "\r=1", "＝1", "\n=1"])
+def test_no_cell_is_a_formula(text):
+    assert safe(text).startswith("'")
+
+
+def test_cells_are_plain_and_bounded():
+    assert safe("a=1") == "a=1"
+    assert safe("a\x00b\x9fc\r\nd") == "a\ufffdb\ufffdc\nd"
+    long = safe("x" * (LONGEST + 1))
+    assert len(long) < 32_767
+    assert long.endswith("(32,001 characters)")
+
+
+def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
+    rows = changed(plain(), 13, reward=None)
+    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
+    assert summary["counts"]["unscored"] == 1
+    row = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()[13]
+    assert [row[name] for name in ("reward", "new_reward", "score", "source", "weight")] == [None, None, None, 13, 0.0]
+    assert row["group_mean"] == pytest.approx((0 + 9 + 0.3) / 3)
+
+
+def unpacked(path):
+    """All that a file of the output says, as text."""
+    if path.suffix == ".parquet":
+        return json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False)
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    pieces = re.findall(r'<script type="application/octet-stream"[^>]*>([^<]*)</script>', text)
+    return text + "".join(zlib.decompress(base64.b64decode(piece)).decode() for piece in pieces)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_redacted(redact, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("geoalign.lab.reports.inspection.page.inspection_sections", lambda *found: [])
+    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", page.build_inspection)
+    texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
+    rows = [{**row, **texts} for row in plain()]
+    # The outliers of the fourth and ninth prompt are flagged.
+    rows = [{**row, "group": place // SIZE} for place, row in enumerate(rows)]
+    rows = changed(rows, 5, reward="secret reward")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    summary = run(path, redact=redact, skip_bad=True, fields=("final_answer=final",))
+    assert summary["redacted"] is redact
+    assert summary["counts"]["flagged"] == len(OUTLIERS)
+    assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
+    found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
+    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "dump.jsonl"})
+    table = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert ({"prompt", "response"} <= set(table.column_names)) is not redact
+    header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
+    assert ({"answer", "prompt", "response", "replacement"} <= set(header.split(","))) is not redact
+
+
+def test_names_in_the_table_of_flagged_rollouts_are_no_formulas(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "id": f"=cmd|{row['id']}"} for row in plain()]
+    write_lines(tmp_path / "=dump.jsonl", rows)
+    run(Path("=dump.jsonl"))
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == len(OUTLIERS)
+    assert all(row["id"].startswith("'=cmd|") and row["file"] == "'=dump.jsonl" for row in found)
+    assert [float(row["score"]) for row in found] == sorted((float(row["score"]) for row in found), reverse=True)
+
+
+def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match=r"expected a new folder or an earlier curation, got thesis.tex in it"):
+        run(path, output=tmp_path / "other")
+    with pytest.raises(ConfigError, match="expected a folder without the inputs"):
+        run(path, output=tmp_path / "in")
+    run(path)
+    with pytest.raises(ConfigError, match="got a finished curation: --overwrite replaces it"):
+        run(path)
+    with pytest.raises(ConfigError, match="expected a folder without the inputs"):
+        run(tmp_path / "out" / "curated" / "verl.jsonl", overwrite=True)
+    summary = run(path, overwrite=True, redact=True)
+    assert summary["redacted"]
+    assert not (tmp_path / "out" / "curated").exists()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="expected a folder, got a file"):
+        run(path, output=tmp_path / "file")
+
+
+def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
+    path = write_lines(tmp_path / "dump.jsonl", plain())
+    from geoalign.lab.curate import curation
+
+    real = curation.read_dump
+
+    def while_it_grows(*arguments, **options):
+        found = real(*arguments, **options)
+        with path.open("a") as file:
+            file.write("\n")
+        return found
+
+    monkeypatch.setattr(curation, "read_dump", while_it_grows)
+    with pytest.raises(InputError, match=r"dump.jsonl: expected the file that was read a moment ago"):
+        run(path)
+    assert not (tmp_path / "out" / "scores.parquet").exists()
+
+
+WHOLE = json.dumps(plain())
+BAD_ARRAYS = {
+    "cut in half": (WHOLE[:-20], r"row 48: expected a JSON object, got JSONDecodeError: .* \(character \d,\d+ of", 47),
+    "no end": (WHOLE[:-1], r"row 49: expected a comma or the end of the array before it, got the end of the file", 48),
+    "no comma": (WHOLE.replace("}, {", "} {", 5).replace("} {", "}, {", 4),
+                 r"row 6: expected a comma or the end of the array before it, got '\{", 5),
+    "more behind": (WHOLE + "\n [1]", r"row 49: expected nothing behind the array, got '\[1\]'", 48),
+    "a number": (WHOLE.replace("}, {", "}, 5, {", 1), r"row 2: expected a JSON object, got int", 48),
+    "a comma at the end": (WHOLE[:-1] + ",]", r"row 49: expected a JSON object, got JSONDecodeError", 48),
+    "a bad field": (json.dumps(changed(plain(), 5, reward="0.5")), r"row 6: reward: expected a number, got a text", 47),
+    "too deep": (WHOLE[:-1] + ", " + "[" * 100_000, r"row 49: expected a JSON object, got RecursionError", 48),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD_ARRAYS)
+def test_a_bad_array_of_rows(kind, tmp_path, run):
+    text, message, left = BAD_ARRAYS[kind]
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"rows.json, {message}"):
+        run(path)
+    summary = run(path, skip_bad=True)
+    assert (summary["counts"]["rows"], summary["counts"]["skipped"]) == (left, 1)
+
+
+@pytest.mark.parametrize("content", ["[]", "[ \n]", "{}", "", "[", '[{"a": 1}'])
+def test_an_array_of_nothing(content, tmp_path, run):
+    path = tmp_path / "rows.json"
+    path.write_text(content)
+    with pytest.raises((InputError, ConfigError), match=r"rows.json[:,]"):
+        run(path)
+
+
+def test_an_array_that_is_no_utf8(tmp_path, run):
+    path = tmp_path / "rows.json"
+    path.write_bytes(WHOLE.encode().replace(b"answer 3", b"answ\xff 3"))
+    with pytest.raises(InputError, match=r"rows.json, row 13: expected a JSON object, got UnicodeDecodeError"):
+        run(path)
+
+
+def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
+    from rich.console import Console
+
+    from geoalign.lab.config.curate import load_curate_config
+    from geoalign.lab.curate.command import Request, curate
+
+    path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
+    config = load_curate_config("reward_distance", ("curator.alpha=0.1",))
+    curate(config, Request([str(path)], skip_bad=True), tmp_path / "out", console=Console())
+    said = capsys.readouterr().out
+    assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in said
+    assert f"Groups of different sizes: {path}: 1 of 3, 11 of 4 rollouts" in said
+
+
+def test_nothing_but_bad_rows(tmp_path, run):
+    path = write_lines(tmp_path / "dump.jsonl", [{**row, "reward": str(row["reward"])} for row in plain()])
+    message = r"got none among 48 bad rows; the first: .*dump.jsonl, line 1: reward: expected a number, got a text"
+    with pytest.raises(InputError, match=message):
+        run(path, skip_bad=True)
+
+
+def test_files_whose_names_meet_in_the_output(tmp_path, run):
+    paths = []
+    for folder, name, step in (("a", "dump", 1), ("b", "dump", 2), ("c", "001-dump", 3)):
+        (tmp_path / folder).mkdir()
+        paths.append(write_lines(tmp_path / folder / f"{name}.jsonl", verl(step)))
+    run(*paths)
+    names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
+    assert names == ["001-dump.jsonl", "002-dump.jsonl", "003-001-dump.jsonl"]
+
+
+HOLD = """
+import sys, time, pathlib
+from geoalign.lab.store.lock import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_folder_that_another_process_writes_to(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    (tmp_path / "out").mkdir()
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(RunFolderError):
+                run(path)
+        finally:
+            process.kill()
+    assert not (tmp_path / "out" / "summary.json").exists()
+    run(path)

@@ -1,0 +1,300 @@
+"""`geoalign curate` from the command line to a folder with its page; kills; TRL's own tables; real rollouts."""
+
+import gc
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from dumps import GROUPS, OUTLIERS, SIZE, trl, verl, write_dump, write_lines
+
+from geoalign.errors import ConfigError
+from geoalign.lab import cli
+from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.curate.command import Request, curate
+from geoalign.lab.curate.reading import find_layout
+from geoalign.lab.models.models import save
+from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES
+
+FILES = {"scores.parquet", "flagged.csv", "curated", "figures", "report.html", "summary.json"}
+
+
+def tiny_model(folder, *, length=64):
+    config = TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=length)
+    tokenizer = make_tokenizer(None, max_length=length)
+    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
+    return folder
+
+
+def command(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return caught.value.code
+
+
+def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
+    paths = [write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step)) for step in (9, 10) if _folder(tmp_path / "in")]
+    model = tiny_model(tmp_path / "model")
+    options = ["--model", model, "--set", "curator.projector.steps=5", "--set", "curator.alpha=0.5"]
+    assert command(monkeypatch, "curate", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
+    said = capsys.readouterr().out
+    assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
+    assert said.index("9.jsonl") < said.index("10.jsonl")
+    assert "96 rollouts in 24 groups" in said
+    assert "Consensus:" in said
+    names = {item.name for item in (tmp_path / "out").iterdir()}
+    assert {*FILES, "pairs.parquet", "densities.parquet", "states"} <= names
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    for name, schema in {"scores": SCORES, "pairs": PAIRS, "densities": DENSITIES}.items():
+        assert pq.read_schema(tmp_path / "out" / f"{name}.parquet").equals(schema)
+    assert [path.exists() for path in paths] == [True, True]
+    (tmp_path / "out" / "report.html").unlink()
+    assert command(monkeypatch, "report", tmp_path / "out") == 0
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def _folder(path):
+    path.mkdir(exist_ok=True)
+    return True
+
+
+def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
+    path = write_dump(tmp_path / "in", "verl")
+    assert command(monkeypatch, "curate", path, "--output", tmp_path / "out") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
+    offered = said.partition("takes one of ")[2].split(", ")
+    assert {"pair_count", "reward_distance", "pods", "mc_grpo"} <= set(offered)
+    assert not {"geoalign", "random", "oracle", "gfpo", "par", "seed_grpo", "chain"} & set(offered)
+
+
+def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
+    summary = run(write_dump(tmp_path / "in", "geoalign"))
+    assert pq.read_schema(tmp_path / "out" / "scores.parquet").equals(SCORES)
+    assert not (tmp_path / "out" / "pairs.parquet").exists()
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json.dumps(summary).replace(
+        "NaN", "null"))  # fmt: skip
+    row = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()[5]
+    # Rewards 0, 0.1, 0.2, 0.3 in the group: mean 0.15, variance (2 * 0.15^2 + 2 * 0.05^2) / 3 = 1/60.
+    expected = {"index": 5, "step": 4, "row": 5, "sample": 1, "id": "5", "group": 1, "reward": 0.1, "true_reward": 0.1,
+                "correct": None, "characters": len("answer 1.1"), "tokens": 6, "truncated": None, "anomalous": False,
+                "source": 5, "weight": 1.0, "new_reward": 0.1, "group_size": 4, "group_pairs": 6,
+                "group_flagged": 0}  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+    assert row["group_mean"] == pytest.approx(0.15)
+    assert row["group_std"] == pytest.approx((1 / 60) ** 0.5)
+
+
+def test_an_oracle_where_the_dump_knows_the_truth(tmp_path, run):
+    summary = run(write_dump(tmp_path / "in", "geoalign"), curator="oracle")
+    assert summary["counts"]["flagged"] == summary["counts"]["replaced"] == len(OUTLIERS)
+    with pytest.raises(ConfigError, match="oracle needs true rewards"):
+        run(write_dump(tmp_path / "in", "verl"), curator="oracle", output=tmp_path / "other")
+
+
+def test_truncated_rollouts_replace_nobody(tmp_path, run):
+    rows = [
+        {"prompt": str(g), "response": "x", "reward": 9.0 if (g, r) in OUTLIERS else r / 10, "truncated": r != 0,
+         "step": 1} for g in range(GROUPS) for r in range(SIZE)
+    ]  # fmt: skip
+    run(write_lines(tmp_path / "d.jsonl", rows))
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    replaced = [row for row in scores if row["source"] != row["index"]]
+    assert [row["source"] % SIZE for row in replaced] == [0, 0]
+
+
+def test_two_files_of_one_step(tmp_path, run):
+    paths = [write_lines(tmp_path / f"{name}.jsonl", verl(7)) for name in ("a", "b")]
+    with pytest.raises(ConfigError, match=r"b.jsonl: step: expected another step than .*a.jsonl, got 7 again; --field"):
+        run(*paths)
+    summary = run(*paths, fields=("step=",))
+    assert [one["step"] for one in summary["steps"]] == [1, 2]
+
+
+def test_files_of_one_name(tmp_path, run):
+    for folder, step in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        write_lines(tmp_path / folder / "dump.jsonl", verl(step))
+    run(tmp_path / "a", tmp_path / "b")
+    names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
+    assert names == ["001-dump.jsonl", "002-dump.jsonl"]
+
+
+def die_at(number, paths, output, *, overwrite=False):
+    """Curates in a process of its own, which kills itself at file operation `number` inside the output; returns
+    whether it lived."""
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(1)
+        seen = 0
+        inside = str(output)
+
+        def listen(event, arguments):
+            nonlocal seen
+            watched = event in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
+            if watched and arguments and inside in str(arguments[0]):
+                seen += 1
+                if seen == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(listen)
+        code = 1
+        try:
+            curate(
+                load_curate_config("reward_distance", ("curator.alpha=0.1",)),
+                Request(paths, overwrite=overwrite),
+                output,
+            )
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return not os.WIFSIGNALED(status)
+
+
+def test_a_kill_leaves_whole_files_or_none(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    before = path.read_bytes()
+    run(path, output=tmp_path / "whole")
+    expected = {name: (tmp_path / "whole" / name).stat().st_size for name in ("scores.parquet", "flagged.csv")}
+    gc.collect()
+    lived = False
+    for number in (*range(2, 60, 3), 1000):
+        output = tmp_path / f"out{number}"
+        lived = die_at(number, [str(path)], output)
+        for name, size in expected.items():
+            assert not (output / name).exists() or (output / name).stat().st_size == size
+        if (output / "summary.json").exists():
+            # What is finished has its page.
+            assert {item.name for item in output.iterdir()} >= FILES
+        else:
+            # Whatever is left there, the same call makes it whole.
+            run(path, output=output)
+            assert {item.name for item in output.iterdir()} >= FILES
+            assert not (output / ".partial").exists()
+    assert lived
+    assert path.read_bytes() == before
+
+
+def test_a_kill_while_an_earlier_curation_is_replaced(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    output = tmp_path / "out"
+    gc.collect()
+    lived = False
+    for number in (*range(6, 40, 2), 1000):
+        run(path, overwrite=True)
+        lived = die_at(number, [str(path)], output, overwrite=True)
+        # With the summary the folder is whole, at any moment.
+        if (output / "summary.json").exists():
+            assert {item.name for item in output.iterdir()} >= FILES
+    assert lived
+
+
+def test_a_curated_dump_is_curated_again(tmp_path, run):
+    run(write_dump(tmp_path / "in", "verl"))
+    first = (tmp_path / "out" / "curated" / "verl.jsonl").read_bytes().splitlines()
+    run(tmp_path / "out" / "curated" / "verl.jsonl", output=tmp_path / "again")
+    again = (tmp_path / "again" / "curated" / "verl.jsonl").read_bytes().splitlines()
+    assert len(again) == len(first) == GROUPS * SIZE
+    assert {line.count(b"geoalign_source") for line in again} == {1}
+
+
+def test_ties_make_no_pairs(tmp_path, run):
+    # Of four rewards two are equal, 0.1 and 0.1: five pairs of the six; in group 8 one of the two is 9.
+    rows = [{**row, "score": max(row["score"], 0.1)} for row in verl()]
+    run(write_lines(tmp_path / "dump.jsonl", rows))
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["group_pairs"] for row in scores] == [6 if row["group"] == 8 else 5 for row in scores]
+
+
+def test_a_table_that_trl_itself_wrote(tmp_path, run):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    from geoalign.lab.models.quiet import quieten
+
+    quieten()
+    folder = tiny_model(tmp_path / "model")
+    prompts = [[{"role": "user", "content": f"{number}?"}] for number in range(8)]
+    arguments = GRPOConfig(
+        output_dir=str(tmp_path / "trl"), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none",
+        save_strategy="no", per_device_train_batch_size=32, num_generations=4, max_completion_length=4, max_steps=2,
+        logging_steps=1, log_completions=True, disable_tqdm=True, num_completions_to_print=0,
+    )  # fmt: skip
+
+    def share_of_early_letters(completions, **_):
+        return [sum(letter < "m" for letter in one[0]["content"]) / 4 for one in completions]
+
+    GRPOTrainer(
+        model=str(folder), reward_funcs=share_of_early_letters, args=arguments,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
+    ).train()  # fmt: skip
+    summary = run(tmp_path / "trl", settings=("curator.min_scores=8",), mixed_groups=True)
+    assert [one["format"] for one in summary["inputs"]] == ["trl", "trl"]
+    assert summary["inputs"][0]["fields"]["reward"] == "share_of_early_letters"
+    assert [one["step"] for one in summary["steps"]] == [1, 2]
+    assert summary["counts"]["rows"] == 64
+    assert summary["inputs"][0]["group_sizes"] == {"4": 8}
+    for name in ("completions_00001.parquet", "completions_00002.parquet"):
+        original = pq.read_table(tmp_path / "trl" / "completions" / name)
+        made = pq.read_table(tmp_path / "out" / "curated" / name)
+        assert made.column_names == [*original.column_names, "geoalign_source", "geoalign_weight"]
+        assert made["prompt"] == original["prompt"]
+        assert find_layout(tmp_path / "out" / "curated" / name, name=None, fields={})[0].format.name == "trl"
+
+
+def test_the_columns_of_this_packages_trainer_are_no_rewards(tmp_path, run):
+    table = trl()
+    table.insert(4, "score", 0.5)
+    table.insert(5, "anomalous", False)
+    table.insert(6, "source", 3)
+    (tmp_path / "in").mkdir()
+    table.to_parquet(tmp_path / "in" / "completions_00002.parquet")
+    assert run(tmp_path / "in")["inputs"][0]["fields"]["reward"] == "accuracy_reward"
+
+
+def real(shared_data) -> Path:
+    return shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl"
+
+
+def test_real_rollouts_without_states(shared_data, tmp_path, run):
+    path = real(shared_data)
+    before = path.read_bytes()
+    summary = run(path, curator="reward_distance")
+    assert path.read_bytes() == before
+    counts = summary["counts"]
+    # 800 rewards of a reward model: 8 a group, few of them equal.
+    assert (counts["rows"], counts["groups"], counts["unscored"]) == (800, 100, 0)
+    assert 2500 < counts["pairs"] <= 2800
+    assert counts["flagged"] >= counts["replaced"] > 0
+    judged = run(path, curator="pair_count", fields=("reward=score",), overwrite=True)["counts"]
+    assert 0 < judged["pairs"] < 1600  # at most 16 a group, none where all are right or all are wrong
+    assert judged["groups_without_pairs"] > 0
+
+
+def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
+    model = tiny_model(tmp_path / "model", length=96)
+    settings = ("max_tokens=48", "batch_size=64", "curator.alpha=0.2", "curator.projector.steps=5")
+    summary = run(real(shared_data), curator="geoalign", model=str(model), settings=settings)
+    counts = summary["counts"]
+    # Of the rollouts only the last 48 bytes are read: some end alike, and two equal states have no direction.
+    assert counts["scored"] > 400
+    assert counts["flagged"] >= counts["replaced"] > 0
+    assert summary["consensus"]["groups"] > 40
+    assert summary["hidden"]["files"][0]["cut_rows"] == 800
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    curated = (tmp_path / "out" / "curated" / "math_cot_100.jsonl").read_bytes()
+    made = [json.loads(line) for line in curated.splitlines()]
+    for row in scores:
+        if row["anomalous"]:
+            assert made[row["row"]]["response"][row["sample"]] == scores[row["source"]]["response"]
+            assert scores[row["source"]]["row"] == row["row"]

@@ -1,0 +1,351 @@
+"""Every format: found by itself, read, curated, and read again."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from dumps import (
+    GROUPS,
+    OUTLIERS,
+    SIZE,
+    each,
+    plain,
+    responses,
+    trinity,
+    trl,
+    verl,
+    verl_v1,
+    write_dump,
+    write_lines,
+)
+
+from geoalign.errors import ConfigError
+from geoalign.lab.curate.reading import find_layout, read_dump
+
+NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
+
+
+def read(path: Path, **given):
+    layout, _ = find_layout(path, name=given.get("name"), fields=given.get("fields", {}))
+    return read_dump(path, layout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_found_by_itself_and_read(name, tmp_path):
+    dump = read(write_dump(tmp_path, name))
+    assert dump.layout.format.name == name
+    assert len(dump.rows) == GROUPS * SIZE
+    assert [row.reward for row in dump.rows] == [reward for _, _, reward in each()]
+    assert [row.sample for row in dump.rows] == [row for _, row, _ in each()]
+    assert [row.response for row in dump.rows] == [f"answer {g}.{r}" for g, r, _ in each()]
+    assert {row.prompt for row in dump.rows} == {f"question {g}" for g in range(GROUPS)}
+    assert len({row.group for row in dump.rows}) == GROUPS
+    assert len({row.id for row in dump.rows}) == GROUPS * SIZE
+
+
+@pytest.mark.parametrize(("name", "step"), [("verl", 5), ("trinity", 3), ("trl", 2), ("geoalign", 4), ("plain", None)])
+def test_the_step_that_a_dump_names(name, step, tmp_path):
+    assert {row.step for row in read(write_dump(tmp_path, name)).rows} == {step}
+
+
+def test_what_else_the_formats_say(tmp_path):
+    found = {name: read(write_dump(tmp_path, name)).rows for name in NAMES}
+    assert [row.correct for row in found["verl"][:4]] == [False, False, True, True]
+    assert found["verl"][5].answer == "1"
+    assert found["trinity"][6].tokens == 9
+    assert found["geoalign"][14].true_reward == 0.2
+    assert found["geoalign"][14].tokens == 7
+    assert found["responses"][7].correct is True
+    assert found["responses"][7].answer == "1"
+    assert found["responses"][7].final_answer == "3"
+    assert found["plain"][7].id == "1-3"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trip(name, tmp_path, run):
+    path = write_dump(tmp_path / "in", name)
+    before, was = path.read_bytes(), path.stat()
+    summary = run(path)
+    assert path.read_bytes() == before
+    assert path.stat().st_mtime_ns == was.st_mtime_ns
+    assert summary["inputs"][0]["format"] == name
+    assert summary["counts"]["flagged"] == summary["counts"]["replaced"] == len(OUTLIERS)
+    original, again = read(path), read(tmp_path / "out" / "curated" / path.name)
+    assert again.layout.format.name == name
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert len(again.rows) == len(original.rows) == len(scores)
+    for place, (row, old, score) in enumerate(zip(again.rows, original.rows, scores, strict=True)):
+        donor = original.rows[score["source"]]
+        assert (row.response, row.reward, row.correct, row.tokens) == (
+            donor.response, donor.reward, donor.correct, donor.tokens,
+        )  # fmt: skip
+        # Its place is its own still.
+        assert (row.id, row.group, row.prompt, row.step) == (old.id, old.group, old.prompt, old.step)
+        flagged = (place // SIZE, place % SIZE) in OUTLIERS
+        assert (score["source"] != place) == flagged == score["anomalous"]
+        assert donor.group == old.group
+
+
+def test_a_curated_dump_is_read_again_by_what_wrote_the_original(tmp_path, run):
+    run(write_dump(tmp_path / "in", "trl"))
+    table = pd.read_parquet(tmp_path / "out" / "curated" / "trl.parquet")
+    assert list(table.columns) == [*trl().columns, "geoalign_source", "geoalign_weight"]
+    assert table["geoalign_source"].tolist()[:4] == [0, 1, 2, 3]
+    assert set(table["geoalign_weight"]) == {1.0}
+
+
+def test_rows_that_stay_keep_their_bytes(tmp_path, run):
+    rows = [json.dumps(row) for row in plain()]
+    # Numbers, blanks and escapes that a parser would not give back.
+    rows[0] = rows[0].replace(
+        '"extra": [0, 0]', '"extra": 1.00000000000000000001, "x":1e400,  "y":"\\u00e9", "z":"\\ud800"'
+    )
+    path = tmp_path / "plain.jsonl.gz"
+    path.write_bytes(gzip.compress(("\ufeff" + "\r\n\n".join(rows)).encode()))
+    run(path)
+    lines = gzip.decompress((tmp_path / "out" / "curated" / path.name).read_bytes()).decode().splitlines()
+    assert lines[0] == rows[0][:-1] + ', "geoalign_source": 0, "geoalign_weight": 1.0}'
+    assert len(lines) == len(rows)
+
+
+def test_lists_move_together_and_conversations_stay(tmp_path, run):
+    rows = [{**row, "messages": [{"role": "user", "content": "a"}] * SIZE} for row in responses()]
+    path = write_lines(tmp_path / "lists.jsonl", rows)
+    run(path)
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "lists.jsonl").read_text().splitlines()]
+    source = made[3]["geoalign_source"][2] - 3 * SIZE
+    assert source != 2
+    for name in ("response", "pred", "score", "pred_score"):
+        assert made[3][name][2] == rows[3][name][source]
+        assert made[3][name][0] == rows[3][name][0]
+    assert made[3]["messages"] == rows[3]["messages"]
+    assert made[3]["history"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_are_dropped_are_not_written(name, tmp_path, run):
+    path = write_dump(tmp_path / "in", name)
+    summary = run(path, settings=("curator.strategy=drop",))
+    assert summary["counts"]["left_out"] == len(OUTLIERS)
+    layout, _ = find_layout(path, name=None, fields={})
+    again = read_dump(tmp_path / "out" / "curated" / path.name, layout, mixed_groups=True)
+    assert len(again.rows) == GROUPS * SIZE - len(OUTLIERS)
+    assert max(row.reward for row in again.rows) < 1
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    left = [row for row in scores if row["source"] == -1]
+    assert [(row["reward"], row["new_reward"], row["weight"]) for row in left] == [(9.0, None, 0.0)] * len(OUTLIERS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_written(name, tmp_path, run):
+    path = write_dump(tmp_path / "in", name)
+    summary = run(path, settings=("curator.strategy=zero_weight",))
+    assert summary["counts"]["zero_weighted"] == len(OUTLIERS)
+    place = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
+    made = tmp_path / "out" / "curated" / path.name
+    if made.suffix == ".parquet":
+        weights = pd.read_parquet(made)["weight" if name == "geoalign" else "geoalign_weight"].tolist()
+    else:
+        opened = gzip.open if made.suffix == ".gz" else open
+        with opened(made, "rt") as file:
+            found = [json.loads(line)["geoalign_weight"] for line in file]
+        weights = [one for entry in found for one in (entry if isinstance(entry, list) else [entry])]
+    assert weights[place] == 0.0
+    assert sum(weights) == GROUPS * SIZE - len(OUTLIERS)
+
+
+def test_advantages_of_a_curator_are_written(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    run(path, curator="mc_grpo", settings=("curator.drop_median=false",))
+    rows = [json.loads(line) for line in (tmp_path / "out" / "curated" / "verl.jsonl").read_text().splitlines()]
+    # Rewards 0, 0.1, 0.2, 0.3: below the median 0.15 negative, above it positive.
+    assert [row["geoalign_advantage"] > 0 for row in rows[:4]] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("name", ["verl", "trl", "responses"])
+def test_rewards_that_a_curator_changes_are_written(name, tmp_path, run, monkeypatch):
+    from geoalign.curators.par import PAR
+
+    path = write_dump(tmp_path / "in", name)
+    monkeypatch.setattr(PAR, "requires", ())
+    monkeypatch.setattr(PAR, "curate", lambda self, rollouts, **_: halved(rollouts))
+    summary = run(path, curator="par")
+    assert summary["counts"]["changed_rewards"] == sum(reward != 0 for _, _, reward in each())
+    again = read(tmp_path / "out" / "curated" / path.name)
+    assert [row.reward for row in again.rows] == [reward / 2 for _, _, reward in each()]
+
+
+def halved(rollouts):
+    from dataclasses import replace
+
+    from geoalign.curators.base import identity
+
+    return replace(identity(rollouts), rewards=rollouts.rewards / 2)
+
+
+def test_a_table_of_trl_with_conversations_and_several_rewards(tmp_path):
+    table = trl()
+    table["prompt"] = [[{"role": "user", "content": text}] for text in table["prompt"]]
+    table["completion"] = [[{"role": "assistant", "content": text}] for text in table["completion"]]
+    table.insert(4, "format_reward", 0.5)
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ConfigError, match=r"got accuracy_reward, format_reward.*--field reward=accuracy_reward\+"):
+        read(tmp_path / "t.parquet")
+    dump = read(tmp_path / "t.parquet", fields={"reward": "accuracy_reward+format_reward"})
+    assert [row.reward for row in dump.rows] == [reward + 0.5 for _, _, reward in each()]
+    assert dump.rows[0].messages == ({"role": "user", "content": "question 0"},)
+    assert dump.rows[5].response == "answer 1.1"
+
+
+def test_a_missing_reward_of_one_function_does_not_count(tmp_path):
+    table = trl()
+    table.insert(4, "other", [None, 1.0] * (GROUPS * SIZE // 2))
+    table.loc[0, "accuracy_reward"] = None
+    table.to_parquet(tmp_path / "t.parquet")
+    rows = read(tmp_path / "t.parquet", fields={"reward": "accuracy_reward+other"}).rows
+    assert rows[0].reward != rows[0].reward  # nobody scored it
+    assert [row.reward for row in rows[1:4]] == [1.1, 0.2, 1.3]
+
+
+def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
+    bare = [{key: value for key, value in row.items() if key != "uid"} for row in verl()]
+    groups = [row.group for row in read(write_lines(tmp_path / "a.jsonl", bare)).rows]
+    assert groups == [f"question {g}" for g, _, _ in each()]
+    # One prompt drawn twice: two groups where the uid says so.
+    twice = [{**row, "input": "question"} for row in verl_v1()]
+    groups = [row.group for row in read(write_lines(tmp_path / "b.jsonl", twice)).rows]
+    assert groups == [f"u-{g}" for g, _, _ in each()]
+
+
+def test_trinity_appends_batches_to_one_file(tmp_path, run):
+    path = write_lines(tmp_path / "experiences.jsonl", [*trinity(1), *trinity(2)])
+    summary = run(path)
+    assert [one["step"] for one in summary["steps"]] == [1, 2]
+    assert summary["counts"]["groups"] == 2 * GROUPS
+    assert summary["counts"]["flagged"] == 2 * len(OUTLIERS)
+
+
+def test_trinity_without_reward_and_cut_off(tmp_path):
+    rows = trinity()
+    del rows[1]["reward"]
+    rows[2]["truncate_status"] = "response_truncated"
+    found = read(write_lines(tmp_path / "a.jsonl", rows)).rows
+    assert found[1].reward != found[1].reward
+    assert found[2].truncated is True
+    assert found[3].truncated is None
+
+
+def test_another_format_by_its_fields(tmp_path):
+    rows = [{"q": row["prompt"], "meta": {"rm": row["reward"]}, "out": row["response"]} for row in plain()]
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    with pytest.raises(ConfigError, match=r"expected one of the known formats .* got the fields meta, out, q"):
+        read(path)
+    dump = read(path, fields={"prompt": "q", "response": "out", "reward": "meta.rm"})
+    assert [row.reward for row in dump.rows] == [reward for _, _, reward in each()]
+    assert dump.rows[6].response == "answer 1.2"
+
+
+def test_fields_come_before_the_formats_own(tmp_path):
+    path = write_dump(tmp_path, "responses")
+    rows = read(path, fields={"reward": "score"}).rows
+    assert [row.reward for row in rows[:4]] == [0.0, 0.0, 1.0, 1.0]
+    assert rows[0].correct is None  # it is the reward
+
+
+def test_a_format_by_name(tmp_path):
+    path = write_dump(tmp_path, "verl")
+    assert read(path, name="plain").layout.format.name == "plain"
+    with pytest.raises(ConfigError, match=r"--format: expected one of geoalign.*nearest: trinity.*; got 'trinty'"):
+        read(path, name="trinty")
+    with pytest.raises(ConfigError, match="trl, got the fields"):
+        read(path, name="trl", fields={"reward": "score"})
+
+
+def test_a_field_that_is_not_there(tmp_path):
+    path = write_dump(tmp_path, "verl")
+    with pytest.raises(ConfigError, match=r"verl.jsonl: reward: expected a field 'scores', got the fields acc, gts"):
+        read(path, fields={"reward": "scores"})
+
+
+def test_tables_of_this_packages_trainer_bring_their_true_rewards(tmp_path):
+    table = trl()
+    table.insert(4, "true_reward", 0.25)
+    table.to_parquet(tmp_path / "t.parquet")
+    dump = read(tmp_path / "t.parquet")
+    assert dump.layout.fields["reward"] == "accuracy_reward"
+    assert {row.true_reward for row in dump.rows} == {0.25}
+
+
+def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
+    # As for two updates on the rollouts of one generation: another step, other advantages.
+    tables = {1: trl(1), 2: trl(2).assign(advantage=1.0), 3: trl(3), 4: trl(4)}
+    for step in (3, 4):
+        tables[step]["completion"] += "."
+    (tmp_path / "in").mkdir()
+    for step, table in tables.items():
+        table.to_parquet(tmp_path / "in" / f"completions_{step:05}.parquet")
+    summary = run(tmp_path / "in")
+    names = [str(tmp_path / "in" / f"completions_{step:05}.parquet") for step in tables]
+    assert summary["repeated"] == [
+        {"file": names[1], "same_as": names[0]},
+        {"file": names[3], "same_as": names[2]},
+    ]
+    assert [one["step"] for one in summary["steps"]] == [1, 3]
+    assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
+    assert sorted(path.name for path in (tmp_path / "out" / "curated").iterdir()) == [
+        "completions_00001.parquet",
+        "completions_00003.parquet",
+    ]
+    # One reward more or less is another table.
+    tables[2].loc[0, "accuracy_reward"] = 0.05
+    tables[2].to_parquet(names[1])
+    assert [one["step"] for one in run(tmp_path / "in", overwrite=True)["steps"]] == [1, 2, 3]
+
+
+def array(rows, **options):
+    return ("\ufeff \n" + json.dumps(rows, **options)).encode()
+
+
+@pytest.mark.parametrize("name", ["array.json", "array.json.gz"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_one_array_of_rows(name, indent, tmp_path, run):
+    path = tmp_path / name
+    data = array(plain(), indent=indent)
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert [row.reward for row in read(path).rows] == [reward for _, _, reward in each()]
+    run(path)
+    made = (tmp_path / "out" / "curated" / name).read_bytes()
+    made = gzip.decompress(made) if name.endswith(".gz") else made
+    found = json.loads(made)
+    assert isinstance(found, list)
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["geoalign_source"] for row in found] == [row["source"] for row in scores]
+    assert found[14]["response"] == plain()[scores[14]["source"]]["response"] != plain()[14]["response"]
+    # A row that stays keeps its blanks and line feeds.
+    row = json.dumps(plain()[0], indent=indent)[:-1].rstrip()
+    assert ("\n".join(f"  {line}" for line in row.splitlines()).lstrip() if indent else row).encode() in made
+    assert read(tmp_path / "out" / "curated" / name).layout.format.name == "plain"
+
+
+def test_an_array_of_lists_of_responses(tmp_path, run):
+    path = tmp_path / "lists.json"
+    path.write_bytes(array(responses()))
+    assert run(path)["counts"]["replaced"] == len(OUTLIERS)
+    assert len(json.loads((tmp_path / "out" / "curated" / "lists.json").read_text())) == GROUPS
+
+
+def test_lines_in_a_json_file_are_lines(tmp_path):
+    path = write_lines(tmp_path / "trinity.json", trinity())
+    assert len(read(path).rows) == GROUPS * SIZE
+
+
+def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):
+    rows = [{**row, "prompt": "same", "system": f"rule {place // SIZE}"} for place, row in enumerate(plain())]
+    dump = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [row.group for row in dump.rows[: SIZE + 1]] == ['["rule 0", "same"]'] * SIZE + ['["rule 1", "same"]']
+    assert len({row.group for row in dump.rows}) == GROUPS
+    bare = read(write_lines(tmp_path / "b.jsonl", [{**row, "system": None} for row in plain()]))
+    assert bare.rows[0].group == "question 0"

@@ -1,0 +1,441 @@
+"""Hidden states: from files by row, from a model with a cache; the projector stays warm over the dumps."""
+
+import gzip
+import json
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from dumps import GROUPS, SIZE, plain, responses, trinity, verl, write_dump, write_lines
+from safetensors.torch import save_file
+
+from geoalign import GeoAlign, GeoAlignConfig, Rollouts
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.curate import hidden_model
+from geoalign.lab.curate.hidden_files import read_hidden
+from geoalign.lab.curate.hidden_model import check_model_place, compute_states, load_state_model
+from geoalign.lab.curate.reading import find_layout, read_dump
+from geoalign.lab.models.models import save
+from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+
+ROWS = GROUPS * SIZE
+# As few steps as still train something.
+QUICK = ("curator.projector.steps=5", "curator.min_scores=8")
+
+
+def states(seed=0, rows=ROWS, width=16):
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+
+
+def save_npy(path, values):
+    np.save(path, values.numpy())
+    return path
+
+
+def test_the_same_as_the_library_step_by_step(tmp_path, run):
+    paths = [write_lines(tmp_path / f"{step}.jsonl", verl(step)) for step in (10, 9)]
+    files = [save_npy(tmp_path / "10.npy", states(10)), save_npy(tmp_path / "9.npy", states(9))]
+    summary = run(*paths, curator="geoalign", hidden=files, settings=(*QUICK, "seed=3"))
+    # By step, whatever the order of the arguments; each dump with its own states.
+    assert [one["step"] for one in summary["steps"]] == [9, 10]
+    curator = GeoAlign(load_curate_config("geoalign", QUICK).curator)
+    generator = torch.Generator().manual_seed(3)
+    rewards = torch.tensor([row["score"] for row in verl()], dtype=torch.float64)
+    groups = torch.arange(ROWS) // SIZE
+    scores, found = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist(), []
+    for step in (9, 10):
+        # Any numbers do for groups, as long as they sort alike.
+        curation = curator.curate(Rollouts(rewards=rewards, groups=groups, hidden=states(step)), generator=generator)
+        found += curation.scores.tolist()
+    assert [row["score"] for row in scores] == found
+    # The second step was judged by what the first one had taught.
+    assert np.isnan(summary["steps"][0]["metrics"]["geoalign/new_group_accuracy"])
+    assert summary["steps"][1]["metrics"]["geoalign/new_group_accuracy"] == summary["consensus"]["new_group_accuracy"]
+    assert summary["consensus"]["groups"] == GROUPS
+    assert summary["hidden"]["from"] == "file"
+    assert summary["hidden"]["files"][0] == {"file": str(files[1]), "shape": [ROWS, 16], "dtype": "float32"}
+
+
+def test_pairs_and_density_are_written(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    hidden = save_npy(tmp_path / "h.npy", states())
+    settings = (*QUICK, "curator.alpha=0.6", "pairs_per_step=13")
+    summary = run(path, curator="geoalign", hidden=[hidden], settings=settings)
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    pairs = pq.read_table(tmp_path / "out" / "pairs.parquet").to_pylist()
+    density = pq.read_table(tmp_path / "out" / "densities.parquet").to_pylist()
+    assert summary["counts"]["flagged"] > 0
+    for pair in pairs:
+        better, worse = scores[pair["better"]], scores[pair["worse"]]
+        assert better["reward"] > worse["reward"]
+        assert better["group"] == worse["group"] == pair["group"]
+        assert pair["deviation"] == pytest.approx(1 - pair["projected_cosine"], abs=1e-6)
+    flagged = {row["group"] for row in scores if row["anomalous"]}
+    # Six pairs in each group of four different rewards: all of flagged groups, two whole groups of the others.
+    assert len(pairs) == 6 * len(flagged) + 6 * 2
+    assert summary["pairs_left_out"] == 6 * (GROUPS - len(flagged) - 2)
+    assert {row["group_pairs"] for row in scores} == {6}
+    assert min(row["score"] for row in scores if row["anomalous"]) >= density[0]["threshold"]
+    assert density[0]["peak"] == pytest.approx(max(row["density"] for row in density), rel=1e-3)
+
+
+def test_one_dump_alone_is_judged_by_cross_fitting(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    # The first column tells better from worse: a consensus that anything finds.
+    values = states() * 0.01
+    values[:, 0] += torch.tensor([row["score"] for row in verl()])
+    hidden = save_npy(tmp_path / "h.npy", values)
+    raw = ("curator.projector=null", "curator.min_scores=8")
+    found = run(path, curator="geoalign", hidden=[hidden], settings=raw)["consensus"]
+    assert found["groups"] == GROUPS // 2  # one fold is counted
+    assert found["new_group_accuracy"] > 0.9
+    assert found["new_group_accuracy_low"] > found["chance_accuracy"] == 0.5
+    with_check = run(path, curator="geoalign", hidden=[hidden], settings=QUICK, output=tmp_path / "on")
+    off = (*QUICK, "consensus_check=false")
+    without = run(path, curator="geoalign", hidden=[hidden], settings=off, output=tmp_path / "off")
+    assert with_check["consensus"]["groups"] == GROUPS // 2
+    assert without["consensus"]["new_group_accuracy"] is None
+    assert "reason" in without["consensus"]
+    # The check changes nothing of what was decided.
+    on, off = (pq.read_table(tmp_path / name / "scores.parquet")["score"] for name in ("on", "off"))
+    assert on == off
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_safetensors_of_any_width_of_number(dtype, tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    save_file({"hidden": states().to(dtype), "other": states()}, tmp_path / "h.safetensors")
+    summary = run(path, curator="geoalign", hidden=[tmp_path / "h.safetensors"], settings=QUICK)
+    assert summary["hidden"]["files"][0]["dtype"] == str(dtype).removeprefix("torch.")
+
+
+def test_a_folder_of_states_by_name(tmp_path, run):
+    path = write_dump(tmp_path / "in", "plain")  # plain.jsonl.gz
+    folder = tmp_path / "states"
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=r"expected plain.safetensors or plain.npy for .* got neither"):
+        run(path, curator="geoalign", hidden=[folder], settings=QUICK)
+    save_npy(folder / "plain.npy", states())
+    assert run(path, curator="geoalign", hidden=[folder], settings=QUICK)["counts"]["scored"] == ROWS
+
+
+def test_states_are_mapped_and_the_file_stays_as_it_is(tmp_path):
+    path = save_npy(tmp_path / "h.npy", states())
+    before = path.read_bytes()
+    found = read_hidden(path, rows=ROWS, dump=tmp_path / "d.jsonl")
+    assert torch.equal(found, states())
+    found += 1
+    assert path.read_bytes() == before
+
+
+BAD_STATES = {
+    "too few": (states(rows=47), r"expected 48 rows, one for each rollout of .*verl.jsonl.* got shape \(47, 16\)"),
+    "too many": (states(rows=49), r"got shape \(49, 16\)"),
+    "one column": (states(width=1), r"at least 2 columns, got shape \(48, 1\)"),
+    "three dimensions": (states().reshape(48, 4, 4), r"got shape \(48, 4, 4\)"),
+    "whole numbers": (states().long(), r"expected floating-point numbers of 16, 32 or 64 bits, got torch.int64"),
+    "not finite": (states().index_fill(0, torch.tensor([5]), torch.nan), r"h.npy: hidden: expected finite .* row 5"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_STATES)
+def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
+    values, message = BAD_STATES[kind]
+    path = write_dump(tmp_path / "in", "verl")
+    with pytest.raises(InputError, match=message) as caught:
+        run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
+    assert "h.npy" in str(caught.value)
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+def test_files_that_hold_no_states(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    given = {"curator": "geoalign", "settings": QUICK}
+    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"o.npy: hidden states: expected a .npy file of numbers"):
+        run(path, hidden=[tmp_path / "o.npy"], **given)
+    (tmp_path / "cut.npy").write_bytes(save_npy(tmp_path / "h.npy", states()).read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"cut.npy: hidden states: expected a .npy file of numbers"):
+        run(path, hidden=[tmp_path / "cut.npy"], **given)
+    (tmp_path / "x.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InputError, match=r"x.safetensors: hidden states: expected a safetensors file"):
+        run(path, hidden=[tmp_path / "x.safetensors"], **given)
+    save_file({"a": states(), "b": states()}, tmp_path / "two.safetensors")
+    with pytest.raises(InputError, match=r"expected a tensor `hidden`, or one tensor alone, got a, b"):
+        run(path, hidden=[tmp_path / "two.safetensors"], **given)
+    given["settings"] = (*QUICK, "hidden_tensor=b")
+    assert run(path, hidden=[tmp_path / "two.safetensors"], **given)["counts"]["scored"] == ROWS
+
+
+def test_which_states_belong_to_which_dump(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
+    h = save_npy(tmp_path / "h.npy", states())
+    with pytest.raises(ConfigError, match=r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"):
+        run(path, curator="geoalign", hidden=[h, h])
+    with pytest.raises(ConfigError, match=r"no.npy: expected a file, got none there"):
+        run(path, curator="geoalign", hidden=[tmp_path / "no.npy"])
+    with pytest.raises(ConfigError, match=r"expected a name that ends in .safetensors or .npy"):
+        run(path, curator="geoalign", hidden=[path])
+    with pytest.raises(ConfigError, match="--hidden: expected without --model"):
+        run(path, curator="geoalign", hidden=[h], model="some/model")
+
+
+def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
+    rows = [*verl()[:5], {**verl()[5], "score": "bad"}, *verl()[6:]]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    h = save_npy(tmp_path / "h.npy", states())
+    run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
+    kept = [place for place in range(ROWS) if place != 5]
+    rollouts = Rollouts(
+        rewards=torch.tensor([rows[place]["score"] for place in kept], dtype=torch.float64),
+        groups=torch.tensor(kept) // SIZE,
+        hidden=states()[kept],
+    )
+    expected = GeoAlign(load_curate_config(None, QUICK).curator).curate(
+        rollouts, generator=torch.Generator().manual_seed(0)
+    )
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
+    # A bad line hides how many responses its prompt had.
+    lists = write_lines(tmp_path / "lists.jsonl", responses())
+    lists.write_text(lists.read_text().replace('{"idx": 4', '{"idx" 4'))
+    with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted, .*where row 5"):
+        run(lists, curator="geoalign", hidden=[h], skip_bad=True, output=tmp_path / "lists")
+
+
+def test_steps_inside_one_file_take_their_own_rows(tmp_path, run):
+    rows = [row for pair in zip(trinity(1), trinity(2), strict=True) for row in pair]  # steps in turn
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    values = states(rows=2 * ROWS)
+    run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
+    rewards = torch.tensor([row["reward"] for row in trinity()], dtype=torch.float64)
+    first = Rollouts(rewards=rewards, groups=torch.arange(ROWS) // SIZE, hidden=values[::2])
+    expected = GeoAlign(load_curate_config(None, QUICK).curator).curate(
+        first, generator=torch.Generator().manual_seed(0)
+    )
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["score"] for row in scores[::2]] == expected.scores.tolist()
+    assert [row["step"] for row in scores[:4]] == [1, 2, 1, 2]
+    assert [row["index"] for row in scores] == list(range(2 * ROWS))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A saved model of width 16 that reads any text byte by byte."""
+    folder = tmp_path_factory.mktemp("model")
+    config = TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=64)
+    tokenizer = make_tokenizer(None, max_length=64)
+    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
+    return folder
+
+
+def loaded(path):
+    return read_dump(path, find_layout(path, name=None, fields={})[0])
+
+
+def test_states_of_a_model_are_cached_and_gone_on_with(tiny, tmp_path, monkeypatch):
+    config = load_curate_config(None, ("batch_size=4",))
+    model = load_state_model(str(tiny), config)
+    dump = loaded(write_dump(tmp_path, "plain"))
+    whole = compute_states(model, dump, config, tmp_path / "a").states.clone()
+    assert whole.shape == (ROWS, 16)
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(done):
+        if done >= 36:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        compute_states(model, dump, config, tmp_path / "b", progress=stop)
+    assert not list((tmp_path / "b").glob("*.npy"))
+    calls = []
+    real = hidden_model.extract_states
+    monkeypatch.setattr(hidden_model, "extract_states", lambda *a, **o: calls.append(len(a[1])) or real(*a, **o))
+    again = compute_states(model, dump, config, tmp_path / "b")
+    # Eight batches were noted: rows 32 to 47 were left.
+    assert calls == [4, 4, 4, 4]
+    assert torch.equal(again.states, whole)
+    calls.clear()
+    assert torch.equal(compute_states(model, dump, config, tmp_path / "b").states, whole)
+    assert calls == []
+    # Other settings have states of their own.
+    other = load_curate_config(None, ("batch_size=4", "hidden_position=mean"))
+    assert not torch.equal(compute_states(model, dump, other, tmp_path / "b").states, whole)
+    assert len(list((tmp_path / "b").iterdir())) == 2
+
+
+def test_states_of_a_model_are_those_of_the_extraction(tiny, tmp_path):
+    from geoalign.hidden import extract_states_from_texts
+
+    config = load_curate_config(None, ("batch_size=48",))
+    model = load_state_model(str(tiny), config)
+    dump = loaded(write_dump(tmp_path, "verl"))
+    found = compute_states(model, dump, config, tmp_path / "states")
+    assert found.prompts == "text"  # what verl writes is what its model read
+    expected = extract_states_from_texts(
+        model.model, model.tokenizer, [row.prompt for row in dump.rows], [row.response for row in dump.rows]
+    )
+    assert torch.allclose(found.states, expected.states, atol=1e-5)
+    assert found.lengths == tuple(expected.lengths.tolist())
+    assert found.cut_rows == 0
+
+
+def test_longer_rollouts_are_cut_and_counted(tiny, tmp_path, run):
+    rows = [{**row, "response": row["response"] * (40 if number == 3 else 1)} for number, row in enumerate(plain())]
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    summary = run(path, curator="geoalign", model=str(tiny), settings=QUICK)
+    assert summary["hidden"]["files"][0]["cut_rows"] == 1
+    assert summary["hidden"]["from"] == "model"
+    tokens = pq.read_table(tmp_path / "out" / "scores.parquet")["tokens"].to_pylist()
+    assert tokens[0] == len("answer 0.0") + 1
+    assert tokens[3] == 40 * len("answer 0.3") + 1
+    assert (tmp_path / "out" / "states").is_dir()
+
+
+def test_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):
+    path = write_dump(tmp_path / "in", "plain")
+    run(path, curator="geoalign", model=str(tiny), settings=QUICK, redact=True)
+    assert not (tmp_path / "out" / "states").exists()
+    run(path, curator="geoalign", model=str(tiny), settings=QUICK, redact=True, overwrite=True, cache=tmp_path / "c")
+    assert len(list((tmp_path / "c").iterdir())) == 1
+
+
+def test_hostile_texts_reach_the_model(tiny, tmp_path, run):
+    from test_bad_input import HOSTILE
+
+    rows = [{**row, "response": HOSTILE[place % len(HOSTILE)], "prompt": row["prompt"] + "\ud800"}
+            for place, row in enumerate(plain())]  # fmt: skip
+    rows[0]["response"] = ""
+    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="geoalign", model=str(tiny), settings=QUICK)
+    assert summary["counts"]["scored"] == ROWS
+
+
+def test_lengths_of_a_model_are_enough_for_a_curator_of_lengths(tiny, tmp_path, run):
+    path = write_dump(tmp_path / "in", "plain")
+    with pytest.raises(ConfigError, match=r"gfpo needs lengths in tokens \(--field tokens=NAME or --model"):
+        run(path, curator="gfpo")
+    assert run(path, curator="gfpo", model=str(tiny))["counts"]["left_out"] > 0
+
+
+def test_which_model(tiny, tmp_path):
+    run_folder = tmp_path / "run"
+    (run_folder / "checkpoints").mkdir(parents=True)
+    (run_folder / "checkpoints" / "final").symlink_to(tiny)
+    assert check_model_place(str(run_folder)) == str(run_folder / "checkpoints" / "final")
+    assert check_model_place("Qwen/Qwen3-1.7B") == "Qwen/Qwen3-1.7B"
+    with pytest.raises(ConfigError, match="expected a folder of a model, a run folder or an id on the hub, got 'qwen'"):
+        check_model_place("qwen")
+    with pytest.raises(ConfigError, match=r"expected a model \(config.json\), got a folder without one"):
+        check_model_place(str(tmp_path))
+    with pytest.raises(ConfigError, match="device: expected one that is there, got 'cuda:7'"):
+        load_state_model(str(tiny), load_curate_config(None, ("device=cuda:7",)))
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="expected a whole model, got adapters"):
+        check_model_place(str(tmp_path))
+
+
+def test_the_default_is_geoalign():
+    assert isinstance(load_curate_config().curator, GeoAlignConfig)
+
+
+def read_by_the_model(monkeypatch, model, rows, config, folder):
+    """What goes through the model as text: response -> prompt."""
+    folder.mkdir()
+    seen = {}
+    real = hidden_model.extract_states
+
+    def noted(network, prompts, responses, **options):
+        for prompt, response in zip(prompts, responses, strict=True):
+            seen[model.tokenizer.decode(response)] = model.tokenizer.decode(prompt)
+        return real(network, prompts, responses, **options)
+
+    monkeypatch.setattr(hidden_model, "extract_states", noted)
+    compute_states(model, loaded(write_lines(folder / "dump.jsonl", rows)), config, folder / "states")
+    return seen
+
+
+def test_what_the_model_reads(tiny, tmp_path, monkeypatch):
+    config = load_curate_config()
+    model = load_state_model(str(tiny), config)
+    rows = [{**plain()[0], "system": "be short"}, {**plain()[1], "truncated": True}, *plain()[2:SIZE]]
+    rows = [{**row, "group": 0} for row in rows]
+    seen = read_by_the_model(monkeypatch, model, rows, config, tmp_path / "chat")
+    assert seen["answer 0.0<|end|>"] == "<|rule|>be short<|user|>question 0<|reply|>"
+    # What was cut off has no end.
+    assert seen["answer 0.1"] == seen["answer 0.2<|end|>"] == "<|user|>question 0<|reply|>"
+    seen = read_by_the_model(monkeypatch, model, verl()[:SIZE], config, tmp_path / "rendered")
+    assert seen["answer 0.0<|end|>"] == "question 0"
+    as_text = load_curate_config(None, ("prompts=text",))
+    seen = read_by_the_model(monkeypatch, model, rows, as_text, tmp_path / "text")
+    assert seen["answer 0.2<|end|>"] == "question 0"
+
+
+def test_what_is_too_long_keeps_its_end(tiny, tmp_path, monkeypatch):
+    for most, prompt, response in ((6, "", "r 0.0<|end|>"), (20, "estion 0<|reply|>", "answer 0.0<|end|>")):
+        config = load_curate_config(None, (f"max_tokens={most}",))
+        model = load_state_model(str(tiny), config)
+        seen = read_by_the_model(monkeypatch, model, plain()[:SIZE], config, tmp_path / str(most))
+        assert seen[response] == prompt
+
+
+def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path):
+    other = tmp_path / "model"
+    tokenizer = make_tokenizer(None, max_length=64)
+    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=64), tokenizer, seed=1),
+         tokenizer, other)  # fmt: skip
+    shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
+    reworded = [{**row, "input": row["input"].replace("q", "Q")} for row in verl()]
+    cases = [
+        (tiny, (), verl()),
+        (other, (), verl()),
+        (tiny, ("dtype=bfloat16",), verl()),
+        (tiny, ("batch_size=5",), verl()),
+        (tiny, ("max_tokens=60",), verl()),
+        (tiny, ("hidden_position=mean",), verl()),
+        (tiny, (), shifted),
+        (tiny, (), reworded),
+    ]
+    dump = tmp_path / "dump.jsonl"
+    for count, (folder, settings, rows) in enumerate(cases, start=1):
+        config = load_curate_config(None, settings)
+        write_lines(dump, rows)
+        compute_states(load_state_model(str(folder), config), loaded(dump), config, tmp_path / "cache")
+        assert len(list((tmp_path / "cache").iterdir())) == count, settings
+
+
+def test_states_stay_aligned_when_a_prompt_with_its_responses_is_skipped(tmp_path, run):
+    rows = responses()
+    rows[4]["pred_score"] = ["bad"] * SIZE
+    path = write_lines(tmp_path / "lists.jsonl", rows)
+    h = save_npy(tmp_path / "h.npy", states())
+    run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
+    kept = [place for place in range(ROWS) if place // SIZE != 4]
+    rewards = [rows[place // SIZE]["pred_score"][place % SIZE][0] for place in kept]
+    rollouts = Rollouts(
+        rewards=torch.tensor(rewards, dtype=torch.float64), groups=torch.tensor(kept) // SIZE, hidden=states()[kept]
+    )
+    curator = GeoAlign(load_curate_config(None, QUICK).curator)
+    expected = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
+
+
+def test_states_of_a_dump_that_breaks_off_are_not_guessed_at(tmp_path, run):
+    whole = gzip.compress(
+        b"".join(json.dumps({**row, "noise": os.urandom(40).hex()}).encode() + b"\n" for row in verl())
+    )
+    path = tmp_path / "dump.jsonl.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    rows = len(loaded_with_skips(path).rows)
+    # As many states as rollouts and one bad row, by chance.
+    h = save_npy(tmp_path / "h.npy", states(rows=rows + 1))
+    with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted"):
+        run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
+
+
+def loaded_with_skips(path):
+    return read_dump(path, find_layout(path, name=None, fields={})[0], skip_bad=True)

@@ -1,0 +1,29 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from geoalign.errors import InputError
+from geoalign.lab.generation.sampling import end_tokens, pad_token, response_length
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "expected"), [([7, 9], 7, {7, 9}), (5, 7, {5, 7}), (None, 7, {7}), (None, None, set())]
+)
+def test_every_token_that_ends_a_response_counts(named: object, own: int | None, expected: set[int]) -> None:
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=named))
+    assert end_tokens(model, SimpleNamespace(eos_token_id=own)) == expected
+
+
+def test_a_response_ends_at_the_first_end_token() -> None:
+    # Qwen3 ends with either of two tokens, and pads with the second.
+    tokens = torch.tensor([4, 4, 9, 9, 9])
+    assert response_length(tokens, frozenset({7, 9})) == (3, True)
+    assert response_length(tokens, frozenset({7})) == (5, False)
+
+
+def test_padding_is_the_end_token_where_there_is_no_other() -> None:
+    assert pad_token(SimpleNamespace(pad_token_id=0, eos_token_id=3)) == 0
+    assert pad_token(SimpleNamespace(pad_token_id=None, eos_token_id=3)) == 3
+    with pytest.raises(InputError, match="expected a padding or an end token"):
+        pad_token(SimpleNamespace(pad_token_id=None, eos_token_id=None))

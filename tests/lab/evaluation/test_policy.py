@@ -1,0 +1,245 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from geoalign.errors import InputError
+from geoalign.lab.evaluation import evaluate_policy
+from geoalign.lab.tasks import Problem
+
+
+def _problems(count):
+    # Of different lengths, so that a batch holds padding.
+    return [
+        Problem(f"p{number}", ({"role": "user", "content": f"{10**number}+{number}="},), str(10**number + number))
+        for number in range(count)
+    ]
+
+
+class Script:
+    """Stands for a model: writes a fixed response to each prompt and notes how it was asked."""
+
+    device = torch.device("cpu")
+    training = True
+
+    def __init__(self, tokenizer, response_to):
+        self.tokenizer, self.response_to, self.calls = tokenizer, response_to, []
+        self.part = torch.nn.Dropout()
+
+    def modules(self):
+        return iter([self.part])
+
+    def eval(self):
+        self.part.eval()
+
+    def generate(self, *, input_ids, attention_mask, max_new_tokens, **options):
+        assert not self.part.training
+        self.calls.append(options)
+        end, pad = self.tokenizer.eos_token_id, self.tokenizer.pad_token_id
+        rows = []
+        for ids, mask in zip(input_ids, attention_mask, strict=True):
+            assert mask.tolist() == sorted(mask.tolist()), "padding stands on the left"
+            prompt = self.tokenizer.decode(ids[mask.bool()], skip_special_tokens=True)
+            tokens = self.tokenizer(self.response_to(prompt), add_special_tokens=False)["input_ids"] + [end]
+            rows.append((tokens + [pad] * max_new_tokens)[:max_new_tokens])
+        return torch.cat([input_ids, torch.tensor(rows)], dim=1)
+
+
+class Exact:
+    """Scores 1 where the response is the answer in a box."""
+
+    binary = True
+
+    def score(self, responses, answers, *, prompts=None):
+        return [float(response == f"\\boxed{{{answer}}}") for response, answer in zip(responses, answers, strict=True)]
+
+
+def _even_only(prompt):
+    first, second = prompt.rstrip("=").split("+")
+    return f"\\boxed{{{int(first) + int(second)}}}" if int(second) % 2 == 0 else "\\boxed{0}"
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
+    seen = []
+    result = evaluate_policy(
+        Script(tokenizer, _even_only),
+        tokenizer,
+        _problems(5),
+        Exact(),
+        batch_size=batch_size,
+        max_new_tokens=20,
+        progress=seen.append,
+    )
+    # Numbers 0, 2 and 4 of 0..4 are even.
+    assert (result.correct, result.count, result.accuracy) == (3, 5, 0.6)
+    assert [row.correct for row in result.rows] == [True, False, True, False, True]
+    assert [row.problem_id for row in result.rows] == ["p0", "p1", "p2", "p3", "p4"]
+    assert result.rows[0].response == r"\boxed{1}"
+    # Nine characters and the end.
+    assert result.rows[0].tokens == 10
+    assert not result.rows[0].truncated
+    assert seen[-1] == 5
+
+
+def test_several_samples_go_by_problem(tokenizer):
+    result = evaluate_policy(
+        Script(tokenizer, _even_only), tokenizer, _problems(2), Exact(), batch_size=4, max_new_tokens=20, samples=3
+    )
+    assert [(row.problem_id, row.sample) for row in result.rows] == [
+        ("p0", 0), ("p0", 1), ("p0", 2), ("p1", 0), ("p1", 1), ("p1", 2),
+    ]  # fmt: skip
+    assert result.accuracy == 0.5
+
+
+class Length:
+    """A continuous source: the length of the response; none for an empty one. Notes its prompts."""
+
+    binary = False
+
+    def __init__(self):
+        self.prompts = []
+
+    def score(self, responses, answers, *, prompts=None):
+        self.prompts += prompts
+        return [float(len(response)) if response else math.nan for response in responses]
+
+
+def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
+    source = Length()
+    texts = {0: "1", 1: "", 2: "12345"}
+
+    def gold(problem, response):
+        return None if problem.id == "p1" else len(response) / 10
+
+    result = evaluate_policy(
+        Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])]),
+        tokenizer,
+        _problems(3),
+        source,
+        batch_size=2,
+        max_new_tokens=20,
+        gold_utility=gold,
+    )
+    # Lengths 1 and 5; the empty response has no score, and p1 no gold utility: (0.1 + 0.5) / 2.
+    assert result.reward == 3.0
+    assert result.gold_utility == pytest.approx(0.3)
+    assert (result.accuracy, result.correct, result.pass_at_k(), result.count) == (None, None, None, 3)
+    assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
+
+
+def test_nothing_known_is_none(tokenizer):
+    result = evaluate_policy(
+        Script(tokenizer, lambda prompt: ""), tokenizer, _problems(2), Length(), batch_size=2, max_new_tokens=3
+    )
+    assert (result.reward, result.gold_utility) == (None, None)
+
+
+def test_pass_at_k_counts_the_right_answers_of_each_problem(tokenizer):
+    calls = iter([True, False, False, False, True, True, False, True])
+
+    def response_to(prompt):
+        first, second = prompt.rstrip("=").split("+")
+        return f"\\boxed{{{int(first) + int(second)}}}" if next(calls) else "0"
+
+    result = evaluate_policy(
+        Script(tokenizer, response_to), tokenizer, _problems(2), Exact(), batch_size=3, max_new_tokens=20, samples=4
+    )
+    # One of four right, then three: k = 1: (1/4 + 3/4) / 2; k = 2: (1 - 3/6 + 1) / 2; k = 4: 1.
+    assert result.pass_at_k() == {1: 0.5, 2: 0.75, 4: 1.0}
+    assert (result.accuracy, result.reward, result.correct, result.count) == (0.5, 0.5, 4, 8)
+
+
+def test_a_response_without_an_end_is_truncated(tokenizer):
+    result = evaluate_policy(
+        Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5
+    )
+    (row,) = result.rows
+    assert (row.truncated, row.tokens, row.correct, row.response) == (True, 5, False, r"\boxe")
+
+
+def test_temperature_zero_is_greedy_and_else_the_whole_vocabulary_is_sampled(tokenizer):
+    script = Script(tokenizer, _even_only)
+    for temperature in (0.0, 0.7):
+        evaluate_policy(
+            script, tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5, temperature=temperature
+        )
+    greedy, sampled = script.calls
+    assert greedy["do_sample"] is False
+    assert (sampled["do_sample"], sampled["temperature"], sampled["top_k"], sampled["top_p"]) == (True, 0.7, 0, 1.0)
+
+
+def _responses(model, tokenizer, **values):
+    options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
+    result = evaluate_policy(model, tokenizer, _problems(4), Exact(), **options)
+    return [row.response for row in result.rows]
+
+
+def test_the_same_seed_gives_the_same_responses_and_another_seed_others(model, tokenizer):
+    first = _responses(model, tokenizer)
+    torch.rand(7)
+    assert _responses(model, tokenizer) == first
+    assert _responses(model, tokenizer, seed=2) != first
+
+
+def test_greedy_responses_do_not_depend_on_the_batch_or_its_padding(model, tokenizer):
+    alone = _responses(model, tokenizer, temperature=0.0, samples=1, batch_size=1)
+    together = _responses(model, tokenizer, temperature=0.0, samples=1, batch_size=4)
+    assert alone == together
+
+
+def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
+    model.train()
+    model.model.layers[1].eval()
+    modes = [module.training for module in model.modules()]
+    before = generator_state()
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    side = tokenizer.padding_side = "right"
+    _responses(model, tokenizer)
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(generator_state(), before)
+    assert tokenizer.padding_side == side
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+
+
+def test_the_modes_are_put_back_after_an_error(model, tokenizer, generator_state):
+    class Broken:
+        binary = True
+
+        def score(self, responses, answers, *, prompts=None):
+            raise RuntimeError("broken")
+
+    model.train()
+    before = generator_state()
+    with pytest.raises(RuntimeError, match="broken"):
+        evaluate_policy(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
+    assert all(module.training for module in model.modules())
+    assert torch.equal(generator_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"problems": []}, "problems: expected at least one, got none"),
+        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
+        ({"samples": 0}, "samples: expected at least 1, got 0"),
+        ({"max_new_tokens": -1}, "max_new_tokens: expected at least 1, got -1"),
+        ({"temperature": -1.0}, "temperature: expected at least 0"),
+        ({"temperature": float("nan")}, "temperature: expected at least 0"),
+    ],
+)
+def test_bad_input_is_refused_by_name(tokenizer, values, message):
+    options = {"problems": _problems(1), "batch_size": 1, "max_new_tokens": 1, **values}
+    problems = options.pop("problems")
+    with pytest.raises(InputError, match=message):
+        evaluate_policy(Script(tokenizer, _even_only), tokenizer, problems, Exact(), **options)
+
+
+def test_a_tokenizer_without_chat_template_or_padding_is_refused(model):
+    bare = SimpleNamespace(chat_template=None, pad_token_id=0, eos_token_id=1)
+    with pytest.raises(InputError, match="tokenizer: expected one with a chat template"):
+        evaluate_policy(model, bare, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
+    endless = SimpleNamespace(chat_template="x", pad_token_id=None, eos_token_id=None)
+    with pytest.raises(InputError, match="tokenizer: expected a padding or an end token"):
+        evaluate_policy(model, endless, _problems(1), Exact(), batch_size=1, max_new_tokens=1)

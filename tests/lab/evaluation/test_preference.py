@@ -1,0 +1,74 @@
+import math
+
+import pytest
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.evaluation.preference import PairAccuracy, hold_out_prompts, pair_accuracy
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.base import PreferencePair
+
+
+class Lengths:
+    """A reward source that likes long responses, and cannot score an empty one."""
+
+    binary = False
+
+    def score(self, responses, answers, *, prompts=None):
+        assert len(responses) == len(answers) == len(prompts)
+        return [float(len(response)) if response else math.nan for response in responses]
+
+
+def pairs(*texts):
+    prompt = ({"role": "user", "content": "hi"},)
+    return [PreferencePair(prompt, chosen, rejected) for chosen, rejected in texts]
+
+
+def flattering(response):
+    return response.startswith("wow")
+
+
+def test_accuracy_by_hand():
+    found = pair_accuracy(
+        Lengths(),
+        pairs(("aaa", "a"), ("a", "aaa"), ("aa", "bb"), ("wow!", "a"), ("aaaaaa", "wow!"), ("a", "wow!"), ("", "a")),
+        flattering,
+    )
+    # Right, wrong, tied, right (shortcut chosen), right and wrong (shortcut rejected); one cannot be scored.
+    assert found == PairAccuracy(
+        accuracy=3.5 / 6,
+        count=6,
+        with_shortcut=1.0,
+        with_shortcut_count=1,
+        against_shortcut=0.5,
+        against_shortcut_count=2,
+        unscored=1,
+    )
+
+
+def test_a_task_without_a_shortcut_has_no_such_pairs():
+    def unknown(response):
+        raise ConfigError("no shortcut")
+
+    found = pair_accuracy(Lengths(), pairs(("aaa", "a")), unknown)
+    assert (found.accuracy, found.with_shortcut, found.against_shortcut) == (1.0, None, None)
+    assert pair_accuracy(Lengths(), [], unknown).accuracy is None
+
+
+def test_all_pairs_of_a_prompt_are_on_one_side():
+    given = make_task(DialogueConfig(preference_pairs=2000), seed=0).preference_pairs()
+    train, held_out = hold_out_prompts(given, 0.1, most=1024, seed=0)
+    assert sorted(map(repr, [*train, *held_out])) == sorted(map(repr, given))
+    assert not {pair.prompt[0]["content"] for pair in train} & {pair.prompt[0]["content"] for pair in held_out}
+    assert 200 <= len(held_out) < 230
+    assert hold_out_prompts(given, 0.1, most=1024, seed=0) == (train, held_out)
+    assert hold_out_prompts(given, 0.1, most=1024, seed=1) != (train, held_out)
+    assert 50 <= len(hold_out_prompts(given, 0.1, most=50, seed=0)[1]) < 80
+
+
+def test_both_sides_have_pairs_or_it_is_an_error():
+    two = [PreferencePair(({"role": "user", "content": name},), "a", "b") for name in ("x", "y")]
+    train, held_out = hold_out_prompts(two, 0.99, most=10, seed=0)
+    assert len(train) == len(held_out) == 1
+    with pytest.raises(ConfigError, match="at least two different prompts, got 1"):
+        hold_out_prompts(pairs(("a", "b"), ("c", "d")), 0.1, most=10, seed=0)

@@ -1,0 +1,143 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.evaluation.responses import ROLES, SavedResponse, read_responses, write_responses
+
+GOOD: dict[str, Any] = {
+    "set": "helpful",
+    "id": "7",
+    "sample": 0,
+    "prompt": [{"role": "user", "content": "Hello"}],
+    "response": "Hi",
+    "truncated": False,
+}
+
+texts = st.text(st.characters(codec=None))  # lone surrogates and control characters too
+names = st.text(st.characters(codec="utf-8"))
+messages = st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(ROLES), texts)
+rows = st.builds(
+    SavedResponse,
+    set=names,
+    id=names,
+    sample=st.integers(0, 2**40),
+    prompt=st.lists(messages, min_size=1, max_size=3).map(tuple),
+    response=texts,
+    truncated=st.booleans(),
+)
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_bytes("".join(line + "\n" for line in lines).encode("utf-8"))
+    return path
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_what_is_written_is_read_back(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("responses") / name
+
+    @given(st.lists(rows, min_size=1, max_size=4, unique_by=lambda row: row.key))
+    def check(given_rows: list[SavedResponse]) -> None:
+        write_responses(path, given_rows)
+        assert read_responses(path).rows == tuple(given_rows)
+
+    check()
+
+
+def test_the_format_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    message = {"role": "user", "content": "Hé\u2028"}
+    write_responses(path, [SavedResponse("helpful", "7", 2, (message,), "a\ud800", True)])
+    assert path.read_bytes().decode("utf-8") == (
+        '{"set": "helpful", "id": "7", "sample": 2, "prompt": [{"role": "user", "content": "Hé\u2028"}], '
+        '"response": "a\\ud800", "truncated": true}\n'
+    )
+
+
+def test_the_same_rows_give_the_same_packed_bytes(tmp_path: Path) -> None:
+    one = SavedResponse("s", "1", 0, ({"role": "user", "content": "x"},), "y", False)
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        write_responses(tmp_path / name, [one])
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+
+
+def test_places_count_empty_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
+    read = read_responses(path)
+    assert read.places == ("line 2", "line 4")
+    assert read.rows[0].response == "Hi"
+
+
+def test_a_second_response_under_one_key_is_refused_on_both_ways(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
+    with pytest.raises(
+        InputError, match=r"r\.jsonl, line 2: expected one response .* got a second one .* after line 1"
+    ):
+        read_responses(path)
+    one = SavedResponse("s", "1", 0, ({"role": "user", "content": "x"},), "y", False)
+    with pytest.raises(InputError, match=r"got two for \('s', '1', 0\)"):
+        write_responses(tmp_path / "new.jsonl", [one, one])
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"set": 1}, "set: expected str, got int"),
+        ({"id": 7}, "id: expected str, got int"),
+        ({"id": "a\ud800"}, "id: expected text that UTF-8 can hold"),
+        ({"sample": "0"}, "sample: expected int, got str"),
+        ({"sample": True}, "sample: expected int, got bool"),
+        ({"sample": -1}, "sample: expected 0 or more, got -1"),
+        ({"response": None}, "response: expected str, got NoneType"),
+        ({"truncated": 0}, "truncated: expected bool, got int"),
+        ({"prompt": "Hello"}, "prompt: expected list, got str"),
+        ({"prompt": []}, "prompt: expected at least one chat message"),
+        ({"prompt": ["Hello"]}, "prompt.0: expected a chat message of role and content, got str"),
+        ({"prompt": [{"role": "user"}]}, "prompt.0: expected a chat message"),
+        ({"prompt": [{"role": "user", "content": 3}]}, "prompt.0: content: expected str, got int"),
+        ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: expected one of system, user"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_line(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", json.dumps(GOOD), json.dumps({**GOOD, "sample": 1, **change}))
+    with pytest.raises(InputError, match=r"r\.jsonl, line 2: ") as caught:
+        read_responses(path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", list(GOOD))
+def test_a_missing_field_is_named(missing: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", json.dumps({name: value for name, value in GOOD.items() if name != missing}))
+    with pytest.raises(InputError, match=f"line 1: {missing}: expected .*, got no such key"):
+        read_responses(path)
+
+
+@pytest.mark.parametrize("line", [b"[1]", b"{", b"\xff\xfe", b"[" * 100_000, b"9" * 5000])
+def test_what_is_no_object_is_refused(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
+    with pytest.raises(InputError, match=r"r\.jsonl, line 2: expected a JSON object"):
+        read_responses(path)
+
+
+def test_broken_and_empty_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a file of responses, got none there"):
+        read_responses(tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl or \.jsonl\.gz"):
+        read_responses(tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="expected at least one response, got an empty file"):
+        read_responses(written(tmp_path / "empty.jsonl", ""))
+    packed = gzip.compress((json.dumps(GOOD) + "\n").encode())
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-9])
+    with pytest.raises(InputError, match="expected lines of JSON"):
+        read_responses(tmp_path / "cut.jsonl.gz")
+    (tmp_path / "no.jsonl.gz").write_bytes(b"not packed")
+    with pytest.raises(InputError, match="expected lines of JSON"):
+        read_responses(tmp_path / "no.jsonl.gz")

@@ -1,0 +1,253 @@
+"""The table of comparisons with known effects."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.statistics import holm, paired_difference
+from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison_results import read_results
+
+ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
+
+
+def table_of(folder):
+    return analyse(read_results(folder), read_plan(folder))
+
+
+@pytest.fixture(scope="module")
+def level(tmp_path_factory, write_comparison):
+    """A level where geoalign wins, random is the baseline's like, par loses."""
+    return table_of(write_comparison(tmp_path_factory.mktemp("level"), {"flip_10": ARMS})).levels[0]
+
+
+def test_final_scores_are_means_over_the_last_five_evaluations(level):
+    row = level.row("grpo")
+    # Seeds 0 to 4: 0.5 + shift + wobble (place 0: in their order).
+    assert list(row.score.values.values()) == pytest.approx([0.58, 0.41, 0.55, 0.44, 0.52])
+    assert row.score.interval.estimate == pytest.approx(0.5)
+    # Deviations .08, -.09, .05, -.06, .02: squares add up to .021, sd sqrt(.00525) = .072457, error .032404; t with 4
+    # degrees of freedom 2.776445: reach .089967.
+    assert row.score.interval.high == pytest.approx(0.589967, abs=1e-5)
+    assert row.evaluations == 5
+    assert [item.score.interval.estimate for item in level.rows] == pytest.approx(list(ARMS.values()))
+
+
+def test_differences_are_paired_by_seed(level):
+    row = level.row("geoalign")
+    expected = paired_difference(row.score.values, level.row("grpo").score.values)
+    assert row.score.difference == expected
+    # Unpaired the intervals overlap widely, since seeds differ by 0.1; paired they do not reach zero.
+    assert row.score.interval.low < level.row("grpo").score.interval.high
+    assert expected.interval.low > 0.05
+
+
+def test_what_was_fixed_beforehand_is_primary_and_the_rest_is_corrected(level):
+    found = {(item.arm, item.against): item for item in level.comparisons}
+    assert {key for key, item in found.items() if item.kind == "primary"} == {
+        ("geoalign", "grpo"), ("geoalign", "pair_count"),
+    }  # fmt: skip
+    explored = [("pair_count", "grpo"), ("random", "grpo"), ("par", "grpo")]
+    assert {key for key, item in found.items() if item.kind == "exploratory"} == set(explored)
+    adjusted = holm([found[key].difference.p for key in explored])
+    assert [found[key].adjusted_p for key in explored] == pytest.approx(adjusted.tolist())
+    assert all(math.isnan(item.adjusted_p) for item in level.comparisons if item.kind != "exploratory")
+    assert found["oracle", "grpo"] is level.headroom
+    assert found["clean", "grpo"].kind == "bound"
+    assert level.decidable
+
+
+def test_variants_of_geoalign_are_also_held_against_the_pair_count(make_comparison):
+    scores = {"grpo": 0.5, "pair_count": 0.5, "geoalign": 0.5, "geoalign_released": 0.5, "oracle": 0.7}
+    found = table_of(make_comparison({"x": scores})).levels[0].comparisons
+    assert ("geoalign_released", "pair_count", "exploratory") in [(i.arm, i.against, i.kind) for i in found]
+
+
+def test_holm_counts_the_comparisons_of_one_level_only(make_comparison):
+    table = table_of(make_comparison({"a": ARMS, "b": ARMS}))
+    first, second = ([item.adjusted_p for item in level.comparisons] for level in table.levels)
+    np.testing.assert_array_equal(first, second)
+    alone = table_of(make_comparison({"a": ARMS}, name="alone")).levels[0]
+    np.testing.assert_array_equal(first, [item.adjusted_p for item in alone.comparisons])
+
+
+def test_what_was_fixed_beforehand_does_not_count_in_the_correction(make_comparison, level):
+    # Without an effect of geoalign, its large p would stand last in Holm's order and raise every factor.
+    other = table_of(make_comparison({"flip_10": {**ARMS, "geoalign": 0.5, "oracle": 0.5}})).levels[0]
+    assert [item.adjusted_p for item in other.comparisons if item.kind == "exploratory"] == pytest.approx(
+        [item.adjusted_p for item in level.comparisons if item.kind == "exploratory"]
+    )
+
+
+def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
+    folder = make_comparison(
+        {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]
+    )
+    table = table_of(folder)
+    row = table.levels[0].row("geoalign")
+    assert (row.seeds, row.missing) == ((0, 2, 3), (4,))
+    assert [failure.seed for failure in row.failures] == [1]
+    assert table.failures == row.failures
+    # Common seeds: 2 and 3; 0 and 1 and 4 stand on one side.
+    assert (row.score.difference.pairs, row.score.difference.left_out) == (2, 3)
+    assert not row.score.difference.defined
+
+
+def test_an_arm_without_any_result_stands_in_the_table(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, missing=[("x", "random", seed) for seed in range(5)])
+    row = table_of(folder).levels[0].row("random")
+    assert (row.seeds, row.missing) == ((), (0, 1, 2, 3, 4))
+    assert math.isnan(row.score.interval.estimate)
+    assert row.curve.values.shape == (0, 0)
+
+
+def test_an_arm_that_was_not_planned_at_a_level_is_not_missing_there(make_comparison):
+    folder = make_comparison(
+        {"a": {"grpo": 0.5}, "b": {"grpo": 0.5, "random": 0.5}}, compare={"arms_at": {"random": ["b"]}}
+    )
+    first, second = table_of(folder).levels
+    assert [row.arm for row in first.rows] == ["grpo"]
+    assert [row.arm for row in second.rows] == ["grpo", "random"]
+
+
+def test_results_outside_the_plan_are_left_out_and_counted(make_comparison):
+    scores = {"x": {"grpo": 0.5, "random": 0.5}, "y": {"grpo": 0.5}}
+    plan = {"arms": {"grpo": {}}, "levels": {"x": {}}, "seeds": [0, 1, 2]}
+    table = table_of(make_comparison(scores, compare=plan, failed=[("x", "random", 0)]))
+    assert [(level.level, [row.arm for row in level.rows]) for level in table.levels] == [("x", ["grpo"])]
+    assert table.levels[0].rows[0].seeds == (0, 1, 2)
+    # Five of random, five at y, two seeds of grpo at x.
+    assert "Results of 12 cells that are not in compare.yaml are left out." in table.notes
+    assert table.failures == ()
+
+
+def test_cells_evaluated_on_other_sets_are_noted(make_comparison, make_result):
+    folder = make_comparison({"x": {"grpo": 0.5}})
+    path = folder / "results" / "x" / "grpo" / "seed-0.json"
+    path.write_text(
+        json.dumps(make_result(arm="grpo", level="x", seed=0, final=0.5, curator={"type": "grpo"}, sets=("a", "b")))
+    )
+    assert "Not all cells were evaluated on the same sets (a, b; test)" in " ".join(table_of(folder).notes)
+
+
+def test_trust_region_and_cost(level):
+    row, plain = level.row("geoalign"), level.row("grpo")
+    # Every second update has a KL of 0.002 and clips 2%, the others nothing.
+    assert row.kl_mean.interval.estimate == pytest.approx(0.001)
+    assert row.kl_median.interval.estimate == pytest.approx(0.001)
+    assert row.clip_mean.interval.estimate == pytest.approx(0.01)
+    assert row.curation_seconds.interval.estimate == pytest.approx(0.1)
+    # 0.1 of 2 seconds.
+    assert row.curation_share.interval.estimate == pytest.approx(0.05)
+    # 20 MB and 1 MB times the seed more than the baseline: 20 + (0+1+2+3+4)/5 = 22.
+    assert row.memory.difference.interval.estimate == pytest.approx(22e6)
+    assert plain.curation_seconds.interval.estimate == 0
+    assert row.replaced.interval.estimate == 8
+    assert row.new_group_accuracy.interval.estimate == pytest.approx(0.6)
+    assert math.isnan(plain.new_group_accuracy.interval.estimate)
+
+
+def test_means_and_medians_differ_where_a_few_updates_spike(make_comparison):
+    spikes = [1.0 if step % 10 == 0 else 0.1 for step in range(1, 101)]
+    row = table_of(make_comparison({"x": {"grpo": 0.5}}, series={"ppo_kl": spikes})).levels[0].row("grpo")
+    # A tenth at 1, the rest at 0.1.
+    assert row.kl_mean.interval.estimate == pytest.approx(0.19)
+    assert row.kl_median.interval.estimate == pytest.approx(0.1)
+
+
+def test_pass_at_k_of_the_last_evaluation(level):
+    row = level.row("grpo")
+    assert list(row.pass_at_k) == [1, 2, 4]
+    assert row.pass_at_k[2].interval.estimate == pytest.approx(0.6)
+    assert row.pass_at_k[4].difference.interval.estimate == 0
+
+
+def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
+    # A zigzag of 0.1 on the plateau: the last five are 0.5, 0.6, 0.5, 0.6, 0.5 + wobble and shift.
+    shape = [0, 0, 0, 0, 0, 0, 0.1, 0, 0.1, 0]
+    rough = table_of(make_comparison({"x": {"grpo": 0.5}}, shape=shape, name="rough")).levels[0].row("grpo")
+    smooth = table_of(make_comparison({"x": {"grpo": 0.5}}, name="smooth")).levels[0].row("grpo")
+    assert rough.oscillation.interval.estimate > 0.04 > smooth.oscillation.interval.estimate
+    assert rough.largest_drop.interval.estimate == pytest.approx(0.1)
+    assert smooth.largest_drop.interval.estimate == 0
+    assert rough.score.interval.estimate == pytest.approx(0.54)
+
+
+def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(level):
+    found = level.row("geoalign").detection
+    rows = {row.score: row for row in found.rows}
+    assert list(rows) == ["score", "mean_score", "pair_count", "distance", "fewest_pairs"]
+    assert rows["score"].auroc.estimate == pytest.approx(0.75)
+    assert rows["score"].seeds == 5
+    assert rows["mean_score"].auprc.estimate == pytest.approx(0.65 / 3)
+    assert found.control == "pair_count"
+    assert found.gain.interval.estimate == pytest.approx(0.05)
+    assert found.gain.excludes_zero
+    assert found.precision.estimate == pytest.approx(0.3)
+    assert found.base_rate.estimate == pytest.approx(0.1)
+    plain = level.row("grpo").detection
+    assert [row.score for row in plain.rows] == ["pair_count", "distance", "fewest_pairs"]
+    assert math.isnan(plain.gain.interval.estimate)
+
+
+def test_intervals_of_shares_stay_between_0_and_1(make_comparison):
+    # Seed 0 ranks perfectly, the others nearly: the t interval would reach beyond 1.
+    folder = make_comparison({"x": {"geoalign": 0.5}}, detection={"score": 0.9999})
+    for path in folder.glob("results/x/geoalign/seed-[012].json"):
+        result = json.loads(path.read_text())
+        result["detection"]["score"]["auroc"] = {"seed-0": 1.0, "seed-1": 0.9, "seed-2": 0.95}[path.stem]
+        path.write_text(json.dumps(result))
+    row = table_of(folder).levels[0].row("geoalign").detection.row("score")
+    assert row.auroc.high == 1
+    assert 0.85 < row.auroc.low < 0.95
+
+
+def test_the_control_is_the_pair_counts_better_direction(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.5, "geoalign": 0.5}}, detection={"pair_count": 0.1, "fewest_pairs": 0.93})
+    found = table_of(folder).levels[0].row("geoalign").detection
+    assert found.control == "fewest_pairs"
+    assert found.gain.interval.estimate == pytest.approx(0.75 - 0.93)
+
+
+def test_without_corruption_there_is_no_detection(make_comparison):
+    level = table_of(make_comparison({"none": ARMS}, rates={"none": 0.0})).levels[0]
+    assert all(row.detection is None for row in level.rows)
+    assert not any(item.kind == "detection" for item in level.statements)
+
+
+def test_reward_hacking_shows_as_the_gap_between_proxy_and_gold(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=-0.3)
+    row = table_of(folder).levels[0].row("grpo")
+    assert row.score.interval.estimate == row.reward.interval.estimate == pytest.approx(0.9)
+    # Gold falls from 0.5 at step 0 by 0.003 a step: at steps 60 to 100 its mean is 0.5 - 0.24.
+    assert row.gold.interval.estimate == pytest.approx(0.26)
+    assert row.gold_drop.interval.estimate == pytest.approx(0.3)
+    # Gold's rise is -0.24 of a range of 0.3: -0.8. Proxy's range is that of the highest seed, 0.98 - 0.2 = 0.78, its
+    # mean rise 0.7.
+    assert row.hacking_gap.interval.estimate == pytest.approx(0.7 / 0.78 + 0.8)
+    assert row.gold_curve.values.shape == (5, 11)
+    faithful = table_of(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=0.3, name="faithful"))
+    assert faithful.levels[0].row("grpo").hacking_gap.interval.estimate == pytest.approx(0.7 / 0.78 - 0.8)
+
+
+def test_without_gold_utility_nothing_is_said_of_it(level):
+    row = level.row("grpo")
+    assert math.isnan(row.gold.interval.estimate)
+    assert math.isnan(row.hacking_gap.interval.estimate)
+    assert row.gold_curve.values.size == 0
+
+
+def test_the_table_as_json_holds_no_nan(make_comparison):
+    folder = make_comparison({"x": ARMS}, failed=[("x", "par", 2)])
+    plan = read_plan(folder)
+    text = json.dumps(table_as_json(analyse(read_results(folder), plan), plan), allow_nan=False)
+    value = json.loads(text)["levels"][0]
+    assert value["decidable"] is True
+    assert value["arms"][1]["score"]["interval"]["estimate"] == pytest.approx(0.6)
+    assert value["arms"][0]["new_group_accuracy"]["interval"]["estimate"] is None
+    assert value["arms"][0]["pass_at_k"]["2"]["interval"]["estimate"] == pytest.approx(0.6)
+    assert value["comparisons"][0]["difference"]["pairs"] == 5
+    assert value["statements"][0]["verdict"] == "better"

@@ -1,0 +1,210 @@
+"""The page of a comparison: what stands at the top, what is drawn, what is said instead, hostile names as text."""
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.reports import build_report
+from geoalign.lab.reports.comparison import build_comparison_report
+
+GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
+SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
+
+
+class Page(HTMLParser):
+    """Every tag with its attributes; fails where tags do not nest."""
+
+    VOID = frozenset({"meta", "img", "source", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def words(text: str) -> str:
+    body = re.sub(r"<(style|title)>.*?</\1>", " ", text, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+def variant(name, **changes):
+    return {name: {"type": "geoalign", **GEOALIGN, **changes}}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, write_comparison):
+    """Two levels, one of them with ablations and a failed run; its page, and the page's words."""
+    settings = {
+        "geoalign": GEOALIGN,
+        **variant("bolder", alpha=0.1),
+        **variant("deeper", projector={"layers": 5, "steps": 50}),
+        **variant("dropping", strategy="drop"),
+        **variant("unprojected", projector=None),
+    }
+    more = dict.fromkeys(("bolder", "deeper", "dropping", "unprojected"), 0.55)
+    folder = write_comparison(
+        tmp_path_factory.mktemp("whole") / "a comparison",
+        {"flip_10": {**SCORES, **more}, "flip_40": {**SCORES, "oracle": 0.5}},
+        settings=settings, rates={"flip_10": 0.1, "flip_40": 0.4}, seeds=(0, 1, 2),
+        failed=[("flip_40", "geoalign", 1)], missing=[("flip_10", "bolder", 2)],
+        compare={"arms_at": {name: ["flip_10"] for name in more}},
+    )  # fmt: skip
+    page = build_comparison_report(folder)
+    assert page == folder / "report.html"
+    text = page.read_text(encoding="utf-8")
+    return folder, Page(text), words(text)
+
+
+def test_headroom_findings_and_failures_stand_at_the_top(whole):
+    _, page, said = whole
+    top = said[: said.index("Robustness against the corruption rate")]
+    assert "1 of the runs failed" in top
+    assert "geoalign at flip_40 , seed 1: RuntimeError" in top
+    assert "flip_10, seed 2: bolder" in top
+    assert "Headroom, oracle minus grpo: +0.2" in top
+    # Wobbles of seeds 0 to 2: -.02, .01, 0 of grpo, .01, -.01, -.02 of geoalign: differences .13, .08, .08.
+    assert "geoalign scored better than grpo: +0.0967" in top
+    assert "The interval does not exclude zero: no verdict on any curator is possible here." in top
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert ids[:3] == ["failures", "said", "robustness"]
+    links = [attributes["href"].removeprefix("#") for attributes in page.named("a")]
+    assert links == ["level-flip_10", "level-flip_40"]
+    assert set(links) <= set(ids)
+
+
+def test_tables_of_ablations_are_found_from_settings(whole):
+    _, _, said = whole
+    depth = said[said.index("Projector depth") : said.index("Strategies and other variants")]
+    assert re.search(r" 3 geoalign .* 5 deeper ", depth)
+    strategies = said[said.index("Strategies and other variants of geoalign") : said.index("Final scores")]
+    assert "dropping strategy = drop" in strategies
+    assert "unprojected projector = none" in strategies
+    assert "bolder" not in strategies
+    assert "deeper" not in strategies
+
+
+def test_the_figures_of_the_paper_are_drawn(whole):
+    folder, page, _ = whole
+    drawn = {attributes["id"] for attributes in page.named("figure")}
+    at_both = (
+        "differences", "evaluation", "rank-pooled", "rank-step", "rank-tenths", "detection", "distribution-score",
+        "distribution-mean-score", "projector", "seeds", "training-reward", "true-reward", "advantages", "kl",
+        "clip-fraction", "pass-at-k",
+    )  # fmt: skip
+    assert {f"{name}-{level}" for name in at_both for level in ("flip_10", "flip_40")} <= drawn
+    assert {"alpha-flip_10", "robustness-flip"} <= drawn
+    assert "alpha-flip_40" not in drawn
+    assert {path.stem for path in (folder / "figures").iterdir()} == drawn
+    assert all(len(image["alt"]) > 40 for image in page.named("img"))
+    assert not list(folder.glob("**/*.tmp"))
+
+
+def test_what_cannot_be_drawn_says_why(whole):
+    _, _, said = whole
+    assert "No two arms at flip_40 differ in alpha alone." in said
+    assert "No gold utility is known at flip_10, so reward hacking cannot be seen." in said
+
+
+def test_the_page_loads_nothing_and_runs_nothing(whole):
+    _, page, _ = whole
+    policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert page.named("script") == page.named("link") == []
+    addresses = [item["src"] for item in page.named("img")] + [item["srcset"] for item in page.named("source")]
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
+
+
+def test_numbers_of_the_tables(whole):
+    _, _, said = whole
+    table = said[said.index("Final score: accuracy") : said.index("What GeoAlign has above")]
+    # Shifts .1, -.1, .05 and wobbles .01, -.01, -.02 around .6: .71, .49, .63, mean .61, sd .1114, reach
+    # 4.302653 x .1114 / sqrt(3) = .2766.
+    assert "geoalign primary 3 0.61 0.333 to 0.887 0.111" in table
+    assert "bolder 2 1 missing" in table
+    assert "no interval (2 paired)" in table
+    assert "exploratory, Holm's p" in table
+    assert "oracle 3" in table
+    assert "nan" not in table.lower()
+
+
+def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0,))
+    (folder / "versions.json").unlink()
+    page = build_report(folder)
+    said = words(page.read_text(encoding="utf-8"))
+    assert "GeoAlign comparison of curators" in said
+    assert "The headroom was not measured" in said
+    assert "versions.json is not there" in said
+    assert "No GeoAlign arm has a finished run at x" in said
+    assert "Robustness needs at least two levels" in said
+    # The same bytes from the same results.
+    before = page.read_bytes()
+    assert build_report(folder).read_bytes() == before
+
+
+def test_zero_by_construction_is_said(make_comparison):
+    one = {"run": {"grpo": {"steps_per_generation": 1}}}
+    said = words(build_report(make_comparison({"x": {"grpo": 0.5}}, seeds=(0,), compare=one)).read_text("utf-8"))
+    assert "zero by construction: one update per generation" in said
+    assert "PPO KL is zero by construction: each generation is used for a single update." in said
+
+
+def test_dialogue_shows_proxy_and_gold(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.8}}, seeds=(0, 1, 2), metric="reward", gold=-0.2)
+    text = build_report(folder).read_text(encoding="utf-8")
+    drawn = {attributes["id"] for attributes in Page(text).named("figure")}
+    assert {"evaluation-x", "gold-utility-x", "proxy-gold-x"} <= drawn
+    # The compared metric is the proxy reward: it is not drawn twice.
+    assert "proxy-reward-x" not in drawn
+    assert "Proxy reward and gold utility arm proxy reward gold utility" in words(text)
+
+
+def test_hostile_names_and_errors_stay_text(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0, 1), failed=[("x", "random", 0)])
+    name = "</bdi></th><script>alert(1)</script>\u202e$x_{1$"
+    level = '../x"><img src=x onerror=alert(2)>'
+    plan = yaml.safe_load((folder / "compare.yaml").read_text())
+    plan["arms"] = {"grpo": {"curator": {"type": "grpo"}}, name: {"curator": {"type": "random"}}}
+    plan["levels"] = {level: {"reward": {"flip": 0.1}}}
+    (folder / "compare.yaml").write_text(yaml.safe_dump(plan))
+    for path in folder.glob("results/*/*/*.json"):
+        result = json.loads(path.read_text())
+        result["level"] = level
+        result["arm"] = name if result["arm"] == "random" else result["arm"]
+        if result["error"]:
+            result["error"] = "<script>alert(3)</script>\x1b[31m" + "x" * 5000
+        path.write_text(json.dumps(result))
+    text = build_report(folder).read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.named("script") == []
+    assert all("onerror" not in image for image in page.named("img"))
+    assert "<script>alert(1)</script>" in html.unescape(text)
+    assert "x" * 500 not in text
+    assert not {"\u202e", "\x1b"} & set(text)
+    assert all(path.parent == folder / "figures" for path in folder.rglob("*.svg"))
+
+
+def test_what_is_no_comparison_is_refused_and_left_untouched(tmp_path):
+    (tmp_path / "compare.yaml").write_text("arms: [")
+    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a whole YAML file"):
+        build_report(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["compare.yaml"]

@@ -1,0 +1,120 @@
+"""Reading compact results: whole ones, failed ones, and what is refused by name."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.store.comparison_results import read_cell, read_results
+
+GRPO = {"type": "grpo"}
+
+
+def _write(path, value):
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def test_a_finished_cell(tmp_path, make_result):
+    curator = {"type": "geoalign", "alpha": 0.05}
+    result = make_result(arm="ours", level="flip_10", seed=3, final=0.8, curator=curator, sets=("a", "b"))
+    cell = read_cell(_write(tmp_path / "seed-3.json", result))
+    assert (cell.arm, cell.level, cell.seed, cell.finished, cell.error) == ("ours", "flip_10", 3, True, "")
+    assert (cell.curator, cell.settings) == ("geoalign", {"alpha": 0.05})
+    # Twelve evaluations of two sets each; seed 3 wobbles by -0.01.
+    assert len(cell.evaluations) == 24
+    assert cell.evaluations[-1].pass_at_k == pytest.approx({1: 0.85, 2: 0.95, 4: 1.0})
+    assert cell.detection["score"].auroc == pytest.approx(0.75 - 0.0001)
+    assert "precision_among_replaced" not in cell.detection
+    assert cell.replaced_precision == pytest.approx(0.29)
+    assert cell.base_rate == 0.1
+    assert np.isnan(cell.column("pairs")[1::2]).all()
+    assert np.isnan(cell.column("unheard_of")).all()
+    assert len(cell.column("unheard_of")) == 100
+    assert cell.snapshots[0].corrupted.sum() == 2
+    assert np.isnan(cell.snapshots[0].score[:2]).all()
+
+
+def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
+    value = {"schema_version": 1, "arm": "a", "level": "b", "seed": 0, "status": "failed", "error": "out of memory"}
+    cell = read_cell(_write(tmp_path / "seed-0.json", value))
+    assert (cell.finished, cell.error, cell.evaluations) == (False, "out of memory", ())
+    value["error"] = None
+    assert read_cell(_write(tmp_path / "seed-0.json", value)).error == "no reason was recorded"
+
+
+@pytest.mark.parametrize("wild", [math.inf, math.nan, 10**400, 1e200, "0.5", True])
+def test_what_is_no_number_is_refused(tmp_path, make_result, wild):
+    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
+    for change in ({"seconds": wild}, {"series": result["series"] | {"ppo_kl": [wild] * 100}}):
+        path = _write(tmp_path / "seed-0.json", {**result, **change})
+        with pytest.raises(RunFolderError, match=r"expected values of schema 1, got .* in .*seed-0\.json"):
+            read_cell(path)
+
+
+def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_result):
+    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
+    result["snapshots"][0] |= {"mean_score": None, "corrupted": None}
+    found = read_cell(_write(tmp_path / "seed-0.json", result)).snapshots[0]
+    assert np.isnan(found.mean_score).all()
+    assert found.corrupted is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema_version": 2}, "schema_version: expected 1, got 2"),
+        ({"schema_version": None}, "schema_version: expected 1, got None"),
+        ({"status": "running"}, "status: expected 'finished' or 'failed', got 'running'"),
+        ({"seed": "zero"}, "expected values of schema 1, got "),
+        ({"series": {"step": [1, 2], "reward": [0.5]}}, r"series\.reward with 1 values beside 2 of step"),
+        ({"series": {"reward": [0.5]}}, "expected the key 'step'"),
+        ({"evaluations": [{"step": 1}]}, "evaluation: expected step, stage, set"),
+        ({"alpha_sweep": {"alpha": [0.1], "flagged": []}}, r"alpha_sweep\.flagged with 0 values beside 1"),
+    ],
+)
+def test_what_is_no_result_is_refused_by_name(tmp_path, make_result, change, said):
+    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
+    path = _write(tmp_path / "seed-0.json", {**result, **change})
+    with pytest.raises(RunFolderError, match=said) as caught:
+        read_cell(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_key_a_short_snapshot_and_a_cut_off_file(tmp_path, make_result):
+    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
+    path = tmp_path / "seed-0.json"
+    _write(path, {name: value for name, value in result.items() if name != "detection"})
+    with pytest.raises(RunFolderError, match="expected the key 'detection'"):
+        read_cell(path)
+    short = {**result["snapshots"][0], "reward": [1.0]}
+    _write(path, {**result, "snapshots": [short]})
+    with pytest.raises(RunFolderError, match="snapshot columns of different length"):
+        read_cell(path)
+    _write(path, json.dumps(result)[:-100])
+    with pytest.raises(RunFolderError, match="expected a whole JSON file"):
+        read_cell(path)
+    _write(path, "[]")
+    with pytest.raises(RunFolderError, match="expected an object, got list"):
+        read_cell(path)
+
+
+def test_results_of_a_folder(make_comparison, tmp_path, make_result):
+    folder = make_comparison({"flip": {"grpo": 0.5, "oracle": 0.6}}, seeds=(0, 1), failed=[("flip", "oracle", 1)])
+    cells = read_results(folder)
+    assert [(cell.arm, cell.seed, cell.finished) for cell in cells] == [
+        ("grpo", 0, True), ("grpo", 1, True), ("oracle", 0, True), ("oracle", 1, False),
+    ]  # fmt: skip
+    # A half-written temporary file is none of ours; a second file for a cell is refused.
+    (folder / "results" / "flip" / "grpo" / "seed-0.json.tmp").write_text("{")
+    assert len(read_results(folder)) == 4
+    _write(
+        folder / "results" / "flip" / "grpo" / "seed-7.json",
+        make_result(arm="grpo", level="flip", seed=0, final=0.5, curator=GRPO),
+    )
+    with pytest.raises(RunFolderError, match=r"second for level 'flip', arm 'grpo', seed 0"):
+        read_results(folder)
+    with pytest.raises(RunFolderError, match="expected a folder with results/"):
+        read_results(tmp_path / "nowhere")

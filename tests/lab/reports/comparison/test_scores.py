@@ -1,0 +1,128 @@
+"""Numbers of one cell by hand: its evaluation curve, final score, pass@k, logged series."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from geoalign.lab.analysis.comparison.scores import (
+    by_generation,
+    evaluation_series,
+    final_score,
+    mean,
+    median,
+    pass_at_k,
+    series_of,
+    stacked,
+)
+from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.run import Series
+
+NAN = math.nan
+EMPTY = Cell(
+    arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, run={}, evaluations=(), series={},
+    detection={}, replaced_precision=NAN, base_rate=NAN, snapshots=(), alpha_sweep={}, seconds=NAN,
+    seconds_per_step=NAN, peak_memory_bytes=NAN,
+)  # fmt: skip
+
+
+def line(step, value, *, stage="rl", name="one", **more):
+    return Evaluation(step, stage, name, value, 0, 10, **more)
+
+
+def cell(*lines):
+    return replace(EMPTY, evaluations=lines)
+
+
+def test_the_curve_is_the_mean_over_sets_with_before_rl_at_step_0():
+    found = evaluation_series(
+        cell(
+            line(77, 0.1, stage="before_rl"), line(77, 0.3, stage="before_rl", name="two"),
+            line(10, 0.2), line(10, 0.6, name="two"),
+        ),
+        "accuracy",
+    )  # fmt: skip
+    assert found.steps.tolist() == [0, 10]
+    assert found.values.tolist() == pytest.approx([0.2, 0.4])
+
+
+def test_a_step_at_which_a_set_is_missing_is_left_out():
+    found = evaluation_series(cell(line(10, 0.2), line(10, 0.6, name="two"), line(20, 0.9)), "accuracy")
+    assert found.steps.tolist() == [10]
+
+
+def test_a_set_without_the_metric_is_no_set():
+    lines = cell(line(10, NAN, reward=1.0), line(10, 0.6, name="two", reward=3.0))
+    assert evaluation_series(lines, "accuracy").values.tolist() == [0.6]
+    assert evaluation_series(lines, "reward").values.tolist() == [2.0]
+    assert len(evaluation_series(lines, "gold_utility")) == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_at_one_step_the_evaluation_after_rl_counts(order):
+    lines = [line(20, 0.5), line(20, 0.7, stage="after_rl")]
+    found = evaluation_series(cell(*(lines[at] for at in order)), "accuracy")
+    assert (found.steps.tolist(), found.values.tolist()) == ([20], [0.7])
+
+
+def test_the_final_score_by_hand():
+    # The evaluation before RL never counts; the last five of six are 2 to 6.
+    lines = [line(0, 9.0, stage="before_rl"), *(line(step, float(step)) for step in range(1, 7))]
+    assert final_score(cell(*lines), "accuracy", 5) == (4.0, 5)
+    assert final_score(cell(*lines[:3]), "accuracy", 5) == (1.5, 2)
+    nothing, count = final_score(cell(lines[0]), "accuracy", 5)
+    assert math.isnan(nothing)
+    assert count == 0
+
+
+def test_pass_at_k_of_the_last_evaluation_over_its_sets():
+    lines = (
+        line(0, 0.1, stage="before_rl", pass_at_k={1: 0.9}),
+        line(10, 0.2, pass_at_k={1: 0.2, 2: 0.3}),
+        line(20, 0.5, pass_at_k={1: 0.4}),
+        line(20, 0.5, stage="after_rl", pass_at_k={1: 0.5, 2: 0.7, 4: 0.8}),
+        line(20, 0.5, stage="after_rl", name="two", pass_at_k={1: 0.7, 2: 0.9}),
+        line(10, 0.5, name="stopped", pass_at_k={1: 0.0, 2: 0.0}),
+    )
+    # k = 4 was not measured on both.
+    assert pass_at_k(cell(*lines)) == pytest.approx({1: 0.6, 2: 0.8})
+    assert pass_at_k(cell(line(10, 0.2))) == {}
+
+
+def test_logged_series_leave_out_what_is_missing_and_average_updates_of_one_step():
+    logged = replace(EMPTY, series={"step": np.array([1.0, 1.0, 2.0, 3.0]), "x": np.array([1.0, 2.0, NAN, 5.0])})
+    found = series_of(logged, "x")
+    assert (found.steps.tolist(), found.values.tolist()) == ([1, 3], [1.5, 5])
+    assert len(series_of(logged, "unheard_of")) == 0
+    assert len(series_of(EMPTY, "x")) == 0
+
+
+def test_seeds_are_stacked_over_all_their_steps():
+    curve = stacked(
+        [EMPTY, replace(EMPTY, seed=4)],
+        [Series(np.array([0, 10]), np.array([1.0, 2.0])), Series(np.array([10, 20]), np.array([3.0, 4.0]))],
+    )
+    assert curve.seeds == (0, 4)
+    assert curve.steps.tolist() == [0, 10, 20]
+    np.testing.assert_array_equal(curve.values, [[1, 2, NAN], [NAN, 3, 4]])
+    assert stacked([], []).values.shape == (0, 0)
+
+
+def test_mean_and_median_of_what_is_known():
+    assert mean(np.array([1.0, NAN, 6.0, 2.0])) == 3
+    assert median(np.array([1.0, NAN, 6.0, 2.0])) == 2
+    assert math.isnan(mean(np.array([NAN])))
+    assert math.isnan(median(np.array([])))
+
+
+def test_the_first_update_on_a_generation_does_not_make_the_median():
+    # Three generations of two updates: (0 + 4) / 2, (0 + 2) / 2, and 6 beside an unknown one.
+    values = np.array([0.0, 4.0, 0.0, 2.0, NAN, 6.0])
+    assert by_generation(values, 2).tolist() == [2, 1, 6]
+    assert by_generation(values[:5], 2)[:2].tolist() == [2, 1]
+    assert math.isnan(by_generation(values[:5], 2)[2])
+    for unknown in (None, 1, 1.5):
+        np.testing.assert_array_equal(by_generation(values, unknown), values)
+    assert len(by_generation(np.array([]), 2)) == 0

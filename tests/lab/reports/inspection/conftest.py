@@ -1,0 +1,230 @@
+"""A folder as `geoalign curate` leaves it, generated; and a real Chromium that opens pages from disk."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from geoalign.lab.reports.inspection import page as page_module
+from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES, scores_schema
+
+# Without the background flags Chromium asks Google's hosts for updates at every start.
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+MANDATORY = os.environ.get("GEOALIGN_REQUIRE_CHROMIUM") == "1"
+WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens", "so", "we", "get", "a", "sum"]
+
+
+@pytest.fixture(scope="session")
+def write_inspection() -> Callable[..., Path]:
+    """Writes a folder; `change(rows)` may alter the rows before they are written."""
+    return _write
+
+
+@pytest.fixture(scope="session")
+def build_light() -> Callable[[Path], Path]:
+    """Builds the page without its figures, which take most of the time."""
+
+    def build(folder: Path) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(page_module, "inspection_sections", lambda *found: [])
+            return page_module.build_inspection(folder)
+
+    return build
+
+
+# Not for the session: while Playwright is open, this thread has a running event loop, and asyncio.run() in the tests
+# of other files would fail.
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[object]:
+    """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        if MANDATORY:
+            pytest.fail("GEOALIGN_REQUIRE_CHROMIUM=1, but there is no chromium on the path")
+        pytest.skip("no chromium on the path (apt-get install chromium)")
+    if not MANDATORY:
+        pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+def _until(page, script: str, arg: object = None, seconds: float = 60) -> None:
+    """Waits until a function of the page's is true; asked from outside, for the page's policy lets no string run."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(script, arg):
+        assert time.monotonic() < end, f"not within {seconds} s: {script} {arg or ''}"
+        page.wait_for_timeout(20)
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., None]:
+    return _until
+
+
+class Watched:
+    """A page with all it did wrong: console messages, errors, dialogs, requests beyond its own file."""
+
+    def __init__(self, page) -> None:
+        self.page = page
+        self.wrong: list[str] = []
+        page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        page.on("request", self._request)
+        page.on("popup", lambda popup: self.wrong.append(f"popup: {popup.url}"))
+
+    def _dialog(self, dialog) -> None:
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request) -> None:
+        if not request.url.startswith("data:") and request.url.partition("#")[0] != self.address:
+            self.wrong.append(f"request: {request.url}")
+
+    def open(self, path: Path, fragment: str = "") -> None:
+        self.address = path.as_uri()
+        self.page.goto(self.address + fragment)
+        _until(self.page, "() => document.documentElement.dataset.ready === 'yes'")
+
+
+@pytest.fixture(scope="module")
+def watch(chromium) -> Iterator[Callable[..., Watched]]:
+    """Opens pages in contexts of their own."""
+    contexts = []
+
+    def open_page(path: Path, fragment: str = "", **options) -> Watched:
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        page = Watched(context.new_page())
+        page.open(path, fragment)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def watched(watch) -> Iterator[Callable[..., Watched]]:
+    """Opens pages in which nothing may have gone wrong by the end of the test."""
+    pages: list[Watched] = []
+
+    def open_page(*place, **options) -> Watched:
+        pages.append(watch(*place, **options))
+        return pages[-1]
+
+    yield open_page
+    wrong = [line for page in pages for line in page.wrong]
+    for page in pages:
+        page.page.context.close()
+    assert wrong == []
+
+
+def _write(
+    folder: Path, *, groups: int = 12, size: int = 6, steps: int = 1, length: int = 300, redact: bool = False,
+    change: Callable[[list[dict]], None] | None = None, pairs: bool = True, **summary: object,
+) -> Path:  # fmt: skip
+    """`steps` dumps of `groups` x `size` rollouts; rollout 1 of every third group is flagged, the best replaces it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(0)
+    rows: list[dict] = []
+    for step in range(1, steps + 1):
+        for group in range(groups):
+            rows.extend(_group(generator, step, group, size, len(rows), length))
+    if change is not None:
+        change(rows)
+    table = pyarrow.Table.from_pylist(rows, schema=SCORES).select(scores_schema(redact).names)
+    pyarrow.parquet.write_table(table, folder / "scores.parquet")
+    if pairs:
+        pyarrow.parquet.write_table(_pairs(rows, generator), folder / "pairs.parquet")
+        pyarrow.parquet.write_table(_densities(steps), folder / "densities.parquet")
+    value = {
+        "geoalign": "0.1.0", "inputs": [{"file": "dump.jsonl", "format": "verl", "rows": len(rows), "groups": groups}],
+        "skipped": [], "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact,
+        "hidden": {"from": "file"},
+        "steps": [{"step": step, "metrics": _metrics(step)} for step in range(1, steps + 1)],
+        "consensus": {"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69,
+                      "groups": groups, "chance_accuracy": 0.5},
+    }  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps({**value, **summary}))
+    return folder
+
+
+def _group(generator, step: int, group: int, size: int, first: int, length: int) -> list[dict]:
+    """Rewards 0, 1, 2, ... in sixths; the flagged one's response is the best one's with another word in it."""
+    rows = []
+    flagged = group % 3 == 0
+    base = "we add two numbers now: " + " ".join(generator.choice(WORDS, max(4, length // 5)))[:length]
+    for sample in range(size):
+        response = f"{base} so $x_{{{sample}}} = \\frac{{{group}}}{{{sample + 2}}}$." if sample in (1, size - 1) else (
+            " ".join(generator.choice(WORDS, max(4, length // 5)))[:length])  # fmt: skip
+        suspect = flagged and sample == 1
+        rows.append(
+            {
+                "index": first + sample, "step": step, "file": "dump.jsonl", "row": group, "sample": sample,
+                "id": f"s{step}-g{group}-r{sample}", "group": group,
+                "prompt": f"Problem {group}: find $x_{{{group}}}$.",
+                "response": response.replace("numbers", "figures") if suspect else response,
+                "answer": str(group + sample), "reward": sample / 6, "true_reward": None,
+                "correct": sample % 2 == 1, "characters": len(response), "tokens": None, "truncated": False,
+                "score": 5.0 + group / 10 if suspect else 0.5 + sample / 10, "anomalous": suspect,
+                "source": first + size - 1 if suspect else first + sample, "weight": 1.0,
+                "new_reward": (size - 1) / 6 if suspect else sample / 6, "group_size": size,
+                "group_mean": (size - 1) / 12, "group_std": 0.3, "group_pairs": size * (size - 1) // 2,
+                "group_flagged": int(flagged),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _pairs(rows: list[dict], generator) -> pyarrow.Table:
+    groups: dict[tuple[int, int], list[dict]] = {}
+    for row in rows:
+        groups.setdefault((row["step"], row["group"]), []).append(row)
+    found = []
+    for (step, group), members in groups.items():
+        for better in members:
+            for worse in members:
+                if (better["reward"] or 0) > (worse["reward"] or 0):
+                    suspect = better["anomalous"] or worse["anomalous"]
+                    deviation = 1.5 if suspect else float(generator.uniform(0, 0.4))
+                    places = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
+                    cosines = {"raw_cosine": 0.25, "projected_cosine": 1 - deviation}
+                    found.append({**places, "deviation": deviation, **cosines})
+    return pyarrow.Table.from_pylist(found, schema=PAIRS)
+
+
+def _densities(steps: int) -> pyarrow.Table:
+    grid = np.linspace(0, 7, 64)
+    density = np.exp(-((grid - 1) ** 2))
+    return pyarrow.Table.from_pylist(
+        [
+            {"step": step, "score": x, "density": y, "threshold": 4.0, "peak": 1.0}
+            for step in range(1, steps + 1)
+            for x, y in zip(grid.tolist(), density.tolist(), strict=True)
+        ],
+        schema=DENSITIES,
+    )
+
+
+def _metrics(step: int) -> dict[str, float]:
+    return {
+        "geoalign/new_group_accuracy": 0.6 + step / 100, "geoalign/new_group_accuracy_low": 0.52,
+        "geoalign/new_group_accuracy_high": 0.7, "geoalign/train_accuracy": 0.9, "geoalign/replaced": 4.0,
+        "geoalign/heldout_pair_accuracy": 0.8, "geoalign/chance_accuracy": 0.5,
+    }  # fmt: skip

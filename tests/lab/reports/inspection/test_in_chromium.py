@@ -1,0 +1,385 @@
+"""The page in a real browser, from disk. Every test also fails on any message of the console and on any request."""
+
+import re
+
+import pyarrow.parquet
+import pytest
+
+from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.inspection import bundle as bundle_module
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, write_inspection, build_light):
+    """Twelve groups of six in many small pieces; groups 0, 3, 6 and 9 have a flagged rollout, a wrong one in 3."""
+
+    def wrong(rows):
+        rows[3 * 6 + 1]["correct"] = False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_module, "PIECE_CHARACTERS", 3000)
+        patch.setattr(bundle_module, "PIECE_PAIRS", 40)
+        return build_light(write_inspection(tmp_path_factory.mktemp("chromium") / "dump", change=wrong))
+
+
+@pytest.fixture(scope="module")
+def shared(watch, page):
+    return watch(page)
+
+
+@pytest.fixture
+def opened(shared, until):
+    """One page for many tests: nothing filtered, nothing searched for, the first group chosen."""
+    shared.page.get_by_role("button", name="Clear").click()
+    wait_for_count(until, shared.page, "12 groups, 72 rollouts")
+    shared.page.locator("#list").focus()
+    shared.page.keyboard.press("Home")
+    yield shared.page
+    wrong, shared.wrong = shared.wrong, []
+    assert wrong == []
+
+
+def count(page):
+    return page.locator("#count").inner_text()
+
+
+def groups(until, page):
+    """The groups in the list, in its order, by what their prompts say."""
+    until(page, "() => document.querySelectorAll('.row').length || !document.querySelector('#rows').offsetHeight")
+    rows = page.locator(".row").all()
+    found = sorted((int(row.get_attribute("data-place")), row.get_attribute("data-group")) for row in rows)
+    return [int(group) for _, group in found]
+
+
+def wait_for_count(until, page, words):
+    until(page, "words => document.querySelector('#count').innerText.includes(words)", words)
+
+
+def chosen(page):
+    return page.locator("input[name=rollout]:checked").get_attribute("value")
+
+
+def test_the_most_suspicious_group_is_open_with_its_replacement_beside_it(until, opened):
+    assert count(opened) == "12 groups, 72 rollouts"
+    assert groups(until, opened)[:4] == [9, 6, 3, 0]
+    assert opened.locator("#detail-title").inner_text() == "Group 9"
+    opened.locator(".side").nth(1).wait_for()
+    sides = opened.locator(".side h4").all_inner_texts()
+    assert [re.sub(r"\s+", " ", side) for side in sides] == [
+        "Rollout 1 flagged correct", "Rollout 5 stands in its place correct",
+    ]  # fmt: skip
+    # One word and one formula differ.
+    assert opened.locator(".text.left mark").first.inner_text() == "figures"
+    assert opened.locator(".text.right mark").first.inner_text() == "numbers"
+    formulas = {side: opened.locator(f".text.{side} mark:has(.tex)") for side in ("left", "right")}
+    assert [found.count() for found in formulas.values()] == [1, 1]
+    assert opened.locator(".legend").inner_text() == "only in 1 only in 5"
+    words = [set(opened.locator(f".text.{side} mark:not(:has(.tex))").all_inner_texts()) for side in formulas]
+    assert words == [{"figures"}, {"numbers"}]
+    opened.locator(".text.left math mfrac").wait_for()
+    assert opened.locator(".prompt math msub").count() == 1
+
+
+def test_the_pairs_of_the_chosen_rollout(until, opened):
+    rows = opened.locator(".pairs tbody tr")
+    rows.nth(4).wait_for()
+    assert rows.count() == 5
+    assert "1.5" in rows.first.inner_text()
+    assert "better" in opened.locator(".pairs tbody").inner_text()
+    opened.get_by_role("button", name="Put rollout 3 beside").click()
+    until(opened, "() => document.querySelectorAll('.side h4')[1].innerText.includes('Rollout 3')")
+    assert opened.locator("#beside").input_value() == "57"
+
+
+def test_filters_narrow_the_list_and_say_how_far(until, opened, page):
+    opened.get_by_label("flagged", exact=True).check()
+    assert count(opened) == "4 of 12 groups, 4 of 72 rollouts"
+    assert groups(until, opened) == [9, 6, 3, 0]
+    opened.get_by_label("flagged", exact=True).uncheck()
+    opened.get_by_label("correct but flagged").check()
+    assert count(opened) == "3 of 12 groups, 3 of 72 rollouts"
+    assert groups(until, opened) == [9, 6, 0]
+    opened.get_by_role("button", name="Clear").click()
+    wait_for_count(until, opened, "12 groups, 72 rollouts")
+    opened.get_by_label("Reward from").fill("0.8")
+    assert count(opened) == "12 of 12 groups, 12 of 72 rollouts"
+    opened.get_by_label("Reward to").fill("0.81")
+    assert count(opened) == "0 of 12 groups, 0 of 72 rollouts"
+    assert "No group passes" in opened.locator("#detail").inner_text()
+    opened.get_by_role("button", name="Clear").click()
+    wait_for_count(until, opened, "12 groups, 72 rollouts")
+    low, high = 250, 262
+    lengths = pyarrow.parquet.read_table(page.parent / "scores.parquet")["characters"].to_pylist()
+    inside = [row for row, length in enumerate(lengths) if low <= length <= high]
+    opened.get_by_label("Characters from").fill(str(low))
+    opened.get_by_label("Characters to").fill(str(high))
+    assert count(opened) == f"{len({row // 6 for row in inside})} of 12 groups, {len(inside)} of 72 rollouts"
+    assert 0 < len(inside) < 72
+    assert opened.locator("#count").get_attribute("aria-live") == "polite"
+
+
+def test_the_tools_stand_in_one_line(watched, page):
+    found = watched(page, viewport={"width": 1500, "height": 900}).page
+    places = found.evaluate(
+        """[...document.querySelectorAll('.tools :is(input:not([type=checkbox]), select, button, .chip)')]
+          .map((node) => node.getBoundingClientRect()).map(({ top, height }) => [Math.round(top), height])"""
+    )
+    assert len(places) == 9
+    assert all(place == places[0] for place in places), places
+
+
+def test_sorting(until, opened):
+    for order, first in (("order", [0, 1, 2]), ("flagged", [0, 3, 6]), ("score", [9, 6, 3])):
+        opened.get_by_label("Sort by").select_option(order)
+        assert groups(until, opened)[:3] == first
+
+
+REWARDS = [[0, 0.5, 1, 1, 1, 2], [0, 0, 0.1, 0.1, 0.2, 0.3], [5, 5, 5, 5, 5, 5.1], [1, 1, 1, 2, 3, 9]]
+LENGTHS = [10, 40, 30, 20]
+
+
+@pytest.fixture(scope="module")
+def spread(watch, tmp_path_factory, write_inspection, build_light):
+    """Four groups of six that differ in everything; rollout 1 of groups 0 and 3 is flagged, with a low score."""
+
+    def change(rows):
+        for place, row in enumerate(rows):
+            group, sample = divmod(place, 6)
+            row.update(reward=REWARDS[group][sample], characters=LENGTHS[group], answer=f"gold {group}.{sample}")
+            if row["anomalous"]:
+                row.update(score=0.1, source=row["index"], weight=0.0 if group else 1.0)
+
+    return watch(build_light(write_inspection(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
+
+
+def test_every_order(until, spread):
+    found = spread.page
+    orders = {
+        "spread": [3, 0, 1, 2],
+        "low": [1, 0, 3, 2],
+        "high": [2, 3, 0, 1],
+        "length": [1, 2, 3, 0],
+        "order": [0, 1, 2, 3],
+    }
+    for order, expected in orders.items():
+        found.get_by_label("Sort by").select_option(order)
+        assert groups(until, found) == expected, order
+    assert spread.wrong == []
+
+
+def test_ends_of_ranges_belong_to_them_and_the_rest_is_pale(until, spread):
+    found = spread.page
+    found.get_by_label("Reward from").fill("5.1")
+    assert count(found) == "2 of 4 groups, 2 of 24 rollouts"
+    assert (found.locator("rect").count(), found.locator("rect.pale").count()) == (12, 10)
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+    found.get_by_label("Reward to").fill("0")
+    assert count(found) == "2 of 4 groups, 3 of 24 rollouts"
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+    found.get_by_label("Search").fill("GOLD 2.4")
+    wait_for_count(until, found, "1 of 4 groups, 1 of 24 rollouts")
+    assert chosen(found) == "16"
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "4 groups, 24 rollouts")
+
+
+def test_a_group_opens_with_its_flagged_rollout_and_says_what_became_of_it(until, spread):
+    found = spread.page
+    outcomes = {0: "flagged: kept", 3: "flagged: stays, weight 0"}
+    for group, outcome in outcomes.items():
+        found.locator(f"#group-{group}").click()
+        assert chosen(found) == str(6 * group + 1)
+        assert found.locator("tr.chosen .outcome").inner_text() == outcome
+    # Nothing stands in its place, so nothing is beside it.
+    until(found, "() => document.querySelectorAll('.side').length === 1")
+    assert found.locator("#beside").input_value() == ""
+
+
+def test_pairs_come_widest_first_and_marks_and_formulas_go(until, spread):
+    found = spread.page
+    found.locator("#group-1").click()
+    found.locator("input[name=rollout][value='11']").check()
+    until(found, "() => document.querySelectorAll('.pairs tbody tr').length === 5")
+    deviations = [float(text) for text in found.locator(".pairs tbody td:nth-child(4)").all_inner_texts()]
+    assert deviations == sorted(deviations, reverse=True)
+    assert len(set(deviations)) == 5
+    found.locator("#beside").select_option("7")
+    found.locator(".text.left math").first.wait_for()
+    assert found.locator(".text.left mark").count() > 0
+    found.get_by_label("differences").uncheck()
+    until(found, "() => !document.querySelector('.text mark') && document.querySelector('.text.left math')")
+    found.get_by_label("formulas").uncheck()
+    until(found, "() => !document.querySelector('.text math') && document.querySelectorAll('.side').length === 2")
+    assert focused(found) == "show-formulas"
+    found.get_by_label("formulas").check()
+    found.get_by_label("differences").check()
+    until(found, "() => document.querySelector('.text.left mark')")
+    assert spread.wrong == []
+
+
+def test_search_reaches_every_text_and_the_newest_words_win(until, opened):
+    search = opened.get_by_label("Search")
+    search.fill("pROBLEM 7: find")
+    wait_for_count(until, opened, "1 of 12 groups, 6 of 72 rollouts")
+    assert opened.locator(".row .hit").inner_text() == "Problem 7: find"
+    search.fill("s1-g4-r2")
+    wait_for_count(until, opened, "1 of 12 groups, 1 of 72 rollouts")
+    search.press_sequentially("nothing like it")
+    wait_for_count(until, opened, "0 of 12 groups")
+    # Letters of a regular expression are letters.
+    search.fill("\\frac{11}{7}")
+    wait_for_count(until, opened, "1 of 12 groups, 1 of 72 rollouts")
+    assert chosen(opened) == "71"
+    search.press("Escape")
+    wait_for_count(until, opened, "12 groups, 72 rollouts")
+    search.fill("figures")
+    wait_for_count(until, opened, "4 of 12 groups, 4 of 72 rollouts")
+    until(opened, "() => CSS.highlights.get('found')?.size >= 1")
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.id")
+
+
+def test_everything_by_keyboard(until, opened):
+    press = opened.keyboard.press
+    press("/")
+    assert focused(opened) == "query"
+    press("/")
+    assert opened.get_by_label("Search").input_value() == "/"
+    press("Escape")
+    press("ArrowDown")
+    assert focused(opened) == "list"
+    assert opened.locator("#list").get_attribute("aria-activedescendant") == "group-9"
+    press("ArrowDown")
+    assert opened.locator("#list").get_attribute("aria-activedescendant") == "group-6"
+    assert opened.locator("[role=option][aria-selected=true]").count() == 1
+    assert opened.locator("#detail-title").inner_text() == "Group 6"
+    press("End")
+    assert opened.locator("#list").get_attribute("aria-activedescendant") == f"group-{groups(until, opened)[-1]}"
+    press("Home")
+    press("PageDown")
+    assert opened.locator("[aria-selected=true]").get_attribute("data-place") not in ("0", "1")
+    press("PageUp")
+    assert opened.locator("[aria-selected=true]").get_attribute("data-place") == "0"
+    press("Control+/")
+    assert focused(opened) == "list"
+    press("ArrowUp")
+    assert opened.locator("#detail-title").inner_text() == "Group 9"
+    press("Enter")
+    assert focused(opened) == "detail-title"
+    press("Tab")
+    press("Tab")
+    assert opened.evaluate("document.activeElement.name") == "rollout" or focused(opened) != ""
+    opened.locator("input[name=rollout]:checked").focus()
+    press("ArrowDown")
+    assert chosen(opened) != "55"
+    press("Escape")
+    assert focused(opened) == "list"
+
+
+def test_names_for_those_who_cannot_see(opened):
+    nameless = opened.evaluate(
+        """[...document.querySelectorAll('input, select, button, [tabindex="0"]')].filter((node) => !(
+          node.getAttribute('aria-label') || node.labels?.length || node.innerText?.trim())).length"""
+    )
+    assert nameless == 0
+    assert opened.get_by_role("listbox", name="Groups").count() == 1
+    assert opened.get_by_role("search").count() == 1
+    assert opened.get_by_role("status").count() == 1
+    option = opened.locator("#list").get_by_role("option").first
+    assert option.get_attribute("aria-setsize") == "12"
+    assert (
+        opened.get_by_role("radio", name=re.compile("Rollout 1: reward 0.167, GDI 5.9, correct, flagged")).count() == 1
+    )
+    assert opened.get_by_role("radiogroup").count() == 1
+
+
+def test_an_address_opens_its_rollout(watched, page):
+    found = watched(page, "#rollout-14").page
+    assert found.locator("#detail-title").inner_text() == "Group 2"
+    assert chosen(found) == "14"
+    found.locator("input[name=rollout]").first.check()
+    assert re.search(r"#rollout-\d+$", found.url)
+
+
+def test_on_a_phone_list_and_group_take_turns(watched, page):
+    found = watched(page, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True).page
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert found.evaluate(overflow) <= 0
+    assert not found.locator("#detail").is_visible()
+    found.locator(".row").nth(1).tap()
+    assert found.locator("#detail").is_visible()
+    assert not found.locator("#list").is_visible()
+    found.locator(".side").nth(1).wait_for()
+    assert found.evaluate(overflow) <= 0
+    found.get_by_role("button", name="← Groups").tap()
+    assert found.locator("#list").is_visible()
+
+
+def test_rows_of_the_list_hold_their_numbers(watched, tmp_path, write_inspection, build_light):
+    page = build_light(write_inspection(tmp_path, groups=3, size=40, steps=2))
+    over = "[...document.querySelectorAll('.row, .row-facts, .row-title')].filter((n) => n.scrollWidth > n.clientWidth)"
+    for width in (320, 1000, 1440):
+        found = watched(page, viewport={"width": width, "height": 800}).page
+        assert found.locator(".row").count() == 6
+        assert found.evaluate(f"{over}.length") == 0
+        # Where it stands alone the list is no longer than its groups.
+        space = found.evaluate(
+            "document.querySelector('#list').clientHeight - document.querySelector('#rows').offsetHeight"
+        )
+        assert (space == 0) == (width < 960)
+
+
+def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_inspection):
+    found = watched(build_inspection(write_inspection(tmp_path / "dump")), color_scheme="dark").page
+    images = found.locator("#figures img")
+    assert images.count() == 5
+    assert found.locator("img:not([alt]), img[alt='']").count() == 0
+    images.last.scroll_into_view_if_needed()
+    until(found, "() => [...document.querySelectorAll('#figures img')].pop().naturalWidth > 300")
+    assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 27, 32)"
+
+
+def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, write_inspection, build_light):
+    several = watched(build_light(write_inspection(tmp_path / "steps", groups=3, steps=2))).page
+    several.get_by_label("Step").select_option("2")
+    assert count(several) == "3 of 6 groups, 18 of 36 rollouts"
+    assert "step 2" in several.locator(".detail-head").inner_text()
+    assert set(several.locator(".row-step").all_inner_texts()) == {"step 2"}
+    redacted = watched(build_light(write_inspection(tmp_path / "redacted", groups=3, redact=True))).page
+    redacted.get_by_text("left out of this folder").wait_for()
+    redacted.get_by_label("Search").fill("g2-r4")
+    wait_for_count(until, redacted, "1 of 3 groups, 1 of 18")
+
+    def plain(rows):
+        for row in rows:
+            row.update(score=None, anomalous=False, source=row["index"], reward=None, correct=None, group_pairs=0)
+
+    bare = watched(build_light(write_inspection(tmp_path / "bare", groups=3, pairs=False, change=plain))).page
+    assert count(bare) == "3 groups, 18 rollouts"
+    assert "no reward" in bare.locator("#detail").inner_text()
+
+
+def test_marks_leave_no_empty_lines_around_a_formula(until, watched, tmp_path, write_inspection, build_light):
+    def lines(rows):
+        rows[1]["response"] = "We see that:\n\n\\[ x = 1 \\]\n\nso the end"
+        rows[5]["response"] = "They say:\n\n\\[ y = 2 \\]\n\nhence an end"
+
+    found = watched(build_light(write_inspection(tmp_path, groups=1, change=lines))).page
+    found.locator(".text.left math").wait_for()
+    marks = found.locator(".text.left mark").evaluate_all("marks => marks.map((mark) => mark.textContent)")
+    assert all(mark.strip() == mark for mark in marks), marks
+    assert len(marks) == 3
+
+
+@pytest.mark.slow
+def test_twenty_thousand_rollouts_open(until, watched, tmp_path, write_inspection, build_light):
+    path = build_light(write_inspection(tmp_path, groups=2500, size=8, length=5000))
+    found = watched(path).page
+    assert count(found) == "2,500 groups, 20,000 rollouts"
+    assert found.locator(".row").count() < 60
+    found.get_by_label("Search").fill("problem 2498: find")
+    wait_for_count(until, found, "1 of 2,500 groups, 8 of 20,000 rollouts")

@@ -1,0 +1,93 @@
+"""The page as a file: complete, its policy exact, no texts where they were left out; found by `build_report`."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from geoalign.errors import InputError
+from geoalign.lab.reports import build_report
+from geoalign.lab.reports.documents import inline, policy
+from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.inspection.page import scripts
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, write_inspection):
+    folder = write_inspection(tmp_path_factory.mktemp("page") / "dump", steps=3)
+    assert build_report(folder) == folder / "report.html"
+    return folder / "report.html"
+
+
+def test_the_page_has_its_parts(page):
+    text = page.read_text(encoding="utf-8")
+    for expected in ("Is there a consensus to trust?", "62.0% of pairs", "correct but flagged", 'id="step"'):
+        assert expected in text
+    pictures = sorted(path.stem for path in (page.parent / "figures").glob("*.svg"))
+    assert pictures == [
+        "actions", "cosines-after", "cosines-before", "gdi-density-step-000001", "gdi-density-step-000002",
+        "gdi-density-step-000003", "projector-accuracy", "reward", "reward-score", "score-rank",
+    ]  # fmt: skip
+    assert not list(page.parent.glob("**/*.tmp"))
+
+
+def test_the_policy_names_every_style_and_script_by_its_hash(page):
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert found is not None
+    rules = dict(rule.split(" ", 1) for rule in found[1].replace("&#39;", "'").split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["trusted-types"] == "'none'"
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", text, flags=re.DOTALL)
+        hashes = [base64.b64encode(hashlib.sha256(body.encode()).digest()).decode() for body in bodies]
+        assert rules[rule].split() == [f"'sha256-{value}'" for value in hashes]
+    assert "unsafe" not in found[1]
+    assert not re.search(r"\son\w+=|\sstyle=", re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL))
+
+
+def test_pages_of_runs_have_no_script_to_allow():
+    assert "script-src" not in policy(inline("p { color: red }"))
+
+
+@pytest.mark.parametrize("text", ["a </Script> b", "x <!-- y", "</style "])
+def test_text_that_would_end_its_element_is_refused(text):
+    with pytest.raises(InputError, match="ends its element"):
+        inline(text)
+
+
+def test_the_library_comes_with_its_licence():
+    library = scripts()[0].text
+    assert "The MIT License (MIT)" in library[:400]
+    assert "Ron Kok" in library[:400]
+
+
+def test_a_redacted_page_has_no_texts(tmp_path, write_inspection):
+    text = build_inspection(write_inspection(tmp_path, redact=True)).read_text(encoding="utf-8")
+    assert 'id="texts-0"' not in text
+    assert "left out (redacted)" in text
+    assert '"redacted": true' in text
+
+
+def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_inspection):
+    def plain(rows):
+        for row in rows:
+            row.update(score=None, anomalous=False, source=row["index"], reward=None, correct=None)
+
+    folder = write_inspection(tmp_path / "plain", pairs=False, change=plain, consensus={}, curator={"type": "pods"})
+    text = build_inspection(folder).read_text(encoding="utf-8")
+    assert "No rollout has a score." in text
+    assert "This curator compares no pairs" in text
+    assert 'id="wronged"' not in text
+    assert build_inspection(write_inspection(tmp_path / "empty", groups=0, steps=1)).is_file()
+
+
+def test_a_page_without_room_for_all_says_so(tmp_path, write_inspection, monkeypatch):
+    import geoalign.lab.reports.inspection.page as module
+
+    monkeypatch.setattr(module, "bundle", lambda found: bundle_of(found, rollouts=24))
+    from geoalign.lab.reports.inspection.bundle import bundle as bundle_of
+
+    text = build_inspection(write_inspection(tmp_path)).read_text(encoding="utf-8")
+    assert "room for 24 of 72 rollouts" in text

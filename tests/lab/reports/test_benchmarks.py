@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from geoalign.lab.reports.benchmarks import MOST_LINES, Line, checkpoint_panel, pass_at_k_panel, write_figures
+from geoalign.lab.reports.figures.style import LIGHT, render
+
+KS = [1, 2, 4, 8]
+
+
+def _line(name: str, at: float = 0.1) -> Line:
+    values = [at, at + 0.1, at + 0.2, at + 0.3]
+    return Line(name, KS, values, low=[value - 0.05 for value in values], high=[value + 0.05 for value in values])
+
+
+def test_figures_are_files_with_the_same_bytes_each_time(tmp_path: Path) -> None:
+    panels = [
+        pass_at_k_panel("aime24", [_line("one"), _line("two", 0.3)]),
+        checkpoint_panel("run", "average", "accuracy", Line("average", [10, 20], [0.1, 0.3], smooth=[0.1, 0.18])),
+    ]
+    files = write_figures(panels, tmp_path / "figures")
+    assert [file.name for file in files] == ["pass-at-k-aime24.svg", "checkpoints-run-average.svg"]
+    before = [file.read_bytes() for file in files]
+    assert all(content.startswith(b"<?xml") for content in before)
+    assert [file.read_bytes() for file in write_figures(panels, tmp_path / "figures")] == before
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(file.name for file in files)
+
+
+def test_the_words_have_the_ends_of_every_line() -> None:
+    panel = pass_at_k_panel("aime24", [_line("one"), _line("two", 0.3)])
+    assert panel.alt == "pass@k of aime24: one from 0.100 at 1 to 0.400 at 8; two from 0.300 at 1 to 0.600 at 8."
+
+
+def test_what_is_not_drawn_is_counted() -> None:
+    lines = [_line(str(number), number / 100) for number in range(MOST_LINES + 2)]
+    panel = pass_at_k_panel("aime24", lines)
+    assert "2 further models are in results.json" in panel.caption
+    assert panel.alt.count(" from ") == MOST_LINES
+    assert "further" not in pass_at_k_panel("aime24", lines[:MOST_LINES]).caption
+
+
+@pytest.mark.parametrize("name", ["$\\frac", "\u202e\x00", "</svg><script>", "模型", "x" * 500])
+def test_names_cannot_break_a_figure(name: str) -> None:
+    for panel in (pass_at_k_panel("aime24", [_line(name)]), checkpoint_panel("run", "s", "accuracy", _line(name))):
+        assert b"<script" not in render(panel, LIGHT)

@@ -1,0 +1,96 @@
+"""Figures of numbers and names that no run should have: each is drawn, or a sentence says why not."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geoalign.lab.analysis.run_detection import detect
+from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel
+from geoalign.lab.reports.figures.density import density_panel
+from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
+from geoalign.lab.reports.figures.style import LIGHT, render
+from geoalign.lab.reports.sections import figure_sections
+from geoalign.lab.store.records import LARGEST, Evaluation, MetricRow
+from geoalign.lab.store.run import Density, Details, RolloutStep, Run
+
+NAN, TOP = float("nan"), LARGEST
+COLUMNS = {
+    "none": [], "one": [0.5], "nan": [NAN] * 6, "some nan": [NAN, 1.0, NAN, 0.0], "equal": [2.0] * 6,
+    "largest": [TOP, -TOP, TOP, -TOP], "largest alike": [TOP] * 4, "smallest": [5e-324, -5e-324, 0.0, 5e-324],
+    "far apart": [1e-300, TOP, 0.0, -1.0], "negative": [-1.0, -2.0, -3.0],
+}  # fmt: skip
+NAMES = [
+    "$x", "$x$", r"$\frac{1}{0}$", "\\$", "_hidden", "", " ", "a" * 5000, "\U0001f600", "\u202eabc", "\u05d0\u05d1",
+    "\x00", "\n\n", "{x}^_%#&~", "\ud800", "%s %d {0}", "<b>", "\u0301" * 50,
+]  # fmt: skip
+
+# The others take as long again each: the long form draws them.
+QUICK = ("nan", "largest")
+
+
+def run_of(values, name="test"):
+    values = np.array(values, dtype=float)
+    rows = np.arange(len(values))
+    step = RolloutStep(
+        step=1, path=Path("none"), row=rows, group=rows % 2, reward=values, true_reward=values[::-1].copy(),
+        flipped=rows % 3 == 0, flip_known=np.ones(len(rows), dtype=bool), score=values, anomalous=rows % 2 == 1,
+        source=rows[::-1].copy(), weight=np.ones(len(rows)),
+    )  # fmt: skip
+    keys = ("reward", "ppo_kl", "clip_ratio", "geoalign/new_group_accuracy", "geoalign/new_group_accuracy_low",
+            "geoalign/new_group_accuracy_high", "geoalign/train_accuracy", "geoalign/replaced")  # fmt: skip
+    metrics = [MetricRow("rl", at, dict.fromkeys(keys, float(value))) for at, value in enumerate(values)]
+    evaluations = [
+        Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value)) for at, value in enumerate(values)
+    ]
+    evaluations += [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for at in range(len(values))]
+    config = {"curator": {"type": "geoalign"}}
+    return Run(Path("none"), config, "", {}, tuple(metrics), (step,), {}, tuple(evaluations), True, ())
+
+
+def details_of(values):
+    values = np.array(values, dtype=float)
+    cosines = np.nan_to_num(values)  # the readers refuse others
+    places = np.arange(len(values))
+    density = Density(values, values[::-1].copy(), *(float(values[0]) if len(values) else NAN for _ in range(4)))
+    plane = np.stack([cosines, cosines[::-1]], axis=1)
+    return Details(1, places, places, cosines, cosines, density, places, plane, plane)
+
+
+def drawn(panels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for panel in panels:
+            if not isinstance(panel, str):
+                assert render(panel, LIGHT).startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(values, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, values in COLUMNS.items()
+    ],
+)
+def test_any_numbers_are_drawn(values):
+    run, details = run_of(values), {1: details_of(values)}
+    sections = figure_sections(run, details, detect(run, details))
+    drawn(panel for section in sections.values() for panel in section.panels)
+    drawn([reward_score_panel(run.rollouts), rank_panel(run.rollouts)])
+    drawn([density_panel(1, details[1].density, run.rollouts[0])])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=ascii(name)[:30], marks=() if at % 6 == 0 else pytest.mark.slow)
+        for at, name in enumerate(NAMES)
+    ],
+)
+def test_any_names_are_drawn_and_stand_in_the_legend(name):
+    line = Line(name, [1, 2], [0.5, 0.7])
+    panels = [pass_at_k_panel(name, [line, line]), checkpoint_panel(name, name, "accuracy", line)]
+    drawn(panels)
+    sections = figure_sections(run_of([0.5, 1.0], name), {}, detect(run_of([0.5, 1.0], name), {}))
+    drawn(sections["curves"].panels)

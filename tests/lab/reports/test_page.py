@@ -1,0 +1,207 @@
+"""The page: complete on a whole run, harmless with hostile text, honest on a partial one, free of torch."""
+
+import html
+import json
+import math
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.reports import build_report
+from geoalign.lab.reports.formats import gain, interval, number, percent, points, span
+from geoalign.lab.reports.text import inert, label
+
+RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
+
+
+class Page(HTMLParser):
+    """Every tag with its attributes, and whether tags nest."""
+
+    VOID = frozenset({"meta", "img", "source", "br", "link", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def words(text: str) -> str:
+    """The visible words of a page."""
+    body = re.sub(r"<(style|title)>.*?</\1>", " ", text, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory, write_run):
+    """A run folder with its report, built once."""
+    folder = write_run(tmp_path_factory.mktemp("whole") / "run", steps=9, flip=0.05, curator="geoalign")
+    assert build_report(folder) == folder / "report.html"
+    return folder
+
+
+def test_the_page_of_a_whole_run(whole_run):
+    folder, path = whole_run, whole_run / "report.html"
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    said = words(text)
+    for expected in (
+        "there was a consensus to trust", "30.0%", "62.0%", "+32.0 points", "pair count, few = suspect", "PPO KL",
+    ):  # fmt: skip
+        assert expected in said or expected in text
+    images = page.named("img")
+    assert len(images) == len(page.named("source")) == len(list((folder / "figures").glob("*.svg"))) == 19
+    assert all(len(image["alt"]) > 40 for image in images)
+    assert len({attributes["id"] for _, attributes in page.tags if "id" in attributes}) == len(
+        [1 for _, attributes in page.tags if "id" in attributes]
+    )
+    assert not list(folder.glob("**/*.tmp"))
+
+
+def test_the_page_needs_no_network_and_forbids_scripts(whole_run):
+    page = Page((whole_run / "report.html").read_text(encoding="utf-8"))
+    policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert page.named("script") == page.named("link") == page.named("iframe") == []
+    addresses = [item["src"] for item in page.named("img")] + [item["srcset"] for item in page.named("source")]
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
+
+
+def test_hostile_text_stays_text(make_run, write_rows):
+    folder = make_run(steps=1)
+    script = "</bdi></dd><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+    tower = "e" + "\u0301" * 500
+    write_rows(
+        folder,
+        1,
+        [
+            {"prompt": script, "response": f"a{RLO}b{ZWSP}c\x00\x1b[31m{tower}", "score": 9.0, "anomalous": True,
+             "reward": 1.0, "true_reward": 0.0, "source": 1},
+            {"response": "x" * 1_000_000, "score": 1.0, "reward": 0.0, "true_reward": 0.0},
+        ],
+    )  # fmt: skip
+    (folder / "config.yaml").write_text("curator: {type: geoalign}\nseed: '<script>alert(3)</script>'\n")
+    line = {"step": 0, "stage": "before_rl", "set": f"$x_{{1$<script>{RLO}", "accuracy": 0.5, "correct": 1, "count": 2}
+    (folder / "evaluation.jsonl").write_text(json.dumps(line) + "\n")
+    text = build_report(folder).read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert page.named("script") == []
+    assert all("onerror" not in image for image in page.named("img"))
+    assert "{{ 7 * 7 }}" in text
+    assert script.split("{{")[0] in html.unescape(text)
+    assert not {RLO, ZWSP, "\x00", "\x1b"} & set(text)
+    assert "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩⟨U+001B⟩[31m" in text
+    assert "\u0301" * 4 not in text
+    assert "[999,400 more characters]" in text
+    assert "x" * 601 not in text
+
+
+def test_inert_by_hand():
+    assert inert("a\tb\nc") == "a\tb\nc"
+    assert inert(f"1{RLO}2{PDI}") == "1⟨U+202E⟩2⟨U+2069⟩"
+    assert inert("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
+    assert inert("\ud800") == "⟨U+D800⟩"
+    assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
+    assert inert("אב 漢字 é") == "אב 漢字 é"
+
+
+def test_labels_have_only_what_the_font_has():
+    assert label("a$b$漢\\c") == r"a\$b\$?/c"
+    assert "\n" not in label("two\nlines")
+
+
+@pytest.mark.parametrize("part", ["metrics.jsonl", "evaluation.jsonl", "summary.json", "rollouts", "details"])
+def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
+    folder = make_run(steps=1)
+    path = folder / part
+    if path.is_dir():
+        for item in path.iterdir():
+            item.unlink()
+    else:
+        path.unlink()
+    text = build_report(folder).read_text(encoding="utf-8")
+    assert Page(text).open == []
+    if part == "summary.json":
+        assert "has not come to its end" in text
+    if part == "rollouts":
+        assert "holds no rollouts" in text
+
+
+def test_a_cut_off_details_file_is_noted(make_run):
+    folder = make_run(steps=2)
+    path = folder / "details" / "step-000002.safetensors"
+    path.write_bytes(path.read_bytes()[:50])
+    text = build_report(folder).read_text(encoding="utf-8")
+    assert "Left out on reading" in text
+    assert (folder / "figures" / "cosines-after.svg").is_file()
+
+
+def test_grpo_sections_say_why_they_are_empty(make_run):
+    said = words(build_report(make_run(steps=2, curator="grpo", flip=0.0)).read_text(encoding="utf-8"))
+    assert said.count("The curator of this run (grpo)") >= 5
+    assert "nan" not in said.lower().replace("finance", "")
+
+
+def test_building_again_gives_the_same_page(make_run):
+    folder = make_run(steps=2, curator="grpo")
+    first = build_report(folder).read_bytes()
+    assert build_report(folder).read_bytes() == first
+
+
+def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
+    folder = make_run(steps=1, curator="grpo")
+    (folder / "figures").mkdir()
+    for name in ("gdi-rank-step-000099.svg", "mine.svg"):
+        (folder / "figures" / name).write_text("<svg/>")
+    build_report(folder)
+    assert not (folder / "figures" / "gdi-rank-step-000099.svg").exists()
+    assert (folder / "figures" / "mine.svg").exists()
+
+
+def test_what_is_no_run_folder_is_left_untouched(tmp_path):
+    with pytest.raises(RunFolderError):
+        build_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reports_load_no_torch_and_no_global_plotting():
+    code = (
+        "import sys, geoalign.lab.reports; "
+        "print([name for name in ('torch', 'transformers', 'trl', 'matplotlib.pyplot') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],
+)
+def test_gain_over_the_pair_count_in_words(ends, said):
+    assert said in gain(Interval(sum(ends) / 2, *ends))
+    assert "Too few steps" in gain(Interval(0.1, math.nan, math.nan))
+
+
+def test_numbers_of_a_table():
+    assert [number(value) for value in (math.nan, None, 3.0, 1234.0, 0.12345)] == ["–", "–", "3", "1,234", "0.123"]
+    assert (percent(0.1234), percent(math.nan)) == ("12.3%", "–")
+    assert (points(-0.016), points(0.32), points(math.nan)) == ("-1.6 points", "+32.0 points", "–")
+    assert (span(Interval(0.5, 0.25, 0.75)), interval(Interval(0.5, math.nan, math.nan))) == ("25.0% to 75.0%", "–")

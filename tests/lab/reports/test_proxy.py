@@ -1,0 +1,100 @@
+"""Evaluation lines of both kinds, and the run report of a task whose reward is no verdict of right or wrong."""
+
+import html
+import json
+import math
+import re
+
+import pytest
+from matplotlib.figure import Figure
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.reports import build_report
+from geoalign.lab.reports.figures.proxy import proxy_panels
+from geoalign.lab.reports.figures.style import LIGHT
+from geoalign.lab.reports.tables import RewardRow, accuracy_rows, reward_rows
+from geoalign.lab.store.reader import read_run
+from geoalign.lab.store.records import Evaluation, parse_evaluation
+
+OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}
+DIALOGUE = {
+    "step": 5, "stage": "rl", "set": "held out", "accuracy": None, "correct": None, "count": 4, "reward": 1.5,
+    "gold_utility": 0.25, "samples": 2, "pass_at_k": None,
+}  # fmt: skip
+
+
+def test_lines_of_older_versions_are_read():
+    found = parse_evaluation(OLD, "here")
+    assert found == Evaluation(5, "rl", "a", 0.5, 2, 4, found.reward, found.gold_utility, None, {})
+    assert math.isnan(found.reward)
+    assert math.isnan(found.gold_utility)
+
+
+def test_lines_with_reward_gold_utility_and_pass_at_k():
+    found = parse_evaluation(DIALOGUE, "here")
+    assert math.isnan(found.accuracy)
+    assert (found.correct, found.reward, found.gold_utility, found.samples, found.pass_at_k) == (None, 1.5, 0.25, 2, {})
+    passed = parse_evaluation({**OLD, "pass_at_k": {"10": 0.9, "2": 0.7, "1": 0.5}}, "here")
+    assert list(passed.pass_at_k.items()) == [(1, 0.5), (2, 0.7), (10, 0.9)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"correct": None}, "correct: expected a number where there is an accuracy, got null in here"),
+        ({"correct": 5}, r"correct: expected a number in 0\.\.4 \(count\), got 5 in here"),
+        ({"pass_at_k": [0.5]}, "evaluation: expected step, stage, set"),
+        ({"pass_at_k": {"one": 0.5}}, "evaluation: expected step, stage, set"),
+        ({"reward": "high"}, "evaluation: expected step, stage, set"),
+    ],
+)
+def test_bad_lines_are_refused(change, said):
+    with pytest.raises(RunFolderError, match=said):
+        parse_evaluation({**OLD, **change}, "here")
+
+
+@pytest.fixture
+def dialogue_run(make_run):
+    folder = make_run(steps=2, curator="grpo", flip=0.0)
+    values = [("before_rl", 0, 0.5, 0.4), ("rl", 1, 1.0, 0.5), ("rl", 2, 1.5, 0.3), ("after_rl", 2, 2.0, 0.2)]
+    lines = [
+        {**DIALOGUE, "stage": stage, "step": step, "reward": reward, "gold_utility": gold}
+        for stage, step, reward, gold in values
+    ]
+    (folder / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
+    run = read_run(dialogue_run)
+    assert accuracy_rows(run) == []
+    assert reward_rows(run) == [RewardRow("held out", 0.5, 2.0, 0.4, 0.2)]
+    proxy, gold = proxy_panels(run)
+    axes = Figure().add_subplot()
+    proxy.draw(axes, LIGHT)
+    # At step 2 the evaluation after RL counts.
+    assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2]
+    assert axes.get_lines()[0].get_ydata().tolist() == [0.5, 1.0, 2.0]
+    assert "held out from 0.400 to 0.200" in gold.alt
+
+
+def test_the_page_of_a_dialogue_run(dialogue_run):
+    text = build_report(dialogue_run).read_text(encoding="utf-8")
+    said = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+    assert "Reward before and after RL" in said
+    assert "held out 0.500 2 0.400 0.200" in said
+    assert "there is no accuracy" in said
+    assert {path.stem for path in (dialogue_run / "figures").iterdir()} >= {"evaluation-reward", "evaluation-gold"}
+
+
+def test_a_binary_reward_has_no_panels_of_its_own(make_run):
+    run = read_run(make_run(steps=1))
+    assert proxy_panels(run) == []
+    assert reward_rows(run) == []
+
+
+def test_an_unknown_gold_utility_is_not_drawn(dialogue_run):
+    path = dialogue_run / "evaluation.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "gold_utility": None}) + "\n" for line in lines))
+    assert [panel.name for panel in proxy_panels(read_run(dialogue_run))] == ["evaluation-reward"]

@@ -1,0 +1,186 @@
+"""Reading run folders: whole, still growing, cut off, and broken in ways that no kill explains."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.store.reader import read_details, read_run, read_texts
+
+
+def test_a_whole_run_is_read(make_run):
+    folder = make_run(steps=4)
+    run = read_run(folder)
+    assert run.finished
+    assert run.notes == ()
+    assert [step.step for step in run.rollouts] == [1, 2, 3, 4]
+    assert list(run.details) == [1, 2, 4]
+    assert run.curator_name == "geoalign"
+    assert len(run.series("loss", stage="sft")) == 5
+    assert run.series("reward").steps.tolist() == [1, 2, 3, 4]
+    assert run.series("reward").values[0] == pytest.approx(run.rollouts[0].reward.mean())
+    # null at every step: no series; null in the first step: three points.
+    assert len(run.series("kl")) == 0
+    assert run.series("geoalign/new_group_accuracy").steps.tolist() == [2, 3, 4]
+    assert run.evaluations[0].correct == 60
+
+
+def test_series_takes_the_first_known_key_and_the_last_of_equal_steps(make_run):
+    folder = make_run(steps=2)
+    lines = [
+        {"stage": "rl", "step": 1, "reward": 0.1},
+        {"stage": "rl", "step": 1, "reward": 0.2},
+        {"stage": "rl", "step": 3, "reward": None},
+        {"stage": "rl", "step": 2, "reward": 0.5, "name": "text is no number", "flag": True},
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    series = read_run(folder).series("absent", "reward")
+    assert series.steps.tolist() == [1, 2]
+    assert series.values.tolist() == [0.2, 0.5]
+    assert "flag" not in read_run(folder).metrics[3].values
+
+
+def test_only_true_reward_and_corrupted_tell_flips(make_run, write_rows):
+    folder = make_run(steps=1)
+    rows = [
+        {"reward": 1.0, "true_reward": 0.0},  # differs: flipped
+        {"reward": 1.0, "true_reward": 1.0},  # equal: known not to be
+        {"reward": 1.0, "true_reward": None},  # not known
+        {"reward": None, "true_reward": 1.0},  # no reward to compare: not known
+        {"reward": 0.5, "true_reward": None, "corrupted": True},  # the column alone says so
+        {"reward": 0.5, "true_reward": None, "corrupted": False},
+    ]
+    write_rows(folder, 1, rows)
+    step = read_run(folder).rollouts[0]
+    assert step.flip_known.tolist() == [True, True, False, False, True, True]
+    assert (step.flipped & step.flip_known).tolist() == [True, False, False, False, True, False]
+    assert np.isnan(step.reward[3])
+
+
+def test_left_out_rows_have_source_minus_one_and_are_not_replaced(make_run, write_rows):
+    folder = make_run(steps=1)
+    write_rows(folder, 1, [{"source": 1}, {"source": 1}, {"source": -1}])
+    step = read_run(folder).rollouts[0]
+    assert step.replaced.tolist() == [True, False, False]
+
+
+def test_texts_are_read_for_the_rows_asked_for(make_run, write_rows):
+    folder = make_run(steps=1)
+    write_rows(folder, 1, [{"row": 7, "prompt": "p", "response": "r"}, {"row": 9, "prompt": "q", "response": "s"}])
+    step = read_run(folder).rollouts[0]
+    assert read_texts(step, [9, 1234]) == {9: ("q", "s")}
+
+
+def test_a_truncated_last_line_is_left_out_and_noted(make_run):
+    folder = make_run(steps=3)
+    path = folder / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-30])
+    run = read_run(folder)
+    assert run.series("reward").steps.tolist() == [1, 2]
+    assert any("last line is incomplete" in note for note in run.notes)
+
+
+def test_a_broken_line_in_the_middle_is_an_error_with_its_place(make_run):
+    folder = make_run(steps=3)
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    lines[2] = lines[2][:10]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunFolderError, match=r"line 3 of .*metrics\.jsonl"):
+        read_run(folder)
+
+
+def test_a_run_that_has_only_just_begun_is_read(make_run):
+    folder = make_run(steps=1)
+    for name in ("metrics.jsonl", "evaluation.jsonl", "summary.json", "rollouts/step-000001.parquet"):
+        (folder / name).unlink()
+    run = read_run(folder)
+    assert not run.finished
+    assert run.rollouts == ()
+    assert run.evaluations == ()
+    assert any("metrics.jsonl" in note for note in run.notes)
+
+
+def test_a_cut_off_rollout_file_is_left_out_and_noted(make_run):
+    folder = make_run(steps=3)
+    path = folder / "rollouts" / "step-000002.parquet"
+    path.write_bytes(path.read_bytes()[:200])
+    (folder / "rollouts" / "step-000003.parquet.tmp").write_bytes(b"half")
+    run = read_run(folder)
+    assert [step.step for step in run.rollouts] == [1, 3]
+    assert any("step-000002.parquet" in note for note in run.notes)
+
+
+def test_details_are_read_and_cut_off_ones_refused(make_run):
+    folder = make_run(steps=3)
+    path = folder / "details" / "step-000003.safetensors"
+    details = read_details(path)
+    assert details.step == 3
+    assert details.raw_plane.shape == (200, 2)
+    assert details.density is not None
+    assert details.density.alpha == 0.05
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(RunFolderError, match="step-000003"):
+        read_details(path)
+
+
+def test_a_null_threshold_stands_for_nowhere(make_run):
+    folder = make_run(steps=1)
+    path = folder / "details" / "step-000001.safetensors"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    numbers = json.loads(header["__metadata__"]["density"])
+    header["__metadata__"]["density"] = json.dumps({**numbers, "threshold": None})
+    changed = json.dumps(header).encode()
+    path.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + size :])
+    details = read_details(path)
+    assert details.density is not None
+    assert math.isnan(details.density.threshold)
+
+
+def test_what_is_no_run_folder_is_refused(make_run, tmp_path):
+    with pytest.raises(RunFolderError, match="expected a folder"):
+        read_run(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunFolderError, match=r"config\.yaml"):
+        read_run(tmp_path / "empty")
+
+
+def test_another_schema_version_is_refused(make_run):
+    folder = make_run(steps=1)
+    (folder / "versions.json").write_text(json.dumps({"schema_version": 2}))
+    with pytest.raises(RunFolderError, match="schema_version: expected 1, got 2"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("metrics.jsonl", {"step": 1}, "stage"),
+        ("metrics.jsonl", [1], "object"),
+        ("evaluation.jsonl", {"step": 1, "stage": "rl"}, "evaluation"),
+        (
+            "evaluation.jsonl",
+            {"step": 1, "stage": "rl", "set": "a", "accuracy": 2, "correct": 4, "count": 2},
+            "correct",
+        ),
+    ],
+)
+def test_lines_of_another_shape_are_refused(make_run, name, line, message):
+    folder = make_run(steps=1)
+    (folder / name).write_text(json.dumps(line) + "\n")
+    with pytest.raises(RunFolderError, match=message):
+        read_run(folder)
+
+
+def test_a_missing_column_is_named(make_run):
+    import pyarrow.parquet
+
+    folder = make_run(steps=1)
+    path = folder / "rollouts" / "step-000001.parquet"
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).drop_columns(["score"]), path)
+    with pytest.raises(RunFolderError, match="columns: expected score"):
+        read_run(folder)

@@ -1,0 +1,68 @@
+"""Whatever a response holds costs at most its time limit, and never the run."""
+
+import time
+
+import pytest
+
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards import VerifiedReward
+
+pytest.importorskip("math_verify")
+
+HOSTILE = [
+    "9^{9^{9^9}}",
+    "10^{10^{10^{10}}}",
+    "(((9^9)^9)^9)^9",
+    "\\frac{1}{" * 15 + "9^{9^9}" + "}" * 15,
+    "99999!!!",
+    "\\binom{10^9}{10^8}",
+    "\\sum_{i=1}^{10^{12}} i^i",
+    "\\int_0^{10^9} e^{x^{x^x}} dx",
+    "x^{1000000}(x+1)^{1000000}",
+    "(" * 18 + "x+1" + ")^{9}" * 18,
+    "\\sqrt{" * 18 + "2" + "}" * 18,
+    "1" + "+x" * 450,
+    "\\begin{pmatrix}" + "1&" * 300 + "1\\end{pmatrix}",
+    "\\{" + ",".join(map(str, range(230))) + "\\}",
+    "0." + "1" * 900,
+    "1e999999999",
+    "\\lim_{x\\to 0} \\frac{1}{x}" * 30,
+    "\\u0000\x00\x1b[2J",
+    "import os; os.system('exit 1')",
+    "__import__('os')._exit(1)",
+]
+SOME = [HOSTILE[0], "\\sum_{i=1}^{10^{12}} i^i", "import os; os.system('exit 1')", "0." + "1" * 900]
+
+
+@pytest.mark.parametrize("hostile", [SOME, pytest.param(HOSTILE, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_each_costs_its_limit_at_most_and_the_next_answer_is_read(hostile):
+    with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as reward:
+        reward.score(["\\boxed{\\sqrt{4}}", "\\boxed{\\sqrt{9}}"], ["2", "3"])  # starting is not measured
+        start = time.perf_counter()
+        responses = [f"\\boxed{{{answer}}}" for answer in hostile] + ["\\boxed{\\sqrt{49}}"]
+        found = reward.score(responses, ["7"] * len(responses))
+        seconds = time.perf_counter() - start
+        assert found == [0.0] * len(hostile) + [1.0]
+        # Two at a time, and a new process, seconds on a busy machine, after each that ran out of its limit.
+        assert seconds < 10 * len(hostile)
+        assert reward.counters["timeouts"] > 0
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "\\boxed{" + "x" * 50_000 + "}",
+        "\\boxed{" * 8000,
+        "\\boxed{" * 5000 + "}" * 5000,
+        "{" * 25_000 + "}" * 25_000,
+        "\\boxed{" + "(" * 25_000 + ")" * 24_000 + "}",
+        "\\" * 50_000,
+        "\\boxed{" + "\\frac{1}{" * 5000 + "}" * 5000 + "}",
+    ],
+)
+def test_outputs_of_50000_characters_are_read_at_once(response):
+    with VerifiedReward(RewardConfig(timeout=5)) as reward:
+        start = time.perf_counter()
+        assert reward.score([response], ["7"]) == [0.0]
+        assert time.perf_counter() - start < 2
+        assert reward._workers.started == 0

@@ -1,0 +1,151 @@
+import math
+
+import pytest
+import torch
+from gated_model import save_gated_model
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
+from transformers.models.llama import modeling_llama
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.rewards.ready_model import load_ready_model
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+
+TRUSTED = RewardModelConfig(trust_remote_code=True)
+PROMPT = [{"role": "user", "content": "help me fix my lamp"}]
+RESPONSES = ["open it.", "no", "read the book, then open the lamp and look."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer("abcdefghijklmnopqrstuvwxyz ,.", max_length=128)
+
+
+@pytest.fixture
+def gated(tokenizer, tmp_path, monkeypatch):
+    # transformers copies code that it runs into a cache of modules.
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    monkeypatch.setattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING", "", raising=False)
+    folder = save_gated_model(tmp_path / "gated", tokenizer)
+    # As it is where transformers has dropped the name.
+    monkeypatch.delattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING")
+    return folder
+
+
+def small(tokenizer, kind):
+    return kind(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            pad_token_id=tokenizer.pad_token_id,
+            num_labels=1,
+        )
+    )
+
+
+def score(scorer, responses=RESPONSES):
+    return scorer.score(responses, [""] * len(responses), prompts=[PROMPT] * len(responses))
+
+
+def test_the_gated_score_of_a_model_with_several_objectives(gated, tokenizer):
+    with RewardModelScorer.load(gated, TRUSTED) as scorer:
+        found = score(scorer)
+        model = scorer._model
+        for response, reward in zip(RESPONSES, found, strict=True):
+            dialogue = [*PROMPT, {"role": "assistant", "content": response}]
+            ids = tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True, return_tensors="pt")
+            with torch.no_grad():
+                output = model(input_ids=ids["input_ids"])
+            # Three objectives, weighed by a gate that sums to 1.
+            expected = float((output.rewards[0] * output.gate[0]).sum())
+            assert reward == pytest.approx(expected, abs=1e-5)
+        assert max(found) - min(found) > 0.01
+        assert scorer.counters["scored"] == 3
+
+
+def test_code_runs_only_if_the_user_says_so(gated):
+    with pytest.raises(ConfigError, match=r"reward\.model\.trust_remote_code: expected true, .* got false"):
+        RewardModelScorer.load(gated)
+
+
+def test_without_a_padding_token_of_its_own_such_a_model_scores_one_at_a_time(gated, tokenizer):
+    model, loaded = load_ready_model(gated, TRUSTED)
+    whole = score(RewardModelScorer(model, loaded, TRUSTED))
+    # The padding token is the end token, which stands after every turn: no position may be looked up by it.
+    model.config.pad_token_id = loaded.eos_token_id
+    scorer = RewardModelScorer(model, loaded, TRUSTED)
+    assert scorer._batch_size == 1
+    model.config.pad_token_id = loaded.pad_token_id
+    assert score(scorer) == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_plain_classifier_of_another_architecture(tokenizer, tmp_path):
+    model = small(tokenizer, LlamaForSequenceClassification)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with RewardModelScorer.load(tmp_path, RewardModelConfig(dtype="bfloat16")) as scorer:
+        assert scorer._model.dtype == torch.bfloat16
+        assert all(math.isfinite(reward) for reward in score(scorer))
+
+
+def test_a_language_model_without_a_trained_head_is_refused(tokenizer, tmp_path):
+    small(tokenizer, LlamaForCausalLM).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"expected all weights .* got no 'score.weight'"):
+        RewardModelScorer.load(tmp_path)
+
+
+def test_outputs_of_another_shape_are_refused(gated, monkeypatch):
+    model, tokenizer = load_ready_model(gated, TRUSTED)
+    forward = type(model).forward
+
+    def without_score(self, *args, **values):
+        output = forward(self, *args, **values)
+        output.score = None  # then the logits count: three a response
+        return output
+
+    monkeypatch.setattr(type(model), "forward", without_score)
+    with pytest.raises(InputError, match=r"expected one number a response, got \(3, 3\) for 3"):
+        score(RewardModelScorer(model, tokenizer, TRUSTED))
+
+
+def test_a_device_that_is_not_there_is_named(tokenizer):
+    with pytest.raises(ConfigError, match=r"reward\.model\.device: expected one of this machine, got 'nowhere:7'"):
+        RewardModelScorer(
+            small(tokenizer, LlamaForSequenceClassification), tokenizer, RewardModelConfig(device="nowhere:7")
+        )
+
+
+def test_messages_that_the_template_refuses_name_the_row(tokenizer, tmp_path):
+    strict = make_tokenizer("abc", max_length=128)
+    strict.chat_template = "{{ raise_exception('roles must alternate') }}"
+    scorer = RewardModelScorer(small(tokenizer, LlamaForSequenceClassification), strict)
+    with pytest.raises(InputError, match=r"chat template takes, got in row 0: roles must alternate"):
+        score(scorer)
+
+
+@pytest.mark.parametrize("response", ["\ud800", "a\udfffb", "\U0001f600"])
+def test_text_that_utf8_cannot_write_is_scored(tokenizer, response):
+    scorer = RewardModelScorer(small(tokenizer, LlamaForSequenceClassification), tokenizer)
+    assert math.isfinite(score(scorer, [response])[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"path": "a", "url": "http://b"}, "url: expected null beside path='a', got 'http://b'"),
+        ({"url": "ftp://b"}, "expected a URL that begins http:// or https://"),
+        ({"url": "http://b", "tokenizer": "c"}, "tokenizer: expected null unless api is vllm"),
+        ({"token_env": "T"}, "token_env: expected null without a url"),
+        ({"revision": "main"}, "revision: expected null without a path"),
+        ({"timeout": 0}, "timeout"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        RewardModelConfig(**values)

@@ -1,0 +1,152 @@
+import math
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.tasks import make_task
+
+TASK = make_task(DialogueConfig(preference_pairs=60), seed=1)
+PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs()]
+RESPONSES = [pair.chosen for pair in TASK.preference_pairs()]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(TASK.alphabet(), words=TASK.words(), max_length=64)
+
+
+@pytest.fixture
+def model(tokenizer):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Qwen3ForSequenceClassification(
+            Qwen3Config(
+                vocab_size=len(tokenizer),
+                hidden_size=16,
+                intermediate_size=48,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                num_key_value_heads=2,
+                head_dim=8,
+                max_position_embeddings=64,
+                pad_token_id=tokenizer.pad_token_id,
+                eos_token_id=tokenizer.eos_token_id,
+                num_labels=1,
+                # Far from the usual 0.02, so that scores differ visibly.
+                initializer_range=0.5,
+                dtype="float32",
+            )
+        )
+
+
+def score(scorer, responses=RESPONSES, prompts=PROMPTS):
+    return scorer.score(responses, [""] * len(responses), prompts=prompts)
+
+
+def test_batches_change_nothing(model, tokenizer):
+    together = score(RewardModelScorer(model, tokenizer, RewardModelConfig(batch_size=16)))
+    scorer = RewardModelScorer(model, tokenizer)
+    alone = [score(scorer, [response], [prompt])[0] for response, prompt in zip(RESPONSES, PROMPTS, strict=True)]
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert max(together) - min(together) > 0.1
+    assert len({len(response) for response in RESPONSES}) > 5  # so that there was something to pad and to sort
+
+
+def test_a_score_is_the_logit_at_the_end_of_the_dialogue(model, tokenizer):
+    # Written out: prompt, reply, end token; the head on the last token's state.
+    ids = tokenizer("<|user|>help me fix my lamp<|reply|>lamp: open.<|end|>", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        state = model.model(input_ids=ids).last_hidden_state[0, -1]
+        expected = float(model.score(state))
+    prompt = [{"role": "user", "content": "help me fix my lamp"}]
+    assert score(RewardModelScorer(model, tokenizer), ["lamp: open."], [prompt]) == pytest.approx([expected], abs=1e-6)
+
+
+def test_the_same_call_gives_the_same_bits_and_dropout_is_off(model, tokenizer):
+    model.train()
+    scorer = RewardModelScorer(model, tokenizer)
+    assert score(scorer) == score(scorer)
+    assert not model.training
+
+
+def test_the_order_of_the_rows_stays(model, tokenizer):
+    scorer = RewardModelScorer(model, tokenizer)
+    assert score(scorer, RESPONSES[::-1], PROMPTS[::-1])[::-1] == pytest.approx(score(scorer), abs=1e-5)
+
+
+def test_what_cannot_be_scored_is_nan_and_counted(model, tokenizer):
+    scorer = RewardModelScorer(model, tokenizer, RewardModelConfig(max_length=12))
+    found = score(scorer, ["lamp.", "open, " * 20, "lamp."], [PROMPTS[0]] * 3)
+    assert [math.isnan(value) for value in found] == [False, True, False]
+    assert scorer.counters == {"scored": 2, "too_long": 1, "empty": 0, "not_finite": 0}
+    # Without a limit of its own, the model's: 64 tokens.
+    scorer = RewardModelScorer(model, tokenizer)
+    assert [math.isnan(value) for value in score(scorer, ["open, " * 20, "open, " * 40], [PROMPTS[0]] * 2)] == [
+        False,
+        True,
+    ]
+
+
+def test_a_model_without_a_number_gives_nan(model, tokenizer):
+    torch.nn.init.constant_(model.score.weight, math.inf)
+    scorer = RewardModelScorer(model, tokenizer)
+    assert all(math.isnan(value) for value in score(scorer))
+    assert scorer.counters["not_finite"] == len(RESPONSES)
+
+
+def test_a_dialogue_without_a_token_is_nan(model, tokenizer):
+    tokenizer = make_tokenizer(TASK.alphabet(), max_length=64)
+    tokenizer.chat_template = "{{ '' }}"
+    scorer = RewardModelScorer(model, tokenizer)
+    assert math.isnan(score(scorer, [""], [PROMPTS[0]])[0])
+    assert scorer.counters["empty"] == 1
+
+
+@pytest.mark.parametrize("response", ["", "\x00", "<|pad|><|end|>", "日本", "lamp<|end|>open"])
+def test_hostile_responses_are_scored(model, tokenizer, response):
+    assert math.isfinite(score(RewardModelScorer(model, tokenizer), [response], [PROMPTS[0]])[0])
+
+
+def test_it_is_a_continuous_reward_of_its_own_type_and_device(model, tokenizer):
+    scorer = RewardModelScorer(model, tokenizer, RewardModelConfig(dtype="bfloat16", device="cpu"))
+    assert scorer.binary is False
+    assert model.dtype == torch.bfloat16
+    assert all(math.isfinite(value) for value in score(scorer))
+
+
+def test_it_loads_what_was_saved(model, tokenizer, tmp_path):
+    expected = score(RewardModelScorer(model, tokenizer))
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with RewardModelScorer.load(tmp_path) as scorer:
+        assert score(scorer) == expected
+    with pytest.raises(RunFolderError, match="closed"):
+        score(scorer)
+    with pytest.raises(ConfigError, match="expected a sequence classifier"):
+        RewardModelScorer.load(tmp_path / "nothing")
+
+
+def test_bad_input_is_refused_by_name(model, tokenizer):
+    scorer = RewardModelScorer(model, tokenizer)
+    with pytest.raises(InputError, match="prompts: expected the chat messages"):
+        scorer.score(["a"], [""])
+    with pytest.raises(InputError, match="prompts: expected 1 as responses, got 2"):
+        scorer.score(["a"], [""], prompts=PROMPTS[:2])
+    with pytest.raises(InputError, match="responses: expected str, got int in row 0"):
+        scorer.score([3], [""], prompts=PROMPTS[:1])
+    with pytest.raises(InputError, match="prompts: expected a list of chat messages, got str in row 0"):
+        scorer.score(["a"], [""], prompts=["help me"])
+    assert scorer.score([], [], prompts=[]) == []
+    tokenizer = make_tokenizer(TASK.alphabet(), max_length=64)
+    tokenizer.chat_template = None
+    with pytest.raises(InputError, match="chat template"):
+        RewardModelScorer(model, tokenizer)
+    model.config.num_labels = 2
+    with pytest.raises(InputError, match="expected one label, got 2"):
+        RewardModelScorer(model, tokenizer)

@@ -1,0 +1,295 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from geoalign.errors import ConfigError, GeoAlignError, InputError
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards import VerifiedReward
+from geoalign.lab.rewards import workers as workers_module
+from geoalign.lab.rewards.verified import quick_verdict, response_text
+from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
+
+pytest.importorskip("math_verify")
+
+
+@pytest.fixture(scope="module")
+def reward():
+    # A generous limit: nothing below is meant to reach it, on however busy a machine.
+    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
+        yield verified
+
+
+def _box(answer):
+    return f"So the answer is \\boxed{{{answer}}}."
+
+
+EQUAL = [
+    # gold, answer
+    ("81", "81"),
+    ("025", "25"),
+    ("27.0", "27"),
+    ("1,234", "1234"),
+    ("10{,}000", "10000"),
+    ("-5", "-5"),
+    ("+5", "5"),
+    ("-0", "0"),
+    ("81", "81."),
+    ("$81$", "81"),
+    ("81", " 81 "),
+    ("336^\\circ", "336"),
+    ("336", "336^\\circ"),
+    ("\\frac{1}{2}", "0.5"),
+    ("\\frac{1}{2}", "\\dfrac12"),
+    ("\\frac{1}{2}", "1/2"),
+    ("\\frac{2}{4}", "\\tfrac{1}{2}"),
+    ("5", "5\\text{ cm}"),
+    ("\\$5", "5"),
+    ("2\\sqrt{2}", "\\sqrt{8}"),
+    ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"),
+    ("$69$,$84$", "69, 84"),
+    ("x^2+2x+1", "(x+1)^2"),
+    ("5", "x=5"),
+    ("\\text{east}", "\\text{east}"),
+    ("\\boxed{7}", "7"),
+    ("9" * 5000, "9" * 5000),
+    ("1/3", "0.33333333"),
+]
+
+DIFFERENT = [
+    ("81", "82"),
+    ("81", "-81"),
+    ("81", "8 1 + 1"),
+    ("9007199254740993", "9007199254740992"),
+    ("9" * 900, "9" * 899 + "8"),
+    ("\\frac{1}{2}", "\\frac{1}{3}"),
+    ("(1,2)", "(2,1)"),
+    ("100, 200", "300, 100"),
+    ("\\text{east}", "\\text{west}"),
+    ("5", ""),
+    ("5", "\\text{I do not know}"),
+    ("5", "\ud800"),
+    ("5", "\u0665\u200f"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_equal_answers_are_correct(reward, gold, answer):
+    assert reward.score([_box(answer)], [gold]) == [1.0]
+
+
+@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
+def test_other_answers_are_wrong(reward, gold, answer):
+    assert reward.score([_box(answer)], [gold]) == [0.0]
+
+
+def test_the_last_box_decides_and_no_box_is_wrong(reward):
+    before = dict(reward.counters)
+    responses = [r"\boxed{1} or rather \boxed{2}", r"\boxed{2} or rather \boxed{1}", "2", "", r"\boxed{ }"]
+    assert reward.score(responses, ["2"] * 5) == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert reward.counters["no_answer"] - before["no_answer"] == 3
+    assert reward.counters["scored"] - before["scored"] == 5
+    assert reward.counters["correct"] - before["correct"] == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["x" * 50_000, "{" * 10_000 + "1" + "}" * 10_000, "(" * 50 + "1" + ")" * 50, "\\frac{1}{" * 300 + "1" + "}" * 300],
+)
+def test_answers_too_long_or_too_deep_are_refused_unread(reward, answer):
+    before = dict(reward.counters)
+    assert reward.score([_box(answer)], ["1"]) == [0.0]
+    assert reward.counters["refused"] - before["refused"] == 1
+    assert reward.counters["compared"] == before["compared"]
+
+
+LISTS = [
+    # gold, response, reward
+    ("-2, 1", r"\boxed{-2} and \boxed{1}", 1),
+    ("-2, 1", r"so $\boxed{1}$ or $\boxed{-2}$.", 1),
+    ("-2, 1", r"\boxed{5}? No. $x = \boxed{-2}$, $x = \boxed{1}$", 1),
+    ("(1,2), (2,1)", r"\boxed{(1,2)}, \boxed{(2,1)}", 1),
+    (r"\boxed{-2} and \boxed{1}", r"\boxed{-2, 1}", 1),
+    ("1", r"\boxed{1} or \boxed{1}", 1),
+    ("-2, 1", r"\boxed{-2}", 0),
+    ("-2, 1", r"\boxed{-2}, \boxed{1}, \boxed{3}", 0),
+    # Guesses in a list are one wrong answer, wherever the right one stands among them.
+    ("3", r"\boxed{1}, \boxed{2}, \boxed{3}", 0),
+    ("3", r"\boxed{3} or \boxed{2}", 0),
+    ("3", "".join(rf"\boxed{{{guess}}}, " for guess in range(100)), 0),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "expected"), LISTS)
+def test_boxes_listed_at_the_end_are_one_answer_as_math_verify_has_it(reward, gold, response, expected):
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+    assert reward.score([response], [gold]) == [expected]
+    if "(1,2)" in gold:
+        return  # it reads one pair as an interval and the other as a point
+    targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
+    boxed = gold if "boxed" in gold else rf"\boxed{{{gold}}}"
+    assert verify(parse(boxed, targets), parse(response, targets)) == bool(expected)
+
+
+def test_guesses_all_over_the_response_are_judged_by_the_last(reward):
+    tried = " ".join(rf"Let me try $\boxed{{{guess}}}$: it does not hold." for guess in range(5))
+    assert reward.score([tried + r" So it is \boxed{3}.", tried + r" So it is \boxed{7}."], ["3", "3"]) == [1, 0]
+    # The pieces of a set, scattered, are not the set.
+    assert reward.score([r"\boxed{-2} is one root. The other one is \boxed{1}."], ["-2, 1"]) == [0]
+
+
+def test_an_unbalanced_answer_is_no_answer(reward):
+    before = reward.counters["no_answer"]
+    assert reward.score(["\\boxed{" + "{" * 10_000 + "}" * 9_999], ["1"]) == [0.0]
+    assert reward.counters["no_answer"] == before + 1
+
+
+def test_the_same_comparison_is_made_once(reward):
+    before = reward.counters["compared"]
+    responses = [_box("\\sqrt{289}")] * 6
+    assert reward.score(responses, ["17"] * 6) == [1.0] * 6
+    assert reward.score(responses, ["17"] * 6) == [1.0] * 6
+    assert reward.counters["compared"] == before + 1
+
+
+def test_integers_need_no_process():
+    with VerifiedReward() as verified:
+        assert verified.score([_box(n) for n in range(2000)], ["7"] * 2000).count(1.0) == 1
+        assert verified.counters["compared"] == 0
+        assert verified._workers.started == 0
+
+
+def test_answers_that_never_end_cost_their_limit_and_nothing_more():
+    # Python is in one call in C here: no alarm and no exception would interrupt it.
+    hostile = "9^{9^{9^9}}"
+    with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as verified:
+        verified.score([_box("\\sqrt{9}")], ["3"])  # so that starting is not measured
+        start = time.perf_counter()
+        responses = [_box(hostile)] * 4 + [_box("\\sqrt[3]{27}"), _box("10^{10^{10^{10}}}")]
+        assert verified.score(responses, ["3"] * 6) == [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+        # Two different ones of a second each, and the start of new processes; 4 x 1 s were they not made once.
+        assert time.perf_counter() - start < 30
+        assert verified.counters["timeouts"] == 5
+        assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
+
+
+def test_a_killed_process_is_replaced():
+    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
+        assert verified.score([_box("\\sqrt{9}")], ["3"]) == [1.0]
+        (worker,) = verified._workers._slots
+        os.kill(worker._process.pid, signal.SIGKILL)
+        worker._process.wait()
+        assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
+        assert verified.counters["errors"] == 0
+        assert verified._workers.started == 2
+
+
+def test_a_process_killed_at_work_counts_as_an_error():
+    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
+        verified.score([_box("\\sqrt{9}")], ["3"])
+        (worker,) = verified._workers._slots
+        killer = threading.Timer(1.0, worker._process.kill)
+        killer.start()
+        assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
+        killer.join()
+        assert (verified.counters["errors"], verified.counters["timeouts"]) == (1, 0)
+        assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
+
+
+def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(reward.score([_box("\\frac{\\sqrt{4}}{4}")], ["1/2"])))
+    thread.start()
+    thread.join()
+    assert found == [1.0]
+
+
+def test_closing_ends_the_processes_and_scoring_again_starts_new_ones():
+    verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
+    verified.score([_box("\\sqrt{9}")], ["3"])
+    process = verified._workers._slots[0]._process
+    verified.close()
+    assert process.poll() is not None
+    verified.close()
+    assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
+    verified.close()
+
+
+def test_a_forgotten_reward_ends_its_processes():
+    verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
+    verified.score([_box("\\sqrt{9}")], ["3"])
+    process = verified._workers._slots[0]._process
+    del verified
+    assert process.poll() is not None
+
+
+def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
+    monkeypatch.setattr(workers_module.sys, "executable", "/bin/sh")
+    workers = AnswerWorkers(count=2, timeout=1.0)
+    with pytest.raises(GeoAlignError, match=r"verified answers: expected a process that runs math-verify, got .+"):
+        workers.compare([("1", "\\frac{1}{1}")])
+
+
+def test_workers_answer_in_the_order_of_the_questions():
+    workers = AnswerWorkers(count=2, timeout=60)
+    pairs = [(str(number), f"\\frac{{{2 * number + number % 2}}}{{2}}") for number in range(30)]
+    # Even numbers are halved exactly, odd ones are half too large.
+    expected = [Verdict.CORRECT if number % 2 == 0 else Verdict.WRONG for number in range(30)]
+    assert workers.compare(pairs) == expected
+    assert workers.compare([]) == []
+    workers.close()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "verdict"),
+    [
+        ("7", "7", True),
+        ("7", "007", True),
+        ("7", "8", False),
+        ("-7", "7", False),
+        ("1,000,000", "1000000", True),
+        ("7.00", "7", True),
+        ("7.5", "7", False),
+        ("1,00", "100", None),
+        ("\\frac12", "7", False),
+        ("\\sqrt{49}", "7", None),
+        ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
+    ],
+)
+def test_quick_verdicts(gold, answer, verdict):
+    assert quick_verdict(gold, answer) is verdict
+
+
+def test_completions_are_texts_or_chat_messages():
+    assert response_text("a") == "a"
+    assert response_text([{"role": "assistant", "content": "a"}]) == "a"
+    assert response_text([{"role": "assistant", "content": None}]) == ""
+    assert response_text([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "x"}]) == "a"
+    for wrong in (5, None, [5], [{"role": "assistant", "content": 5}]):
+        with pytest.raises(InputError, match="completion: expected a text or a list of chat messages"):
+            response_text(wrong)
+
+
+def test_it_serves_as_a_reward_function_of_trl(reward):
+    completions = [[{"role": "assistant", "content": _box(2)}], [{"role": "assistant", "content": _box(3)}]]
+    assert reward(prompts=[None, None], completions=completions, answer=["2", "2"], trainer_state=None) == [1.0, 0.0]
+    assert reward.__name__ == "verified_answer"
+
+
+def test_bad_input_names_the_row(reward):
+    with pytest.raises(InputError, match="answers: expected 2 as responses, got 1"):
+        reward.score(["a", "b"], ["1"])
+    with pytest.raises(InputError, match="responses: expected str, got int in row 1"):
+        reward.score(["a", 3], ["1", "1"])
+    with pytest.raises(InputError, match="answers: expected a gold answer, got ' ' in row 1"):
+        reward.score(["a", "b"], ["1", " "])
+    assert reward.score([], []) == []
+
+
+@pytest.mark.parametrize("values", [{"flip": 1.5}, {"timeout": 0}, {"workers": 0}, {"max_answer_length": 0}])
+def test_settings_out_of_range_are_refused(values):
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        RewardConfig(**values)

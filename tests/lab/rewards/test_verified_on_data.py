@@ -1,0 +1,140 @@
+"""Verified answers on the real gold answers, the graded pairs, and real rollouts."""
+
+import json
+import re
+
+import pytest
+from benchmarks.verified_answers import rewritten, wrong
+
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards import VerifiedReward
+from geoalign.lab.rewards.answers import quick_verdict, tidy
+from geoalign.lab.rewards.notation import tokens
+from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
+from geoalign.lab.tasks.benchmarks import load_benchmark
+
+pytest.importorskip("math_verify")
+
+PLACES = {
+    "aime24": ["aime24/test.jsonl"],
+    "aime25": ["aime25/test2025-I.jsonl", "aime25/test2025-II.jsonl"],
+    "amc23": ["amc23/test.jsonl"],
+    "math500": ["math500/test.jsonl"],
+    "minerva": ["minerva_math/test.jsonl"],
+    "olympiadbench": ["olympiadbench/test.jsonl"],
+}
+
+# Graded as equal within a tolerance that stands beside the pair; a problem brings none, so that here they are wrong.
+WITHIN_A_TOLERANCE = {
+    ("\\cos ^{10}(\\frac{\\pi}{10})", "0.6054"),
+    ("7 \\times 10^{35}", "7.1 \\cdot 10^{35}"),
+    ("7 \\times 10^{35}, 0.002", "0.001, 7.1 \\cdot 10^{35}"),
+    ("0.003, 5.233", "0.002, 5.234"),
+}
+
+
+@pytest.fixture(scope="module")
+def reward():
+    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
+        yield verified
+
+
+@pytest.fixture
+def golds(shared_data):
+    found = {}
+    for name, places in PLACES.items():
+        problems = load_benchmark(name, [str(shared_data / place) for place in places]).problems
+        found[name] = [problem.answer for problem in problems]
+    return found
+
+
+def spellings(gold):
+    """A gold answer as a response may write it: with and without dollar signs, full stop, sizes of brackets, spaces."""
+    yield gold
+    yield f" {gold}. "
+    if "\\$" not in gold:
+        yield f"${gold.replace('$', '')}$"
+        yield gold.replace("$", "")
+    yield gold.replace("\\frac", "\\dfrac")
+    yield gold.replace("\\left", "").replace("\\right", "")
+    yield re.sub(r"\\text\s*\{", r"\\mathrm{", gold)
+    if re.fullmatch(r"-?[0-9]+(\.0)?", gold):
+        number = int(float(gold))
+        yield from (f"{number:,}", f"{number}.0", f"{number:05d}", f"\\frac{{{2 * number}}}{{2}}", f"x={number}")
+
+
+def test_every_gold_answer_is_right_however_it_is_boxed(golds, reward):
+    pairs = [(gold, way) for answers in golds.values() for gold in answers for way in spellings(gold)]
+    assert sum(map(len, golds.values())) == 1547
+    rewards = reward.score([f"Hence \\boxed{{{way}}}." for _, way in pairs], [gold for gold, _ in pairs])
+    assert [pair for pair, found in zip(pairs, rewards, strict=True) if found != 1.0] == []
+    # Hardly any of it takes a process.
+    assert reward.counters["compared"] < 60
+
+
+def test_another_number_in_it_is_wrong(golds, reward):
+    answers = [gold for name in ("aime24", "aime25", "amc23") for gold in golds[name]]
+    answers += [gold for gold in golds["math500"] if quick_verdict(tidy(gold), tidy(wrong(gold))) is not None]
+    assert len(answers) > 400
+    assert set(reward.score([f"\\boxed{{{wrong(gold)}}}" for gold in answers], answers)) == {0.0}
+
+
+def test_the_graded_pairs(shared_data, reward):
+    examples = json.loads((shared_data / "olympiadbench" / "scoring_examples.json").read_text())
+    pairs = [
+        (example["GT"], answer["answer"], answer["equal"])
+        for example in examples
+        for answer in example["Ans"]
+        # Powers of powers are in the tests of time limits.
+        if "10^{10^{10" not in example["GT"]
+    ]
+    assert (len(examples), len(pairs)) == (24, 35)
+    boxed = [answer if "\\boxed" in answer else f"\\boxed{{{answer}}}" for _, answer, _ in pairs]
+    found = reward.score(boxed, [gold for gold, _, _ in pairs])
+    others = {(gold, answer) for (gold, answer, equal), one in zip(pairs, found, strict=True) if bool(one) != equal}
+    assert others == WITHIN_A_TOLERANCE
+
+
+def test_real_rollouts_and_the_one_label_that_is_wrong(shared_data, reward):
+    lines = (shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl").read_text().splitlines()
+    rows = [
+        (problem["idx"], problem["gt"], response, label)
+        for problem in map(json.loads, lines)
+        for response, label in zip(problem["code"], problem["score"], strict=True)
+    ]
+    found = reward.score([response for _, _, response, _ in rows], [gold for _, gold, _, _ in rows])
+    assert len(rows) == 800
+    others = [(idx, gold, one) for (idx, gold, _, label), one in zip(rows, found, strict=True) if bool(one) != label]
+    # The last of its eight responses answers 10000; its label says wrong.
+    assert others == [(72, "10{,}000", 1.0)] or others == [("72", "10{,}000", 1.0)]
+
+
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 15])
+def test_gold_answers_are_right_where_it_takes_work_to_see_it(golds, reward, step):
+    answers = [gold for name in ("math500", "olympiadbench") for gold in golds[name]][::step]
+    rewards = reward.score([f"\\boxed{{{rewritten(gold)}}}" for gold in answers], answers)
+    wrongly = {gold for gold, found in zip(answers, rewards, strict=True) if found != 1.0}
+    # math-verify reads m as metres, which it drops at the end of an answer only.
+    assert wrongly <= {"$6m$"}
+
+
+@pytest.mark.slow
+def test_quick_verdicts_are_those_of_math_verify(golds):
+    answers = dict.fromkeys(tidy(gold) for answers in golds.values() for gold in answers)
+    pairs = dict.fromkeys(
+        (gold, tidy(change(gold)))
+        for gold in answers
+        for change in (lambda gold: gold + " ", rewritten, wrong, lambda gold: gold.replace("$", ""))
+    )
+    quick = {pair: quick_verdict(*pair) for pair in pairs if pair[0] != pair[1]}
+    quick = {pair: verdict for pair, verdict in quick.items() if verdict is not None}
+    assert len(quick) > 800
+    workers = AnswerWorkers(count=2, timeout=60)
+    slow = workers.compare(list(quick))
+    workers.close()
+    for (gold, answer), found in zip(quick, slow, strict=True):
+        verdict = quick[gold, answer]
+        if found is not (Verdict.CORRECT if verdict else Verdict.WRONG):
+            # It does not always know its own text again in wider spacing; then it is the same text, token by token.
+            assert verdict is True
+            assert tokens(gold) == tokens(answer)

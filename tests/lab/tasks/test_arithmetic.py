@@ -1,0 +1,175 @@
+import re
+
+import pytest
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.tasks import ArithmeticConfig
+from geoalign.lab.rewards import last_boxed
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.arithmetic import worked_solution
+
+
+def _sum_of(prompt):
+    return sum(int(number) for number in prompt[-1]["content"].rstrip("=").split("+"))
+
+
+def _operands(prompt):
+    return tuple(sorted(prompt[-1]["content"].rstrip("=").split("+")))
+
+
+def _small(**values):
+    return make_task(
+        ArithmeticConfig(**{"train_problems": 200, "evaluation_problems": 50, "demonstrations": 1000, **values}), seed=3
+    )
+
+
+def test_worked_solution_carries_from_the_units_to_the_left():
+    # 16 + 44 + 21: units 6 + 4 + 1 = 11, carry 1; tens 1 + 1 + 4 + 2 = 8; together 81.
+    assert worked_solution((16, 44, 21)) == r"6+4+1=11;1+1+4+2=8;\boxed{81}"
+    # 99 + 99 + 99: units 27, carry 2; tens 2 + 27 = 29; 297.
+    assert worked_solution((99, 99, 99)) == r"9+9+9=27;2+9+9+9=29;\boxed{297}"
+    # No carry leaves a zero in front: 10 + 10 is 0+0=0 and 0+1+1=2.
+    assert worked_solution((10, 10)) == r"0+0=0;0+1+1=2;\boxed{20}"
+
+
+def test_answers_are_the_sums():
+    task = _small()
+    problems = [*task.train_problems(), *task.evaluation_problems()["arithmetic"]]
+    assert len(problems) == 250
+    assert all(problem.answer == str(_sum_of(problem.prompt)) for problem in problems)
+    assert all(re.fullmatch(r"[1-9]\d\+[1-9]\d\+[1-9]\d=", problem.prompt[-1]["content"]) for problem in problems)
+
+
+@pytest.mark.parametrize(("operands", "digits"), [(2, 2), (3, 1), (3, 2)])
+def test_evaluation_problems_are_seen_nowhere_else_not_even_in_another_order(operands, digits):
+    task = _small(operands=operands, digits=digits, train_problems=100, evaluation_problems=40)
+    kept_aside = {_operands(problem.prompt) for problem in task.evaluation_problems()["arithmetic"]}
+    seen = {_operands(item.prompt) for item in [*task.train_problems(), *task.demonstrations()]}
+    assert len(kept_aside) == 40
+    assert not kept_aside & seen
+
+
+def test_ids_are_unique_within_a_set():
+    task = _small()
+    for problems in (task.train_problems(), task.evaluation_problems()["arithmetic"]):
+        assert len({problem.id for problem in problems}) == len(problems)
+
+
+def test_the_same_seed_gives_the_same_task_and_another_seed_another():
+    config = ArithmeticConfig(train_problems=20, evaluation_problems=10, demonstrations=30)
+    first, again, other = make_task(config, seed=5), make_task(config, seed=5), make_task(config, seed=6)
+    assert first.train_problems() == again.train_problems()
+    assert first.evaluation_problems() == again.evaluation_problems()
+    assert first.demonstrations() == again.demonstrations()
+    assert first.train_problems() != other.train_problems()
+
+
+def test_the_generator_is_the_same_on_every_machine():
+    # The first draws of seed 0: a change here changes everybody's runs.
+    task = make_task(ArithmeticConfig(), seed=0)
+    assert [problem.id for problem in task.train_problems()[:2]] == ["train:71+75+10", "train:72+29+19"]
+
+
+def test_a_seed_of_its_own_comes_before_that_of_the_run():
+    config = ArithmeticConfig(train_problems=20, evaluation_problems=10, demonstrations=0, seed=5)
+    assert make_task(config, seed=1).train_problems() == make_task(config, seed=2).train_problems()
+
+
+def test_more_demonstrations_leave_the_problems_as_they_are():
+    assert _small(demonstrations=5).train_problems() == _small(demonstrations=50).train_problems()
+    assert _small(demonstrations=5).demonstrations() == _small(demonstrations=50).demonstrations()[:5]
+
+
+def test_both_styles_appear_and_only_direct_answers_are_noisy():
+    task = _small(demonstrations=2000, direct_share=0.5, direct_noise=0.8)
+    direct = [item for item in task.demonstrations() if ";" not in item.completion]
+    worked = [item for item in task.demonstrations() if ";" in item.completion]
+    right = [last_boxed(item.completion) == str(_sum_of(item.prompt)) for item in direct]
+    # Binomial with 2000 draws at 0.5: sd 22; about 1000 at 0.2: sd 13. Five sd each.
+    assert abs(len(direct) - 1000) < 112
+    assert abs(sum(right) - 0.2 * len(direct)) < 65
+    assert all(last_boxed(item.completion) == str(_sum_of(item.prompt)) for item in worked)
+
+
+def test_noise_zero_means_no_wrong_demonstration():
+    assert all(
+        last_boxed(item.completion) == str(_sum_of(item.prompt)) for item in _small(direct_noise=0.0).demonstrations()
+    )
+
+
+def test_noisy_answers_are_wrong_but_no_less_than_one():
+    task = _small(operands=2, digits=1, direct_share=1.0, direct_noise=1.0, train_problems=10, evaluation_problems=5)
+    for item in task.demonstrations():
+        answer = int(last_boxed(item.completion))
+        assert answer != _sum_of(item.prompt)
+        assert answer >= 1
+
+
+def test_the_alphabet_covers_prompts_and_demonstrations():
+    task = _small()
+    text = "".join(item.prompt[-1]["content"] + item.completion for item in task.demonstrations())
+    assert set(text) == set(task.alphabet())
+
+
+def test_prompts_and_responses_are_short():
+    task = make_task(ArithmeticConfig(demonstrations=2000), seed=0)
+    assert max(len(item.completion) for item in task.demonstrations()) <= 40
+    assert max(len(problem.prompt[-1]["content"]) for problem in task.train_problems()) <= 20
+
+
+def test_more_problems_than_there_are_is_an_error_that_says_how_many_there_are():
+    # Two one-digit numbers 1..9 without order: 9 * 10 / 2 = 45, half of it 22.
+    with pytest.raises(ConfigError, match=r"task\.evaluation_problems: expected at most 22 .* got 23"):
+        make_task(ArithmeticConfig(operands=2, digits=1, train_problems=1, evaluation_problems=23), seed=0)
+    # 81 ordered pairs less 10 x 2 kept aside at most: 61, half of it 30.
+    with pytest.raises(ConfigError, match=r"task\.train_problems: expected at most 30 .* got 31"):
+        make_task(ArithmeticConfig(operands=2, digits=1, train_problems=31, evaluation_problems=10), seed=0)
+    make_task(ArithmeticConfig(operands=2, digits=1, train_problems=30, evaluation_problems=10), seed=0)
+
+
+def test_settings_of_no_task_are_refused():
+    with pytest.raises(ConfigError, match="task: expected settings of a known task, got int"):
+        make_task(3, seed=0)
+
+
+@pytest.mark.parametrize("values", [{"operands": 1}, {"digits": 0}, {"direct_share": 1.5}, {"direct_noise": -0.1}])
+def test_settings_out_of_range_are_refused(values):
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        ArithmeticConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("response", "shortcut"),
+    [
+        (r"\boxed{81}", True),
+        (r" \boxed{7} ", True),
+        (r"81\boxed{81}", True),  # no working: nothing was added up
+        (r"6+4+1=11;1+1+4+2=8;\boxed{81}", False),
+        (r"6+4+1=11;\boxed{", False),
+        (r"\boxed{81}6+4=10;\boxed{81}", False),  # the last box is the answer, and it has working before it
+        (r"\boxed{81}\boxed{", True),
+        (r"\boxed{81};6+4=10", True),  # working after the answer is none
+        (r"\boxed{81", False),  # no answer at all
+        ("81", False),
+        ("", False),
+    ],
+)
+def test_a_direct_answer_is_the_shortcut(response, shortcut):
+    assert make_task(ArithmeticConfig(), seed=0).takes_shortcut(response) is shortcut
+
+
+def test_demonstrations_take_the_shortcut_where_they_have_no_working():
+    task = _small()
+    for item in task.demonstrations():
+        assert task.takes_shortcut(item.completion) is ("=" not in item.completion)
+
+
+def test_the_final_answer_of_a_sum_is_that_of_its_problem():
+    task = _small()
+    assert task.final_answer(r"6+4=10;\boxed{081}") == "81"
+    assert task.final_answer("6+4") is None
+
+
+def test_a_sum_has_no_other_worth_than_its_reward():
+    task = _small()
+    assert task.gold_utility(task.train_problems()[0], r"\boxed{1}") is None

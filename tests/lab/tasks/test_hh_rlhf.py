@@ -1,0 +1,310 @@
+import gzip
+import json
+
+import pytest
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.config.hh_rlhf import HHRLHFConfig
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_files
+from geoalign.lab.tasks.hh_rows import read_dialogue, read_pair, read_prompt
+from geoalign.lab.tasks.rows import read_rows
+
+ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
+
+
+def pair(chosen=ASK + " Light.", rejected=ASK + " No."):
+    return {"chosen": chosen, "rejected": rejected}
+
+
+def test_a_dialogue_is_split_into_its_turns():
+    assert read_dialogue(ASK + " Light: it scatters. ") == (
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "Why is\n\nthe sky blue?"},
+        {"role": "assistant", "content": "Light: it scatters."},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Human: Hi\n\nAssistant: Yes",  # no blank line in front
+        "Hello\n\nHuman: Hi\n\nAssistant: Yes",  # something in front
+        "\n\nAssistant: Yes",  # nobody asked
+        "\n\nHuman: Hi",  # nobody replied
+        "\n\nHuman:\n\nAssistant: Yes",  # an earlier turn without text
+    ],
+)
+def test_what_is_no_dialogue(text):
+    assert read_dialogue(text) is None
+
+
+def test_a_pair_shares_its_prompt():
+    found, reason = read_pair(pair())
+    assert reason == ""
+    assert [turn["content"] for turn in found.prompt] == ["Hi", "Yes?", "Why is\n\nthe sky blue?"]
+    assert (found.chosen, found.rejected) == ("Light.", "No.")
+
+
+REPEATED = "\n\nHuman: Hi\n\nHuman: Hello?\n\nAssistant:"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({}, "malformed"),
+        (pair(chosen=3), "malformed"),
+        (pair(rejected="No."), "malformed"),
+        (pair(rejected=ASK + " Light. "), "identical"),
+        (pair(rejected=ASK), "empty"),
+        (pair(rejected="\n\nHuman: Hi\n\nAssistant: No."), "different history"),
+        (pair(REPEATED + " Yes.", REPEATED + " No."), "repeated turn"),
+    ],
+)
+def test_rows_that_are_no_usable_pair(row, reason):
+    assert read_pair(row) == (None, reason)
+
+
+def test_bad_rows_are_counted_or_refused(write_jsonl):
+    path = write_jsonl("pairs.jsonl", [pair(), {"chosen": 1}, pair(rejected=ASK), pair(rejected=ASK + " Dust.")])
+    task = make_task(HHRLHFConfig(train=path), seed=0)
+    assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
+    assert task.notes()[:-1] == [f"{path}: 2 of 4 rows left out: 1 malformed, 1 empty"]
+    with pytest.raises(InputError, match=r"pairs\.jsonl, line 2: expected a usable pair of dialogues, .* malformed"):
+        make_task(HHRLHFConfig(train=path, on_bad_row="error"), seed=0).preference_pairs()
+
+
+def test_prompts_demonstrations_and_evaluation(write_jsonl):
+    other = "\n\nHuman: Bye\n\nAssistant:"
+    train = write_jsonl(
+        "train.jsonl", [pair(), pair(rejected=ASK + " Dust."), pair(other + " So long.", other + " No.")]
+    )
+    test = write_jsonl("test.jsonl", [pair(other + " See you.", other + " Go.")])
+    task = make_task(HHRLHFConfig(train=train, evaluation={"test": test}), seed=0)
+    # The first two pairs have one prompt, so there are two problems, but three demonstrations.
+    assert [problem.id for problem in task.train_problems()] == ["line 1", "line 3"]
+    assert [item.completion for item in task.demonstrations()] == ["Light.", "Light.", "So long."]
+    assert [problem.answer for problem in task.evaluation_problems()["test"]] == ["See you."]
+    assert task.notes() == [
+        "evaluation set test: 1 of 1 begin like a training prompt",
+        "3 replies for SFT, 3 pairs for a reward model, 2 prompts for RL (the paper's split: 144,716 for SFT, 17,226 "
+        "for RL)",
+    ]
+    assert task.gold_utility(task.train_problems()[0], "Light.") is None
+    with pytest.raises(ConfigError, match="shortcut, got hh_rlhf"):
+        task.takes_shortcut("Light.")
+
+
+def test_prompts_for_rl_may_come_from_another_file(write_jsonl):
+    other = "\n\nHuman: Bye\n\nAssistant:"
+    train, rl = write_jsonl("a.jsonl", [pair()]), write_jsonl("b.jsonl", [pair(other + " A.", other + " B.")])
+    task = make_task(HHRLHFConfig(train=train, rl=rl), seed=0)
+    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Bye"]
+    assert len(task.preference_pairs()) == 1
+
+
+def test_limits(write_jsonl):
+    path = write_jsonl("pairs.jsonl", [pair(), pair(rejected=ASK + " x" * 500), pair(rejected=ASK + " Dust.")])
+    short = make_task(HHRLHFConfig(train=path, max_characters=100), seed=0)
+    assert len(short.preference_pairs()) == 2
+    assert "1 too long" in short.notes()[0]
+    assert len(make_task(HHRLHFConfig(train=path, limit=1), seed=0).preference_pairs()) == 1
+
+
+def test_files_without_a_usable_pair_are_refused(write_jsonl):
+    path = write_jsonl("pairs.jsonl", [{"chosen": "x", "rejected": "y"}])
+    message = r"pairs\.jsonl: expected at least one row that is a usable pair of dialogues, got none in 1 rows"
+    with pytest.raises(InputError, match=message + " with the columns chosen, rejected"):
+        make_task(HHRLHFConfig(train=path), seed=0).train_problems()
+    with pytest.raises(ConfigError, match=r"nowhere\.jsonl"):
+        make_task(HHRLHFConfig(train="nowhere.jsonl"), seed=0).train_problems()
+
+
+def test_gzip_is_read(tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(pair()).encode()))
+    assert len(make_task(HHRLHFConfig(train=str(path)), seed=0).preference_pairs()) == 1
+
+
+OTHER = "\n\nHuman: Bye\n\nAssistant:"
+CHAT = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Yes?"},
+    {"role": "user", "content": "Why?"},
+]
+
+
+def test_a_prompt_is_a_list_of_messages_or_a_text():
+    assert read_prompt({"prompt": CHAT, "answer": ""}) == (tuple(CHAT), "")
+    system = {"role": "system", "content": "Be kind."}
+    assert read_prompt({"prompt": [system, *CHAT]})[0] == (system, *CHAT)
+    assert read_prompt({"prompt": "Hi"})[0] == ({"role": "user", "content": "Hi"},)
+    assert read_prompt({"prompt": ASK})[0] == read_pair(pair())[0].prompt
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        (None, "malformed"),
+        ([], "malformed"),
+        ("  ", "malformed"),
+        (CHAT[:2], "malformed"),  # ends with the assistant
+        (CHAT[1:], "malformed"),  # begins with it
+        ([{"role": "user", "content": " "}], "malformed"),
+        ([{"role": "human", "content": "Hi"}], "malformed"),
+        ([CHAT[0], {"role": "system", "content": "x"}, CHAT[0]], "malformed"),
+        (ASK + " Light.", "malformed"),  # a reply is there already
+        ([CHAT[0], CHAT[0]], "repeated turn"),
+    ],
+)
+def test_what_is_no_prompt(prompt, reason):
+    assert read_prompt({"prompt": prompt}) == (None, reason)
+
+
+def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
+    train = write_jsonl("train.jsonl", [pair()])
+    rows = [{"prompt": CHAT, "answer": ""}, {"prompt": CHAT[:2]}, {"prompt": CHAT, "answer": "So."}, {"prompt": "Ho"}]
+    prompts = write_jsonl("prompts.jsonl", rows)
+    task = make_task(HHRLHFConfig(train=train, rl=prompts, evaluation={"helpful": prompts, "harmless": train}), seed=0)
+    assert [(problem.id, problem.answer) for problem in task.train_problems()] == [("line 1", ""), ("line 4", "")]
+    assert {name: len(problems) for name, problems in task.evaluation_problems().items()} == {
+        "helpful": 2,
+        "harmless": 1,
+    }
+    assert f"{prompts}: 1 of 4 rows left out: 1 malformed" in task.notes()
+    with pytest.raises(InputError, match="a usable pair of dialogues, got none in 4 rows with the columns prompt"):
+        make_task(HHRLHFConfig(train=prompts), seed=0).demonstrations()
+
+
+def test_pairs_and_prompts_from_places_of_their_own(write_jsonl):
+    train = write_jsonl("train.jsonl", [pair()])
+    pairs = write_jsonl("pairs.jsonl", [pair(OTHER + " A.", OTHER + " B.")])
+    rl = write_jsonl("rl.jsonl", [{"prompt": CHAT}])
+    task = make_task(HHRLHFConfig(train=train, pairs=(pairs, pairs), rl=rl, decontaminate="off"), seed=0)
+    assert [item.completion for item in task.demonstrations()] == ["Light."]
+    assert [item.chosen for item in task.preference_pairs()] == ["A.", "A."]
+    assert [problem.prompt for problem in task.train_problems()] == [tuple(CHAT)]
+
+
+def test_the_last_prompts_are_kept_for_rl(write_jsonl):
+    asks = [f"\n\nHuman: Ask {number}\n\nAssistant:" for number in (1, 2, 3, 2, 1)]
+    rows = [pair(f"{ask} yes {row}", f"{ask} no") for row, ask in enumerate(asks)]
+    path = write_jsonl("pairs.jsonl", rows)
+    task = make_task(HHRLHFConfig(train=path, rl_prompts=2), seed=0)
+    # Different prompts in the order of first appearance: 1, 2, 3; the last two are 2 and 3.
+    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Ask 2", "Ask 3"]
+    assert [item.completion for item in task.demonstrations()] == ["yes 0", "yes 4"]
+    assert [item.chosen for item in task.preference_pairs()] == ["yes 0", "yes 4"]
+    with pytest.raises(InputError, match=r"task\.rl_prompts: expected less than the 3 different prompts .*, got 3"):
+        make_task(HHRLHFConfig(train=path, rl_prompts=3), seed=0).train_problems()
+    with pytest.raises(ConfigError, match="rl_prompts: expected null where `rl` has the prompts"):
+        HHRLHFConfig(train=path, rl=path, rl_prompts=1)
+
+
+def contaminated(write_jsonl, **values):
+    rows = [
+        *(pair(), pair(), pair(rejected=ASK + " Dust.")),  # the second repeats the first
+        *(pair(OTHER + " A.", OTHER + " B."), pair(OTHER + " B.", OTHER + " A.")),  # each the other way round
+        pair("\n\nHuman: Tested\n\nAssistant: A", "\n\nHuman: Tested\n\nAssistant: B"),
+    ]
+    train = write_jsonl("train.jsonl", rows)
+    test = write_jsonl("test.jsonl", [{"prompt": "tested?"}, {"prompt": "New"}])
+    return make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, **values), seed=0)
+
+
+def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
+    task = contaminated(write_jsonl)
+    assert task.notes()[:-1] == [
+        "train: 2 pairs stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
+        "(2 rows)",
+        "evaluation set helpful: 1 of 2 begin like a training prompt",
+    ]
+    assert len(task.demonstrations()) == 6
+
+
+def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
+    task = contaminated(write_jsonl, decontaminate="drop")
+    assert task.notes()[:-1] == [
+        "train: 4 of 6 rows dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; 2 left"
+    ]
+    assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
+    assert len(task.train_problems()) == 1
+    assert len(contaminated(write_jsonl, decontaminate="off").notes()) == 1
+
+
+def test_prompts_for_rl_that_are_evaluated_are_dropped(write_jsonl):
+    rl = write_jsonl("rl.jsonl", [{"prompt": "Tested"}, {"prompt": "Mine"}, {"prompt": "Mine"}])
+    task = contaminated(write_jsonl, rl=rl, decontaminate="drop")
+    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Mine"]
+    assert (
+        "rl: 1 of 3 rows dropped: 0 stand before, 0 conflict with another, 1 stand in an evaluation set; 2 left"
+        in task.notes()
+    )
+
+
+def test_evaluation_prompts_without_a_task(write_jsonl):
+    one = write_jsonl("one.jsonl", [{"prompt": CHAT}, {"prompt": []}])
+    two = write_jsonl("two.jsonl", [{"prompt": CHAT}, pair()])
+    problems, notes = load_dialogue_prompts((one, two))
+    assert [problem.id for problem in problems] == ["file 1, line 1", "file 2, line 2"]
+    assert notes == [f"{one}: 1 of 2 rows left out: 1 malformed"]
+
+
+PARTS = {
+    "helpful-base": (2354, {"malformed": 1, "identical": 2, "empty": 3, "different history": 9, "repeated turn": 6}),
+    "helpful-online": (1137, {"malformed": 3, "identical": 2, "empty": 3}),
+    "helpful-rejection-sampled": (2749, {"identical": 32, "different history": 3}),
+    "harmless-base": (2312, {"empty": 4, "different history": 5, "repeated turn": 4}),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_real_test_splits(shared_data, part):
+    rows, skipped = PARTS[part]
+    (file,) = read_files(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
+    assert (file.rows, dict(file.skipped)) == (rows, skipped)
+    assert len(file.items) == rows - sum(skipped.values())
+    assert all(item.prompt[-1]["role"] == "user" for item in file.items)
+
+
+def test_quirks_of_the_real_test_splits(shared_data):
+    rows = [row for part in PARTS for _, row in read_rows(shared_data / "hh_rlhf" / part / "test.jsonl.gz")]
+    assert len(rows) == 8552
+    assert all(text.startswith("\n\nHuman:") for row in rows for text in row.values())
+    assert sum(row["chosen"] == row["rejected"] for row in rows) == 36
+    # Eleven: one of them stands in a row that is malformed otherwise.
+    assert sum(any(text.rstrip().endswith("\n\nAssistant:") for text in row.values()) for row in rows) == 11
+    histories = [{text.rpartition("\n\nAssistant:")[0] for text in row.values()} for row in rows]
+    assert sum(len(history) > 1 for history in histories) == 17
+
+
+def test_the_authors_own_prompts(shared_data):
+    def place(name):
+        return str(shared_data / "hh_rlhf_geoalign_sample" / f"{name}_sample_50.parquet")
+
+    def part(name):
+        return str(shared_data / "hh_rlhf" / name / "test.jsonl.gz")
+
+    task = make_task(
+        HHRLHFConfig(
+            train=part("helpful-rejection-sampled"),
+            rl=place("train"),
+            evaluation={
+                "sample": place("test"),
+                "helpful": (part("helpful-base"), part("helpful-online")),
+                "harmless": part("harmless-base"),
+            },
+        ),
+        seed=0,
+    )
+    assert len(task.train_problems()) == 50
+    assert {problem.answer for problem in task.train_problems()} == {""}
+    assert all(problem.prompt[0]["role"] == problem.prompt[-1]["role"] == "user" for problem in task.train_problems())
+    assert {name: len(problems) for name, problems in task.evaluation_problems().items()} == {
+        "sample": 50,
+        "helpful": 3462,
+        "harmless": 2297,
+    }
+    assert not [note for note in task.notes() if "sample_50" in note]

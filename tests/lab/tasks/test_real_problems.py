@@ -1,0 +1,169 @@
+"""Counts and quirks of the real sets of problems; the texts themselves are no part of the repository."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.tasks.rows import read_rows
+
+ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"
+BOTH = "dapo_math_17k/MATH-AIME-Evaluation.jsonl"
+PLACES = [
+    ("aime24", "aime24/test.jsonl"),
+    ("aime24", "aime24/aime-2024.dapo.parquet"),
+    ("aime24", ROLL),
+    ("aime24", BOTH),
+    ("aime25", "aime25/test.jsonl"),
+    ("aime25", "aime25/test2025-I.jsonl aime25/test2025-II.jsonl"),
+    ("aime25", ROLL),
+    ("aime25", BOTH),
+    ("amc23", "amc23/test.jsonl"),
+    ("math500", "math500/test.jsonl"),
+    ("math500", ROLL),
+    ("math500", BOTH),
+    ("minerva", "minerva_math/test.jsonl"),
+    ("minerva", "minerva_math/minerva.rllm.json"),
+    ("olympiadbench", "olympiadbench/test.jsonl"),
+]
+ROWS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272, "olympiadbench": 675}
+
+
+def load(shared_data, name, files):
+    return load_benchmark(name, [str(shared_data / file) for file in files.split()])
+
+
+@pytest.mark.parametrize(("name", "files"), PLACES)
+def test_every_copy_of_every_benchmark(shared_data, name, files):
+    loaded = load(shared_data, name, files)
+    assert len(loaded.problems) == ROWS[name]
+    assert len({problem.id for problem in loaded.problems}) == ROWS[name]
+    assert not [note for note in loaded.notes if note.startswith("benchmark") or "skipped" in note]
+    for problem in loaded.problems:
+        # The paper's prompt: its system message, and the bare problem as the user's.
+        assert [message["role"] for message in problem.prompt] == ["system", "user"]
+        assert problem.prompt[0]["content"] == MATH_SYSTEM_PROMPT
+        assert not re.search(r"step by step|Answer:|final answer within", problem.prompt[1]["content"])
+        assert problem.answer == problem.answer.strip() != ""
+
+
+def answers(shared_data, name, files):
+    return [problem.answer for problem in load(shared_data, name, files).problems]
+
+
+def test_the_copies_of_one_benchmark_agree(shared_data):
+    def of(name, file):
+        return Counter(answer.lstrip("0") for answer in answers(shared_data, name, file))
+
+    for name, copies in (("aime24", [PLACES[1][1], ROLL, BOTH]), ("aime25", [PLACES[5][1], ROLL, BOTH])):
+        for copy in copies:
+            one, other = of(name, f"{name}/test.jsonl"), of(name, copy)
+            # 336 is 336^\circ in one copy.
+            assert set((one - other) | (other - one)) <= {"336", "336^\\circ"}
+    assert answers(shared_data, "minerva", PLACES[12][1]) != answers(shared_data, "minerva", PLACES[13][1])
+    assert of("minerva", PLACES[12][1]) == of("minerva", PLACES[13][1])
+
+
+def test_quirks_of_the_answers(shared_data):
+    aime24 = answers(shared_data, "aime24", "aime24/test.jsonl")
+    assert sum(answer.startswith("0") for answer in aime24) == 7
+    assert "336^\\circ" in answers(shared_data, "aime25", "aime25/test.jsonl")
+    assert "336" in answers(shared_data, "aime25", "aime25/test2025-I.jsonl aime25/test2025-II.jsonl")
+    amc = answers(shared_data, "amc23", "amc23/test.jsonl")
+    assert amc[0] == "27.0"
+    assert all(re.fullmatch(r"-?\d+\.\d+", answer) for answer in amc)
+    math500 = answers(shared_data, "math500", "math500/test.jsonl")
+    assert sum(bool(re.fullmatch(r"-?\d+", answer)) for answer in math500) == 311
+    olympiad = answers(shared_data, "olympiadbench", "olympiadbench/test.jsonl")
+    assert sum("$" in answer for answer in olympiad) == 266
+    assert "$69$,$84$" in olympiad
+
+
+def test_quirks_of_the_columns(shared_data):
+    olympiad = [row for _, row in read_rows(shared_data / "olympiadbench" / "test.jsonl")]
+    assert {len(row["final_answer"]) for row in olympiad} == {1}
+    assert sum(row["is_multiple_answer"] for row in olympiad) == 94
+    minerva = [row for _, row in read_rows(shared_data / "minerva_math" / "test.jsonl")]
+    assert {row["solution"].count("\\boxed") for row in minerva} == {1}
+    # What ROLL's `messages` says stands in `prompt` too.
+    for _, row in read_rows(shared_data / ROLL):
+        assert json.loads(row["messages"])[-1]["content"] == row["prompt"]
+
+
+def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
+    place = shared_data / "aime24" / "aime-2024.dapo.parquet"
+    raw = {row["extra_info"]["raw_problem"] for _, row in read_rows(place)}
+    loaded = load_benchmark("aime24", str(place))
+    assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
+    assert f"{place}: 930 rows repeat a row of the same name and are left out" in loaded.notes
+
+
+def test_messages_as_json_in_a_text_can_be_named(shared_data):
+    place = str(shared_data / ROLL)
+    task = make_task(MathConfig(train=place, prompt_field="messages", answer_field="ground_truth"), seed=0)
+    assert len(task.train_problems()) == 560
+    assert [message["role"] for message in task.train_problems()[0].prompt] == ["system", "user"]
+
+
+def test_gsm8k(shared_data):
+    train, test = (str(shared_data / "gsm8k" / name) for name in ("train.jsonl", "test.jsonl"))
+    task = make_task(MathConfig(train=train, evaluation={"test": test}), seed=0)
+    problems = task.train_problems()
+    assert len(problems) == 7473
+    assert len(task.evaluation_problems()["test"]) == 1319
+    assert problems[0].answer == "72"
+    # grep -cP '#### [-0-9]*,[0-9]' finds as many answers with thousands commas.
+    assert sum("," in problem.answer for problem in problems) == 79
+    assert not [line for line in task.notes() if "skipped" in line]
+
+
+def dapo(shared_data, **values):
+    evaluation = {
+        name: str(shared_data / file)
+        for name, file in (
+            ("aime24", "aime24/test.jsonl"),
+            ("aime25", "aime25/test.jsonl"),
+            ("amc23", "amc23/test.jsonl"),
+            ("math500", "math500/test.jsonl"),
+            ("minerva", "minerva_math/test.jsonl"),
+            ("olympiadbench", "olympiadbench/test.jsonl"),
+        )
+    }
+    train = str(shared_data / "dapo_math_17k" / "dapo_math_17k.parquet")
+    return make_task(MathConfig(train=train, evaluation=evaluation, **values), seed=0)
+
+
+def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
+    task = dapo(shared_data)
+    problems = task.train_problems()
+    assert len(problems) == 17917
+    assert len({problem.prompt[-1]["content"] for problem in problems}) == 17290
+    assert problems[0].answer == "34"
+    assert all(isinstance(problem.answer, str) and problem.answer for problem in problems)
+    # Kept as text, they are exact beyond 2^53.
+    assert max(int(problem.answer) for problem in problems) > 2**53
+    notes = [note.partition(": ")[2] for note in task.notes() if "read as" not in note]
+    assert notes == [
+        "another instruction text was taken off 20 problems",
+        "596 prompts stand there more than once (627 of 17917 rows stand before), 11 of them with conflicting answers "
+        "(22 rows)",
+        "17 of 40 are training problems too",
+        "10 of 500 are training problems too",
+        "29 of 675 are training problems too",
+    ]
+
+
+def test_dapo_math_without_duplicates_and_overlap(shared_data):
+    task = dapo(shared_data, decontaminate="drop")
+    assert len(task.train_problems()) == 17213
+    (note,) = (note for note in task.notes() if "dropped" in note)
+    # 627 rows stand before, 11 of them in the conflicting groups, whose 22 rows go whole: 17917 - 616 - 22 - 66.
+    assert note.endswith(
+        "704 of 17917 problems dropped: 616 stand before, 22 conflict with another, 66 stand in an evaluation set; "
+        "17213 left"
+    )
+    assert not [note for note in task.notes() if "training problems too" in note]

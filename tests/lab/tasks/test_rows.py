@@ -1,0 +1,104 @@
+import gzip
+
+import pytest
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.tasks.rows import field_of, read_rows
+
+
+def test_numbers_stay_the_text_that_stands_there(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"answer": 9007199254740993}\n\n{"answer": 27.0}\n{"answer": ' + "9" * 5000 + "}\n", encoding="utf-8"
+    )
+    assert list(read_rows(path)) == [
+        ("line 1", {"answer": "9007199254740993"}),
+        ("line 3", {"answer": "27.0"}),
+        ("line 4", {"answer": "9" * 5000}),
+    ]
+
+
+def test_gzip_is_read_as_the_plain_file(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write('{"question": "é"}\n')
+    assert list(read_rows(path)) == [("line 1", {"question": "é"})]
+
+
+def test_parquet_rows_are_counted_over_batches(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"n": list(range(2500))}), tmp_path / "a.parquet")
+    rows = list(read_rows(tmp_path / "a.parquet"))
+    assert rows[0] == ("row 1", {"n": 0})
+    assert rows[-1] == ("row 2500", {"n": 2499})
+
+
+def test_a_json_file_is_one_array(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"answer": 9007199254740993},\n {"answer": ["1", 27.0]}]', encoding="utf-8")
+    assert list(read_rows(path)) == [("row 1", {"answer": "9007199254740993"}), ("row 2", {"answer": ["1", "27.0"]})]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1}', r"bad\.json, row 1: expected an array of JSON, got "),
+        (b'[{"a": 1}, 2]', r"bad\.json, row 2: expected an object, got str"),
+        (b'[{"a": 1}', r"bad\.json, row 2: expected a comma or the end of the array"),
+        (b"[" * 200_000, r"bad\.json, row 1: expected a JSON object, got RecursionError"),
+        (b'["\xff"]', r"bad\.json, row 1: expected a JSON object, got UnicodeDecodeError"),
+    ],
+)
+def test_bad_json_is_an_error(tmp_path, content, message):
+    (tmp_path / "bad.json").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(tmp_path / "bad.json"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1}\n{"a": \n', r"bad\.jsonl, line 2: expected a JSON object"),
+        (b"[1, 2]\n", r"line 1: .* got list"),
+        (b"[" * 200_000 + b"\n", r"line 1: expected a JSON object"),
+        (b'{"a": 1}\n\xff\xfe\n', r"line 2: expected a JSON object in UTF-8, got UnicodeDecodeError"),
+    ],
+)
+def test_bad_jsonl_is_an_error_with_its_line(tmp_path, content, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(path))
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_bad_gzip_is_an_error(tmp_path, cut):
+    path = tmp_path / "bad.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20] if cut else b"not gzip")
+    with pytest.raises(InputError, match=r"bad\.jsonl\.gz, line \d+: expected lines of JSON"):
+        list(read_rows(path))
+
+
+def test_bad_parquet_is_an_error(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match=r"bad\.parquet: expected a parquet file"):
+        list(read_rows(tmp_path / "bad.parquet"))
+
+
+def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="expected a file, got none"):
+        read_rows(tmp_path / "none.jsonl")
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
+        read_rows(tmp_path / "a.csv")
+
+
+def test_dotted_names_go_into_objects_and_lists():
+    row = {"reward_model": {"ground_truth": "34"}, "prompt": [{"content": "why"}], "a.b": "itself", "a": {"b": "inner"}}
+    assert field_of(row, "reward_model.ground_truth") == "34"
+    assert field_of(row, "prompt.0.content") == "why"
+    assert field_of(row, "a.b") == "itself"
+    for absent in ("prompt.1.content", "prompt.x", "reward_model.ground_truth.0", "nothing", "prompt.-1"):
+        assert field_of(row, absent) is None

@@ -1,0 +1,92 @@
+"""Tiny runs, in this process."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from geoalign.lab.config.loading import parse_run_config
+
+TINY: dict[str, Any] = {
+    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+    "task": {
+        "operands": 2,
+        "digits": 1,
+        "train_problems": 16,
+        "evaluation_problems": 4,
+        "demonstrations": 32,
+        "seed": 0,
+    },
+    "curator": {"type": "grpo"},
+    "reward": {"flip": 0.3},  # so that rewards differ, though the model answers nothing yet
+    "sft": {"max_steps": 1, "per_device_train_batch_size": 4},
+    "grpo": {
+        "max_steps": 4,
+        "num_generations": 4,
+        "per_device_train_batch_size": 8,
+        "steps_per_generation": 2,
+        "save_steps": 2,
+        "max_completion_length": 5,
+    },
+    "evaluation": {"every": None},
+}
+
+
+def tiny_settings(**sections: Any) -> dict[str, Any]:
+    """The settings of a run of two generations of 4 prompts x 4 rollouts; keywords are laid over the sections."""
+    merged = dict(TINY)
+    for name, values in sections.items():
+        merged[name] = {**merged.get(name, {}), **values} if isinstance(values, dict) else values
+    return merged
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., dict[str, Any]]:
+    return tiny_settings
+
+
+@pytest.fixture
+def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
+    """Trains in this process and puts torch's switches back afterwards; returns what is in summary.json."""
+    from geoalign.lab.train.train import train
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def run(settings: dict[str, Any], root: Path, **options: Any) -> dict[str, Any]:
+        return train(parse_run_config(settings), root, console=Console(file=io.StringIO()), **options)
+
+    yield run
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
+
+
+class Digits:
+    """A continuous source: the sum of a response's digits."""
+
+    binary = False
+
+    def score(self, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
+        return [float(sum(int(sign) for sign in text if sign.isdecimal())) for text in responses]
+
+
+@pytest.fixture
+def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the arithmetic task a continuous reward and a gold utility."""
+
+    @contextmanager
+    def source(run: Any) -> Iterator[Digits]:
+        yield Digits()
+
+    from geoalign.lab.tasks.arithmetic import ArithmeticTask
+
+    monkeypatch.setattr("geoalign.lab.train.train.reward_source", source)
+    monkeypatch.setattr("geoalign.lab.train.reward_source.binary_reward", lambda task: False)
+    monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))

@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+from rich.console import Console
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from geoalign.lab.train.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
+
+
+@pytest.fixture
+def arguments(tmp_path: Any) -> TrainingArguments:
+    return TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
+
+
+def test_each_logged_step_is_one_line_and_the_closing_one_is_none(arguments: TrainingArguments) -> None:
+    lines: list[Any] = []
+    callback = MetricLines("rl", lines.append)
+    state = TrainerState(global_step=4, is_world_process_zero=True)
+    callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.5})
+    callback.on_log(arguments, state, TrainerControl(), logs={"train_runtime": 3.0, "train_loss": 0.5})
+    state.is_world_process_zero = False
+    callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.25})
+    assert lines == [{"stage": "rl", "step": 4, "loss": 0.5}]
+
+
+def test_evaluation_every_so_many_steps_but_not_at_the_end(arguments: TrainingArguments) -> None:
+    evaluated: list[tuple[int, str]] = []
+    callback = PeriodicEvaluation(3, lambda step, model: evaluated.append((step, model)))
+    for step in range(1, 10):
+        callback.on_step_end(
+            arguments, TrainerState(global_step=step, max_steps=9), TrainerControl(), model=f"model {step}"
+        )
+    assert evaluated == [(3, "model 3"), (6, "model 6")]
+
+
+def test_the_bar_shows_the_newest_value_of_each_metric(arguments: TrainingArguments) -> None:
+    console = Console(record=True, width=160)
+    bar = ProgressBar(console, "GRPO", {"reward": "reward", "KL": "ppo_kl"})
+    with bar:
+        bar.on_train_begin(arguments, TrainerState(global_step=2, max_steps=4), TrainerControl())
+        for logs in ({"reward": 0.25, "ppo_kl": 0.5}, {"reward": None, "ppo_kl": 0.125}):
+            bar.on_log(arguments, TrainerState(), TrainerControl(), logs=logs)
+        bar.on_step_end(arguments, TrainerState(global_step=3, max_steps=4), TrainerControl())
+    text = console.export_text()
+    for part in ("GRPO", "3/4", "reward 0.25  KL 0.125"):
+        assert part in text
+
+
+def test_the_trainers_own_history_stays_one_entry_long(arguments: TrainingArguments) -> None:
+    callback, state = MetricLines("rl", lambda line: None), TrainerState(is_world_process_zero=True)
+    for step in range(1, 50):
+        state.global_step = step
+        state.log_history.append({"step": step, "num_tokens": 10 * step})
+        callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.5})
+    assert state.log_history == [{"step": 49, "num_tokens": 490}]

@@ -1,0 +1,202 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import geoalign
+from geoalign.lab.cli import main
+from geoalign.lab.store.lock import locked
+
+TINY = {
+    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+    "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 32},
+    "curator": {"type": "grpo"},
+    "sft": {"max_steps": 1, "per_device_train_batch_size": 4},
+    "grpo": {"max_steps": 2, "num_generations": 2, "per_device_train_batch_size": 4, "max_completion_length": 4},
+    "evaluation": {"every": None},
+}
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """Runs the command line in this process; returns its exit code."""
+    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def test_help_is_fast_and_loads_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['geoalign', '--help']\n"
+        "from geoalign.lab.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("train", "report", "bench"):
+        assert command in done.stdout
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"geoalign {geoalign.__version__}\n"
+
+
+def test_an_error_is_one_message_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("curator:\n  alfa: 0.1\n")
+    assert call(monkeypatch, "train", path, "--output", tmp_path / "run") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ")
+    assert "line 2: curator.alfa: unknown key: expected curator.alpha" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_wrong_option_of_trl_is_found_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert call(monkeypatch, "train", "--set", "grpo.learning_rat=1", "--output", tmp_path / "run") == 2
+    assert "grpo.learning_rate, the nearest known key" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_of_several_processes_the_first_one_speaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, said in (("0", "curator.alfa"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        assert call(monkeypatch, "train", "--set", "curator.alfa=1", "--output", tmp_path / "run") == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert bool(error) == bool(said)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, made by the command in a process of its own."""
+    root = tmp_path_factory.mktemp("finished") / "run"
+    done = subprocess.run(command(config, root), capture_output=True, text=True, check=False, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "accuracy before RL" in done.stdout
+    assert "accuracy after RL" in done.stdout
+    return root
+
+
+def command(config: Path, root: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "geoalign", "train", str(config), "--output", str(root), *more]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def test_a_finished_run_is_reported_again_never_trained_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, finished: Path
+) -> None:
+    weights = finished / "checkpoints" / "final" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    (finished / "report.html").unlink()
+    for more in ((), ("--resume",)):
+        assert call(monkeypatch, "train", config, "--output", finished, *more) == 0
+        assert "is finished: its report is rebuilt" in " ".join(capsys.readouterr().out.split())
+        assert (finished / "report.html").is_file()
+    assert weights.stat().st_mtime_ns == before
+
+
+def test_a_finished_run_with_other_settings_is_not_overwritten(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, finished: Path
+) -> None:
+    assert call(monkeypatch, "train", config, "--set", "seed=5", "--output", finished) == 2
+    assert "seed: expected 0, as the run in" in capsys.readouterr().err
+
+
+def test_resume_takes_the_settings_of_the_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    assert call(monkeypatch, "train", "--output", finished, "--resume") == 0
+    assert "accuracy after RL" in capsys.readouterr().out
+
+
+def test_the_report_of_a_run_is_rebuilt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    (finished / "report.html").unlink()
+    assert call(monkeypatch, "report", finished) == 0
+    assert capsys.readouterr().out.strip() == str(finished / "report.html")
+    assert (finished / "report.html").is_file()
+
+
+def test_what_a_finished_run_leaves(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.yaml", "versions.json", "metrics.jsonl", "evaluation.jsonl", "summary.json", "report.html"} <= names
+    stages = [json.loads(line)["stage"] for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert stages == ["sft", "rl", "rl"]
+    assert len(list((finished / "rollouts").iterdir())) == 1
+
+
+def test_a_folder_in_use_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, tmp_path: Path
+) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time; from pathlib import Path; from geoalign.lab.store.lock import locked\n"
+            "with locked(Path(sys.argv[1])):\n print(flush=True); time.sleep(60)",
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    try:
+        holder.stdout.readline()
+        assert call(monkeypatch, "train", config, "--output", tmp_path) == 2
+        assert f"in use by another process (number {holder.pid})" in capsys.readouterr().err.replace("\n", " ")
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with locked(tmp_path):
+        pass
+
+
+def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    process = subprocess.Popen(
+        command(config, root, "--set", "grpo.max_steps=100000"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    deadline = time.monotonic() + 120
+    while not (root / "metrics.jsonl").is_file() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped. Go on with: geoalign train" in said
+    assert "--set grpo.max_steps=100000" in said
+    assert said.rstrip().endswith(f"--output {root} --resume")
+    assert "Traceback" not in said

@@ -1,0 +1,203 @@
+"""Whole runs whose reward is a learned model: warm start, reward model, GRPO with a curator, evaluation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from geoalign.lab.config.loading import load_run_config, plain_run_config
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.train.train import prepare
+
+REPOSITORY = Path(__file__).parents[3]
+Train = Callable[..., dict[str, Any]]
+
+SETTINGS: dict[str, Any] = {
+    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+    "task": {
+        "type": "dialogue",
+        "train_problems": 16,
+        "evaluation_problems": 6,
+        "demonstrations": 512,
+        "preference_pairs": 200,
+        "seed": 0,
+    },
+    "curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}},
+    "sft": {"max_steps": 30, "per_device_train_batch_size": 32, "learning_rate": 1e-2, "save_steps": 30},
+    "reward_model": {"max_steps": 6, "per_device_train_batch_size": 8, "save_steps": 3, "warmup_steps": 1},
+    "grpo": {
+        "max_steps": 4,
+        "num_generations": 4,
+        "per_device_train_batch_size": 16,
+        "steps_per_generation": 2,
+        "save_steps": 2,
+        "max_completion_length": 12,
+    },
+    "evaluation": {"every": 2},
+    "output": {"keep_checkpoints": None},
+}
+
+
+def lines(path: Path, stage: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in found if line["stage"] == stage]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    import io
+
+    import torch
+    from rich.console import Console
+
+    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.train.train import train
+
+    root = tmp_path_factory.mktemp("dialogue") / "run"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(parse_run_config(SETTINGS), root, console=Console(file=io.StringIO()))
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
+    return root
+
+
+def test_pairs_are_formed_and_rollouts_replaced(finished: Path) -> None:
+    summary = json.loads((finished / "summary.json").read_text())
+    assert summary["curator"]["pairs"] > 50
+    assert summary["curator"]["replaced"] > 0
+    rows = [row for path in sorted(finished.glob("rollouts/*")) for row in pq.read_table(path).to_pylist()]
+    assert len(rows) == 2 * 32
+    # A learned reward: no two groups of four have equal ones by accident.
+    assert len({row["reward"] for row in rows}) > 20
+    assert any(row["source"] != row["row"] for row in rows)
+    assert (finished / "report.html").is_file()
+
+
+def test_rewards_are_those_of_the_saved_reward_model(finished: Path) -> None:
+    rows = pq.read_table(finished / "rollouts" / "step-000000.parquet").to_pylist()[:5]
+    from geoalign.lab.tasks.dialogue_text import FORMS
+
+    assert any(form.split("{")[0] in rows[0]["prompt"] for form in FORMS)
+    config = load_run_config(finished / "config.yaml").config
+    from geoalign.lab.tasks import make_task
+
+    prompts = {problem.id: problem.prompt for problem in make_task(config.task, seed=0).train_problems()}
+    asked = [next(prompt for name, prompt in prompts.items() if name in row["prompt"]) for row in rows]
+    with RewardModelScorer.load(finished / "checkpoints" / "reward_model") as scorer:
+        again = scorer.score([row["response"] for row in rows], [""] * 5, prompts=asked)
+    assert again == pytest.approx([row["reward"] for row in rows], abs=1e-4)
+
+
+def test_evaluation_has_proxy_reward_and_gold_utility(finished: Path) -> None:
+    for stage, count in (("before_rl", 1), ("rl", 1), ("after_rl", 1)):
+        found = lines(finished / "evaluation.jsonl", stage)
+        assert len(found) == count
+        assert all(line["accuracy"] is None for line in found)
+        assert all(isinstance(line[name], float) for line in found for name in ("reward", "gold_utility"))
+
+
+def test_the_reward_model_stage_reports_held_out_pairs(finished: Path) -> None:
+    *training, held_out = lines(finished / "metrics.jsonl", "reward_model")
+    assert [line["step"] for line in training] == [1, 2, 3, 4, 5, 6]
+    assert all("margin" in line for line in training)
+    assert held_out["step"] == 6
+    summary = json.loads((finished / "summary.json").read_text())["reward_model"]
+    assert summary["count"] >= 20
+    assert {f"heldout/{name}": value for name, value in summary.items()}.items() <= held_out.items()
+
+
+def test_a_run_killed_in_the_reward_stage_ends_the_same(finished: Path, train_here: Train, tmp_path: Path) -> None:
+    # As a kill after the third update left it: no later checkpoint, line or stage, and a half-written model.
+    root = tmp_path / "run"
+    shutil.copytree(finished, root)
+    for path in ("summary.json", "report.html", "evaluation.jsonl"):
+        (root / path).unlink()
+    for path in ("reward_model", "final", "rl", "reward_model_training/checkpoint-6"):
+        shutil.rmtree(root / "checkpoints" / path)
+    (root / "checkpoints" / "reward_model.tmp").mkdir()
+    train_here(SETTINGS, root, resume=True)
+    for stage in ("sft", "reward_model", "rl"):
+        ours, theirs = (lines(folder / "metrics.jsonl", stage) for folder in (root, finished))
+        assert [without_time(line) for line in ours] == [without_time(line) for line in theirs], stage
+    for place in ("reward_model", "final"):
+        ours, theirs = (folder / "checkpoints" / place / "model.safetensors" for folder in (root, finished))
+        assert ours.read_bytes() == theirs.read_bytes(), place
+
+
+def test_another_seed_shares_warm_start_and_reward_model(finished: Path, train_here: Train, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "seed": 1, "curator": {"type": "grpo"}}
+    summary = train_here(settings, tmp_path / "run", shared=finished, report=False)
+    assert lines(tmp_path / "run" / "metrics.jsonl", "reward_model") == []
+    assert summary["reward_model"] == json.loads((finished / "summary.json").read_text())["reward_model"]
+    model = "checkpoints/reward_model/model.safetensors"
+    assert os.path.samefile(tmp_path / "run" / model, finished / model)
+
+
+def test_prepare_makes_what_is_shared_and_no_more(finished: Path, tmp_path: Path) -> None:
+    from geoalign.lab.config.loading import parse_run_config
+
+    root = tmp_path / "shared"
+    shutil.copytree(finished, root, ignore=shutil.ignore_patterns("reward_model*", "final", "rl", "summary.json"))
+    prepare(parse_run_config(SETTINGS), root)
+    assert {path.name for path in (root / "checkpoints").iterdir()} == {
+        "sft",
+        "warm_start",
+        "reward_model",
+        "reward_model_training",
+    }
+
+
+def test_the_same_stages_on_real_preference_pairs(shared_data: Path, train_here: Train, tmp_path: Path) -> None:
+    settings = {
+        **SETTINGS,
+        "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+        "task": {
+            "type": "hh_rlhf",
+            "train": str(shared_data / "hh_rlhf" / "harmless-base" / "test.jsonl.gz"),
+            "evaluation": {"helpful": str(shared_data / "hh_rlhf" / "helpful-base" / "test.jsonl.gz")},
+            "max_characters": 200,
+            "limit": 64,
+        },
+        "sft": {"max_steps": 3, "per_device_train_batch_size": 8},
+        "reward_model": {"max_steps": 3, "per_device_train_batch_size": 8},
+        "evaluation": {"every": None, "problems": 4},
+    }
+    summary = train_here(settings, tmp_path / "run")
+    assert summary["reward_model"]["count"] >= 6
+    assert summary["reward_model"]["against_shortcut"] is None
+    (line,) = lines(tmp_path / "run" / "evaluation.jsonl", "after_rl")
+    assert isinstance(line["reward"], float)
+    assert line["gold_utility"] is None
+    assert summary["curator"]["pairs"] > 0
+
+
+def test_the_shipped_settings_are_read() -> None:
+    config = load_run_config(REPOSITORY / "configs" / "dialogue.yaml").config
+    assert config.task.type == "dialogue"
+
+
+@pytest.mark.slow
+def test_the_shipped_settings_raise_the_reward_and_the_curves_part(train_here: Train, tmp_path: Path) -> None:
+    config = load_run_config(REPOSITORY / "configs" / "dialogue.yaml", ["curator.type=grpo"]).config
+    summary = train_here(plain_run_config(config), tmp_path / "run", report=False)
+    assert summary["reward_model"]["accuracy"] > 0.8
+    # The rejected response flatters: a reward model that ranked content alone would get most of these right.
+    assert summary["reward_model"]["against_shortcut"] < 0.5
+    before, after = (summary["reward"][stage]["dialogue"] for stage in ("before_rl", "after_rl"))
+    # Three runs scattered by 0.1 around a gain of 2.8.
+    assert after > before + 1.5
+    gold_before, gold_after = (summary["gold_utility"][stage]["dialogue"] for stage in ("before_rl", "after_rl"))
+    assert gold_after < gold_before + 0.3
+
+
+def without_time(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if "time" not in key and "seconds" not in key}

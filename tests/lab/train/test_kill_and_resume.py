@@ -1,0 +1,172 @@
+"""kill -9 at any moment, then --resume: the same weights, bit for bit, and the same records."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kill_points import train_and_die
+
+SETTINGS: dict[str, Any] = {
+    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+    "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 64},
+    "reward": {"flip": 0.2},
+    "curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}},
+    "sft": {"max_steps": 4, "per_device_train_batch_size": 8, "save_steps": 2},
+    "grpo": {
+        "max_steps": 8,
+        "num_generations": 4,
+        "per_device_train_batch_size": 16,
+        "steps_per_generation": 2,
+        "save_steps": 4,
+        "max_completion_length": 6,
+    },
+    "evaluation": {"every": 3},
+    "output": {"keep_checkpoints": 1, "details_every": 1},
+}
+TIMED = ("seconds", "time")
+
+
+@dataclass
+class Undisturbed:
+    """A run that nothing disturbed, how long it took, and how many file operations it made."""
+
+    root: Path
+    seconds: float
+    operations: int
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Any]:
+    # Children of a server that has the heavy imports done: a start costs a fork, not ten seconds.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["geoalign.lab.train.train", "geoalign.lab.train.policy"])
+        yield context
+
+
+@pytest.fixture(scope="module")
+def undisturbed(processes: Any, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run(processes, folder / "warm_up", None, folder / "counter")  # the server imports at its first request
+    start = time.monotonic()
+    assert run(processes, folder / "run", None, folder / "counter") == 0
+    return Undisturbed(folder / "run", time.monotonic() - start, int((folder / "counter").read_text()))
+
+
+def run(processes: Any, root: Path, kill_at: int | str | None, counter: Path, kill_after: float | None = None) -> int:
+    """Goes on with a run; returns the exit code (-9 where it was killed)."""
+    process = processes.Process(target=train_and_die, args=(SETTINGS, str(root), kill_at, str(counter)))
+    process.start()
+    process.join(kill_after)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    code = process.exitcode
+    process.close()
+    assert isinstance(code, int)
+    return code
+
+
+def records(root: Path) -> dict[str, Any]:
+    """Everything a run leaves for a reader, without the seconds it took."""
+    found: dict[str, Any] = {}
+    for name in ("metrics.jsonl", "evaluation.jsonl"):
+        lines = [json.loads(line) for line in (root / name).read_text().splitlines()]
+        found[name] = [
+            {key: value for key, value in line.items() if not any(word in key for word in TIMED)} for line in lines
+        ]
+    for path in [*root.glob("rollouts/*"), *root.glob("details/*"), *root.glob("checkpoints/final/*")]:
+        found[str(path.relative_to(root))] = path.read_bytes()
+    found["summary.json"] = json.loads((root / "summary.json").read_text())
+    found["checkpoints"] = sorted(path.name for path in root.glob("checkpoints/*/checkpoint-*"))
+    found["figures"] = sorted(path.name for path in root.glob("figures/*"))
+    assert (root / "report.html").is_file()
+    return found
+
+
+def assert_same(root: Path, other: Path) -> None:
+    ours, theirs = records(root), records(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert ours[name] == theirs[name], name
+
+
+def test_the_undisturbed_run_is_worth_comparing_with(undisturbed: Undisturbed) -> None:
+    found = records(undisturbed.root)
+    assert [line["step"] for line in found["metrics.jsonl"]] == [1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [line["stage"] for line in found["evaluation.jsonl"]] == ["before_rl", "rl", "rl", "after_rl"]
+    assert {name for name in found if name.startswith("rollouts")} == {
+        f"rollouts/step-{step:06d}.parquet" for step in (0, 2, 4, 6)
+    }
+    assert {name for name in found if name.startswith("details")}
+    assert found["checkpoints"] == ["checkpoint-4", "checkpoint-8"]  # one kept of each stage
+    assert undisturbed.operations > 100
+
+
+def test_two_undisturbed_runs_are_equal(undisturbed: Undisturbed) -> None:
+    assert_same(undisturbed.root.with_name("warm_up"), undisturbed.root)
+
+
+def kill_repeatedly(processes: Any, undisturbed: Undisturbed, root: Path, *, seed: int, kills: int) -> None:
+    """Kills at random file operations and at random times, in turn, each time going on from there, then finishes."""
+    draws = random.Random(seed)
+    killed = 0
+    while killed < kills:
+        if draws.random() < 0.5:
+            # Operations of a whole run, spread over what is left of it: early kills come first, so a run gets ahead.
+            code = run(processes, root, draws.randint(1, max(2, undisturbed.operations // 3)), root.with_name("count"))
+        else:
+            code = run(processes, root, None, root.with_name("count"), draws.uniform(0.0, 0.6 * undisturbed.seconds))
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        killed += 1
+    assert run(processes, root, None, root.with_name("count")) == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "sft/checkpoint-4/trainer_state.json",  # a half-written checkpoint of the warm start
+        "checkpoints/warm_start.tmp",  # after its last checkpoint: there is nothing left to train
+        "rl/checkpoint-8/trainer_state.json",  # half-written, four updates after the last complete one
+        "checkpoints/final.tmp",
+        "run/figures",  # the training is done and summed up
+    ],
+)
+def test_killed_while_writing(processes: Any, undisturbed: Undisturbed, tmp_path: Path, place: str) -> None:
+    root = tmp_path / "run"
+    assert run(processes, root, place, tmp_path / "count") == -signal.SIGKILL
+    assert run(processes, root, None, tmp_path / "count") == 0
+    assert_same(root, undisturbed.root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_many_times(processes: Any, undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+    kill_repeatedly(processes, undisturbed, tmp_path / "run", seed=seed, kills=5)
+    assert_same(tmp_path / "run", undisturbed.root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slot", range(24))
+def test_killed_at_any_file_operation(processes: Any, undisturbed: Undisturbed, tmp_path: Path, slot: int) -> None:
+    root = tmp_path / "run"
+    width = undisturbed.operations / 24
+    kill_at = random.Random(slot).randint(int(slot * width) + 1, int((slot + 1) * width))
+    assert run(processes, root, kill_at, tmp_path / "count") == -signal.SIGKILL
+    assert run(processes, root, None, tmp_path / "count") == 0
+    assert_same(root, undisturbed.root)

@@ -1,0 +1,186 @@
+"""Whole runs scored by a ready reward model, by one behind a server, and by one that goes away in the middle."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+from geoalign.errors import ConfigError, UnscoredError
+from geoalign.lab.models.tiny_model import make_tokenizer
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "serving"))
+from running_server import Running
+
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.serve_reward.app import reward_app
+
+RL = {"max_steps": 6, "save_steps": 6}
+
+
+def lines(path: Path, stage: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in found if line["stage"] == stage]
+
+
+class Failing:
+    """The sum of a response's digits; in one call of a training batch, `missing` of every four are not scored."""
+
+    binary = False
+
+    def __init__(self, fails_at: int | None, missing: int = 3) -> None:
+        self.counters = {"scored": 0, "too_long": 0, "unreachable": 0}
+        self.fails_at, self.missing, self.calls = fails_at, missing, 0
+
+    def score(self, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
+        rewards = [float(sum(int(sign) for sign in text if sign.isdecimal())) for text in responses]
+        if len(responses) != 16:
+            return rewards  # an evaluation
+        self.calls += 1
+        if self.calls - 1 == self.fails_at:
+            self.counters["unreachable"] += 4 * self.missing
+            rewards = [math.nan if row % 4 < self.missing else reward for row, reward in enumerate(rewards)]
+        return rewards
+
+
+@pytest.fixture
+def score_by(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts a source in the place of the run's."""
+
+    def put(source: Any) -> None:
+        @contextmanager
+        def opened(run: Any) -> Iterator[Any]:
+            yield source
+
+        monkeypatch.setattr("geoalign.lab.train.train.reward_source", opened)
+        monkeypatch.setattr("geoalign.lab.train.reward_source.binary_reward", lambda run: False)
+
+    return put
+
+
+def test_a_run_whose_rewards_fail_stops_and_goes_on_as_if_nothing_had_been(tiny, train_here, score_by, tmp_path):
+    curator = {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}}
+    settings = tiny(reward={"flip": 0.0}, grpo=RL, curator=curator)
+    score_by(Failing(None))
+    train_here(settings, tmp_path / "undisturbed", report=False)
+    # The second generation, after 2 of 6 updates: no checkpoint is due there.
+    score_by(Failing(1))
+    message = r"for 12 of 16 responses: unreachable 12\. Nothing is lost: .* --resume"
+    with pytest.raises(UnscoredError, match=message):
+        train_here(settings, tmp_path / "stopped", report=False)
+    checkpoints = tmp_path / "stopped/checkpoints/rl"
+    assert [path.name for path in checkpoints.iterdir()] == ["checkpoint-2"]
+    assert (checkpoints / "checkpoint-2/COMPLETE.json").is_file()
+    # Again at once: there is nothing new to keep, and nothing is broken by it.
+    score_by(Failing(0))
+    with pytest.raises(UnscoredError):
+        train_here(settings, tmp_path / "stopped", resume=True, report=False)
+    score_by(Failing(None))
+    train_here(settings, tmp_path / "stopped", resume=True, report=False)
+    weights, expected = (
+        load_file(tmp_path / name / "checkpoints/final/model.safetensors") for name in ("stopped", "undisturbed")
+    )
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    for name in ("stopped", "undisturbed"):
+        assert [line["step"] for line in lines(tmp_path / name / "metrics.jsonl", "rl")] == [1, 2, 3, 4, 5, 6]
+    told, wanted = (
+        [(line.get("reward"), line.get("num_tokens")) for line in lines(tmp_path / name / "metrics.jsonl", "rl")]
+        for name in ("stopped", "undisturbed")
+    )
+    assert told == wanted
+
+
+def test_a_failure_in_the_first_generation_leaves_nothing_to_keep(tiny, train_here, score_by, tmp_path):
+    settings = tiny(reward={"flip": 0.0, "max_unscored": 0.7})
+    score_by(Failing(0))
+    with pytest.raises(UnscoredError, match=r"all but 70% of a generation batch"):
+        train_here(settings, tmp_path / "run", report=False)
+    assert not list((tmp_path / "run/checkpoints").glob("rl/checkpoint-*"))
+    score_by(Failing(None))
+    train_here(settings, tmp_path / "run", resume=True, report=False)
+
+
+def test_below_the_limit_a_run_goes_on_without_the_unscored(tiny, train_here, score_by, tmp_path):
+    score_by(Failing(1, missing=2))  # a half; the limit is passed by more than that
+    train_here(tiny(reward={"flip": 0.0}), tmp_path / "run", report=False)
+    counts = [line["reward/unreachable"] for line in lines(tmp_path / "run/metrics.jsonl", "rl") if "reward" in line]
+    assert 8.0 in counts
+    rows = pq.read_table(tmp_path / "run/rollouts/step-000002.parquet").to_pydict()
+    assert rows["reward"].count(None) == 8
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random reward model that reads the task's characters."""
+    folder = tmp_path_factory.mktemp("classifier")
+    tokenizer = make_tokenizer("0123456789+-*=;?\\boxed{} ", max_length=128)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Qwen3ForSequenceClassification(
+            Qwen3Config(
+                vocab_size=len(tokenizer),
+                hidden_size=16,
+                intermediate_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=2,
+                head_dim=8,
+                max_position_embeddings=128,
+                pad_token_id=tokenizer.pad_token_id,
+                num_labels=1,
+                initializer_range=0.5,
+            )
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, train_here, classifier, tmp_path):
+    here = tiny(reward={"flip": 0.0, "model": {"path": str(classifier)}})
+    train_here(here, tmp_path / "here", report=False)
+    with RewardModelScorer.load(classifier) as scorer:
+        server = Running(reward_app(scorer, token=None, max_batch=64, max_bytes=10**6))
+        there = tiny(reward={"flip": 0.0, "model": {"url": server.url, "patience": 5}})
+        train_here(there, tmp_path / "there", report=False)
+        server.stop()
+    for name in ("here", "there"):
+        found = lines(tmp_path / name / "evaluation.jsonl", "after_rl")
+        assert found
+        assert all(line["accuracy"] is None and math.isfinite(line["reward"]) for line in found)
+        assert not (tmp_path / name / "checkpoints/reward_model").exists()
+    rewards = [
+        pq.read_table(tmp_path / name / "rollouts/step-000000.parquet")["reward"].to_pylist()
+        for name in ("here", "there")
+    ]
+    assert rewards[0] == pytest.approx(rewards[1], abs=1e-5)
+    assert len(set(rewards[0])) > 2
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"path": "/nowhere/at/all"}, "reward model: expected a sequence classifier with its tokenizer, got '/nowhere"),
+        ({"url": "http://127.0.0.1:9"}, r"reward\.model\.url: expected a server at http://127\.0\.0\.1:9, got none"),
+    ],
+)
+def test_a_model_that_is_not_there_is_found_before_anything_is_trained(tiny, train_here, tmp_path, model, message):
+    with pytest.raises(ConfigError, match=message):
+        train_here(tiny(reward={"flip": 0.0, "model": model}), tmp_path / "run")
+    assert not (tmp_path / "run/config.yaml").exists()
+
+
+def test_noise_of_the_wrong_kind_is_refused_for_a_ready_model(tiny, train_here, classifier, tmp_path):
+    settings = tiny(reward={"flip": 0.1, "model": {"path": str(classifier)}})
+    with pytest.raises(ConfigError, match=r"reward\.flip: expected 0, because this task's reward is continuous"):
+        train_here(settings, tmp_path / "run")

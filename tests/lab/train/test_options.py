@@ -1,0 +1,141 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from geoalign.errors import ConfigError
+from geoalign.lab.train.options import generation_shape, grpo_options, plan_prompts, sft_options
+from geoalign.settings.locations import Places
+
+FOLDER = Path("nowhere")
+
+
+def grpo(**values: Any) -> Any:
+    return grpo_options({"per_device_train_batch_size": 8, "num_generations": 4, **values}, seed=3, folder=FOLDER)
+
+
+def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
+    options = grpo(learning_rate=0.25, beta=0.5)
+    assert (options.learning_rate, options.beta, options.seed) == (0.25, 0.5, 3)
+    assert (options.report_to, options.steps_per_generation, options.disable_tqdm) == ([], 2, True)
+    sft = sft_options({"max_steps": 7}, seed=3, folder=FOLDER)
+    assert (sft.max_steps, sft.seed, sft.data_seed, sft.packing) == (7, 3, 3, False)
+    if not torch.accelerator.is_available():
+        assert options.use_cpu
+        assert not options.bf16
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"learning_rat": 1}, ["grpo.learning_rat", "grpo.learning_rate, the nearest", "x.yaml, line 4"]),
+        ({"output_dir": "x"}, ["grpo.output_dir", "output.folder"]),
+        ({"save_total_limit": 1}, ["grpo.save_total_limit", "output.keep_checkpoints"]),
+        ({"learning_rate": "fast"}, ["grpo.learning_rate", "a number", "'fast'"]),
+        ({"max_steps": 2.5}, ["grpo.max_steps", "a whole number", "2.5"]),
+        ({"use_cpu": 1}, ["grpo.use_cpu", "true or false", "1"]),
+        ({"num_generations": 3}, ["grpo", "from TRL", "divisible by num_generations"]),
+        ({"save_steps": 3}, ["grpo.save_steps", "multiple of 2", "got 3"]),
+        ({"save_steps": 0.5}, ["grpo.save_steps", "multiple of 2", "got 0.5"]),
+        ({"save_steps": 6, "logging_steps": 4}, ["grpo.save_steps", "logging_steps = 4", "got 6"]),
+        (
+            {"steps_per_generation": 3, "gradient_accumulation_steps": 2, "num_generations": 2},
+            ["gradient_accumulation_steps", "divisor", "3", "got 2"],
+        ),
+    ],
+)
+def test_wrong_options_are_refused_by_name(values: dict[str, Any], parts: list[str]) -> None:
+    places = Places({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    base = {"per_device_train_batch_size": 8, "num_generations": 4}
+    with pytest.raises(ConfigError) as caught:
+        grpo_options({**base, **values}, seed=0, folder=FOLDER, places=places)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "updates", "prompts"),
+    [
+        # 8 rows x 2 micro-batches = 16 rollouts = 4 prompts x 4; 2 micro-batches, one update each.
+        ({}, 2, 4),
+        ({"num_iterations": 3}, 6, 4),
+        ({"steps_per_generation": 4, "gradient_accumulation_steps": 2}, 2, 8),
+        ({"gradient_accumulation_steps": 2}, 1, 4),
+        ({"generation_batch_size": 8}, 1, 2),
+    ],
+)
+def test_the_generation_boundary(values: dict[str, Any], updates: int, prompts: int) -> None:
+    options = grpo(**values)
+    shape = generation_shape(options)
+    assert (shape.updates, shape.prompts, shape.samples) == (updates, prompts, 4)
+    assert options.save_steps % updates == 0
+    assert 20 <= options.save_steps < 20 + updates
+
+
+@pytest.mark.parametrize("values", [{"save_steps": 5, "logging_steps": 2}, {"logging_steps": 0.5}])
+def test_the_warm_start_saves_where_it_has_logged(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps"):
+        sft_options(values, seed=0, folder=FOLDER)
+
+
+def test_prompts_are_laid_out_epoch_after_epoch() -> None:
+    options = grpo(max_steps=10)  # 5 generations x 4 prompts = 20 places
+    plan = plan_prompts(options, generation_shape(options), problems=9)  # 2 generations an epoch, one problem left out
+    assert plan.max_steps == 10
+    assert len(plan.order) == 20
+    epochs = [plan.order[start : start + 8] for start in (0, 8)]
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert epochs[0] != epochs[1]
+    assert plan == plan_prompts(options, generation_shape(options), problems=9)
+    longer = grpo(max_steps=12)
+    assert plan_prompts(longer, generation_shape(longer), problems=9).order[:20] == plan.order
+
+
+def test_prompts_in_order_where_shuffling_is_off() -> None:
+    options = grpo(max_steps=6, shuffle_dataset=False)
+    plan = plan_prompts(options, generation_shape(options), problems=9)
+    assert plan.order == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]
+
+
+def test_epochs_count_where_no_steps_are_given() -> None:
+    options = grpo(num_train_epochs=3)
+    # 9 problems: 2 generations of 4 prompts an epoch, 2 updates each, 3 epochs.
+    assert plan_prompts(options, generation_shape(options), problems=9).max_steps == 12
+
+
+def test_too_few_problems_for_one_generation() -> None:
+    options = grpo()
+    with pytest.raises(ConfigError, match=r"at least 4 training problems.*got 3"):
+        plan_prompts(options, generation_shape(options), problems=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"num_generations": 0}, "num_generations: expected at least 1, got 0"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size: expected at least 1, got 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a number, got nan"),
+        ({"learning_rate": True}, "learning_rate: expected a number, got True"),
+        ({"temperature": float("inf")}, "temperature: expected a number, got inf"),
+        ({"temperature": 0}, "temperature: expected a number above 0"),
+        ({"max_steps": 0}, "max_steps: expected at least 1, or -1"),
+        ({"vllm_server_port": 65536}, "vllm_server_port: expected at most 65535, got 65536"),
+        ({"run_name": False}, "run_name: expected text, got False"),
+        ({"reward_weights": [True]}, "reward_weights: expected a list of numbers"),
+        ({"model_init_kwargs": '{"a": 1, "a": 2}'}, "model_init_kwargs: expected a section, or JSON"),
+        ({"learning_rate": None}, "learning_rate: expected a value, got null"),
+    ],
+)
+def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str) -> None:
+    places = Places({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    with pytest.raises(ConfigError) as caught:
+        grpo_options(values, seed=0, folder=FOLDER, places=places)
+    assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [{"max_steps": 10_000_000}, {"num_train_epochs": 1e9, "max_steps": -1}])
+def test_a_plan_that_no_memory_holds_is_refused(values: dict[str, Any]) -> None:
+    options = grpo(**values)
+    with pytest.raises(ConfigError, match=rf"grpo\.{next(iter(values))}: expected at most 2,500,000 updates"):
+        plan_prompts(options, generation_shape(options), problems=9)

@@ -1,0 +1,108 @@
+"""`geoalign train` under torchrun: two processes on gloo make one run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from geoalign.lab.store.checkpoints import MARK
+from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.run_folder import RunFolder
+
+CURATED = {
+    "curator": {"type": "oracle"},
+    "evaluation": {"every": 2, "samples": 2},
+    "grpo": {"per_device_train_batch_size": 4},
+}
+
+
+KILLED = Path(__file__).parent / "killed_process.py"
+
+
+def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.run(
+        [*command, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def train(config: Path, folder: Path, *arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    return launch("-m", "geoalign", "train", config, "--output", folder, *arguments, processes=processes)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> tuple[Path, RunFolder, str]:
+    folder = tmp_path_factory.mktemp("processes")
+    config = folder / "run.yaml"
+    config.write_text(yaml.safe_dump(tiny(**CURATED)))
+    done = train(config, folder / "run")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return config, RunFolder(folder / "run"), done.stdout
+
+
+def test_one_run_is_made(made: tuple[Path, RunFolder, str]) -> None:
+    _, folder, said = made
+    assert folder.finished()
+    assert folder.report.is_file()
+    assert folder.read_versions()["processes"] == 2
+    assert said.count("report.html") == 1
+    assert not list(folder.root.rglob("*.tmp"))
+    steps = [line["step"] for line in read_lines(folder.metrics) if line["stage"] == "rl"]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_rows_of_both_processes_are_recorded_and_replaced(made: tuple[Path, RunFolder, str]) -> None:
+    _, folder, _ = made
+    for path in sorted(folder.rollouts.glob("*.parquet")):
+        table = pq.read_table(path).to_pydict()
+        assert len(table["row"]) == 16
+        corrupted = [reward != true for reward, true in zip(table["reward"], table["true_reward"], strict=True)]
+        assert table["corrupted"] == corrupted
+        # Some of the corrupted rewards of each half, so that both processes drew their slots.
+        assert any(corrupted[:8])
+        assert any(corrupted[8:])
+    assert json.loads(folder.summary.read_text())["curator"]["replaced"] > 0
+
+
+def test_every_problem_is_evaluated_once(made: tuple[Path, RunFolder, str]) -> None:
+    _, folder, _ = made
+    lines = read_lines(folder.evaluation)
+    assert [(line["stage"], line["step"], line["count"]) for line in lines] == [
+        ("before_rl", 0, 8),
+        ("rl", 2, 8),
+        ("after_rl", 4, 8),
+    ]
+
+
+# With the second, process 0 has written its part of a checkpoint that process 1 has not.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rank", "place"), [(0, "rollouts/step-000002.parquet.tmp"), (1, "checkpoints/rl/checkpoint-4")]
+)
+def test_a_killed_run_goes_on_to_the_same_weights(
+    made: tuple[Path, RunFolder, str], tmp_path: Path, rank: int, place: str
+) -> None:
+    config, folder, _ = made
+    killed = launch(KILLED, config, tmp_path / "run", rank, place)
+    assert killed.returncode != 0
+    assert (tmp_path / "run" / "checkpoints" / "rl" / "checkpoint-2").is_dir()
+    assert not (tmp_path / "run" / "checkpoints" / "rl" / "checkpoint-4" / MARK).exists()
+    assert not RunFolder(tmp_path / "run").finished()
+    alone = train(config, tmp_path / "run", "--resume", processes=1)
+    assert alone.returncode != 0
+    assert "expected 2 processes, as the run was started, got 1" in alone.stderr
+    resumed = train(config, tmp_path / "run", "--resume")
+    assert resumed.returncode == 0, resumed.stderr[-6000:]
+    one, other = (load_file(where / "checkpoints/final/model.safetensors") for where in (folder.root, tmp_path / "run"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert folder.evaluation.read_text() == (tmp_path / "run" / "evaluation.jsonl").read_text()

@@ -1,0 +1,150 @@
+"""Runs that start from one shared warm start."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.train import train as train_module
+from geoalign.lab.train.shared import check_shared, take_shared
+
+Train = Callable[..., dict[str, Any]]
+Tiny = Callable[..., dict[str, Any]]
+
+
+def prepare(settings: dict[str, Any], root: Path) -> None:
+    train_module.prepare(parse_run_config(settings), root, console=Console(file=io.StringIO()))
+
+
+@pytest.fixture(scope="module")
+def prepared(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("prepared") / "shared"
+    prepare(tiny(), root)
+    return root
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def stages(folder: Path) -> list[str]:
+    return [json.loads(line)["stage"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_only_the_shared_stages_run_and_only_once(prepared: Path, tiny: Tiny) -> None:
+    folder = RunFolder(prepared)
+    assert folder.warm_started.is_dir()
+    assert not folder.final.exists()
+    assert not folder.evaluation.exists()
+    assert stages(prepared) == ["sft"]
+    before = (folder.warm_started / "model.safetensors").stat().st_mtime_ns
+    prepare(tiny(), prepared)
+    assert (folder.warm_started / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
+    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path
+) -> None:
+    start = weights(prepared / "checkpoints" / "warm_start")
+    train_here(tiny(), tmp_path / "run", shared=prepared)
+    train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=prepared, resume=True)
+    for name in ("run", "other_seed"):
+        assert weights(tmp_path / name / "checkpoints" / "warm_start") == start
+        assert set(stages(tmp_path / name)) == {"rl"}
+    assert weights(tmp_path / "run/checkpoints/final") != weights(tmp_path / "other_seed/checkpoints/final")
+    assert weights(prepared / "checkpoints" / "warm_start") == start
+    # A run of its own warm start comes to the same.
+    train_here(tiny(), tmp_path / "alone")
+    assert weights(tmp_path / "alone/checkpoints/final") == weights(tmp_path / "run/checkpoints/final")
+
+
+def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
+    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    root = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "take_shared", die)
+        with pytest.raises(KeyboardInterrupt):
+            train_here(tiny(), root, shared=prepared)
+    assert not RunFolder(root).warm_started.exists()
+    (root / "checkpoints" / "warm_start.tmp").mkdir(parents=True)  # as a kill within the copying leaves it
+    (root / "checkpoints" / "warm_start.tmp" / "model.safetensors").write_bytes(b"half")
+    train_here(tiny(), root, resume=True)
+    assert set(stages(root)) == {"rl"}
+    assert weights(root / "checkpoints/warm_start") == weights(prepared / "checkpoints/warm_start")
+
+
+@pytest.mark.parametrize(
+    ("changed", "key"),
+    [
+        ({"model": {"hidden_size": 24}}, "model.hidden_size: expected 16, as the shared run in"),
+        ({"task": {"operands": 3}}, "task.operands: expected 2"),
+        ({"sft": {"max_steps": 2}}, "sft.max_steps: expected 1"),
+        ({"sft": None}, "sft: expected nothing"),
+    ],
+)
+def test_settings_that_decide_the_warm_start_must_be_the_same(
+    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path, changed: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigError, match=key):
+        train_here(tiny(**changed), tmp_path / "run", shared=prepared)
+    assert not RunFolder(tmp_path / "run").started()
+
+
+def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path: Path) -> None:
+    shared = RunFolder(tmp_path)
+    shared.initialise({"seed": 0, "task": {"seed": None}}, threads=1)
+    shared.warm_started.mkdir(parents=True)
+    check_shared(shared, {"seed": 0, "task": {"seed": None}})
+    with pytest.raises(ConfigError, match="seed: expected 0, as the shared run in"):
+        check_shared(shared, {"seed": 1, "task": {"seed": None}})
+
+
+def test_other_sections_may_differ(tmp_path: Path) -> None:
+    shared = RunFolder(tmp_path)
+    shared.initialise({"seed": 0, "task": {"seed": 3}, "reward": {"flip": 0.0}}, threads=1)
+    shared.warm_started.mkdir(parents=True)
+    check_shared(shared, {"seed": 4, "task": {"seed": 3}, "reward": {"flip": 0.4}, "curator": {"type": "geoalign"}})
+
+
+def test_a_folder_without_a_finished_warm_start_is_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="expected a run folder with a finished warm start"):
+        train_here(tiny(), tmp_path / "run", shared=tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> None:
+    shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
+    for place in (shared.warm_started, shared.reward_model):
+        place.mkdir(parents=True)
+        (place / "model.safetensors").write_bytes(place.name.encode())
+    folder.warm_started.mkdir(parents=True)
+    take_shared(shared, folder)
+    assert weights(folder.reward_model) == b"reward_model"
+    assert list(folder.warm_started.iterdir()) == []
+
+
+def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
+    shared.warm_started.mkdir(parents=True)
+    (shared.warm_started / "model.safetensors").write_bytes(b"weights")
+
+    def refuse(*_: Any) -> None:
+        raise OSError("another file system")
+
+    monkeypatch.setattr("geoalign.lab.train.shared.os.link", refuse)
+    take_shared(shared, folder)
+    assert weights(folder.warm_started) == b"weights"
+    assert (folder.warm_started / "model.safetensors").stat().st_nlink == 1

@@ -1,0 +1,67 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+
+USER = [{"role": "user", "content": "1+2="}]
+REPLY = [{"role": "assistant", "content": "3"}]
+
+
+def test_one_token_per_character_and_the_turns_of_a_chat() -> None:
+    tokenizer = make_tokenizer("321+=", max_length=64)
+    # 6 special tokens (pad 0, end 1, unknown 2, user 3, reply 4, rule 5), then + 6, 1 7, 2 8, 3 9, = 10.
+    assert tokenizer("1+2=")["input_ids"] == [7, 6, 8, 10]
+    prompt = tokenizer.apply_chat_template(USER, add_generation_prompt=True)["input_ids"]
+    assert prompt == [3, 7, 6, 8, 10, 4]
+    assert tokenizer.apply_chat_template(USER + REPLY)["input_ids"] == [*prompt, 9, 1]
+    system = [{"role": "system", "content": "1"}, *USER]
+    assert tokenizer.apply_chat_template(system)["input_ids"] == [5, 7, 3, 7, 6, 8, 10]
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
+
+
+def test_a_character_outside_the_alphabet_is_unknown_line_breaks_included() -> None:
+    tokenizer = make_tokenizer("1+", max_length=64)
+    assert tokenizer("1\n1é")["input_ids"] == [7, 2, 7, 2]
+
+
+@given(st.text(max_size=30))
+def test_without_an_alphabet_any_text_comes_back(text: str) -> None:
+    tokenizer = make_tokenizer(None, max_length=512)
+    text = text.encode("utf-8", "ignore").decode()
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.mark.parametrize("alphabet", ["", ["ab"]])
+def test_an_alphabet_must_hold_single_characters(alphabet: object) -> None:
+    with pytest.raises(ConfigError, match="alphabet: expected"):
+        make_tokenizer(alphabet, max_length=8)  # type: ignore[arg-type]
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_is_drawn() -> None:
+    tokenizer = make_tokenizer("12", max_length=64)
+    config = TinyModelConfig(hidden_size=16, layers=1, heads=2)
+    before = torch.get_rng_state()
+    first, again, other = (make_tiny_model(config, tokenizer, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    weights = [model.model.layers[0].mlp.up_proj.weight for model in (first, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert first.get_input_embeddings().weight.shape == (8, 16)
+    assert first.get_output_embeddings().weight is first.get_input_embeddings().weight
+    assert first.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_heads_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"heads: .* hidden_size = 24, got 8"):
+        TinyModelConfig(hidden_size=24, heads=8)
+
+
+def test_words_are_tokens_and_the_longest_one_counts():
+    tokenizer = make_tokenizer("abc .", words=["ab", "abc", ". ", "a"], max_length=16)
+    pieces = [tokenizer.decode([token]) for token in tokenizer("abcab. a.b")["input_ids"]]
+    assert pieces == ["abc", "ab", ". ", "a", ".", "b"]
+    assert tokenizer.decode(tokenizer("abcab. a.b")["input_ids"]) == "abcab. a.b"

@@ -1,0 +1,91 @@
+"""Evaluations by the trainer's own engine, with a stand-in for vLLM's."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from trl.generation.vllm_generation import VLLMGeneration
+
+from geoalign.lab.train.trainer_engine import TrainerEngine, engine_of
+
+
+class Echo:
+    """Answers each prompt with its own tokens reversed; remembers under which settings."""
+
+    def __init__(self) -> None:
+        self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
+        self.repetition_penalty, self.max_completion_length = 1.1, 99
+        self.synced = 0
+        self.calls: list[dict[str, Any]] = []
+
+    def sync_weights(self) -> None:
+        self.synced += 1
+
+    def generate(self, prompts: list[list[int]], images: Any, num_generations: int) -> Any:
+        settings = {name: value for name, value in vars(self).items() if name not in ("synced", "calls")}
+        self.calls.append({"images": images, "num_generations": num_generations, **settings})
+        if not prompts:
+            raise RuntimeError("nothing to generate")
+        completions = [ids[::-1] for ids in prompts]
+        return prompts, completions, [[[0.0] for _ in ids] for ids in completions], None
+
+
+def trainer_with(engine: Any) -> Any:
+    return SimpleNamespace(vllm_generation=engine, _last_loaded_step=-1, state=SimpleNamespace(global_step=0))
+
+
+def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
+    engine = Echo()
+    before = dict(vars(engine))
+    generate = TrainerEngine(trainer_with(engine))
+    assert generate([[1, 2, 3], [4], [4]], temperature=0.5, max_new_tokens=7) == [[3, 2, 1], [4], [4]]
+    assert engine.calls == [
+        {
+            "images": None,
+            "num_generations": 1,
+            "temperature": 0.5,
+            "top_p": 1.0,
+            "top_k": 0,
+            "min_p": None,
+            "repetition_penalty": 1.0,
+            "max_completion_length": 7,
+        }
+    ]
+    left = {name: value for name, value in vars(engine).items() if name not in ("synced", "calls")}
+    assert left == {name: before[name] for name in left}
+
+
+def test_settings_come_back_after_an_error() -> None:
+    engine = Echo()
+    with pytest.raises(RuntimeError, match="nothing"):
+        TrainerEngine(trainer_with(engine))([], temperature=0.0, max_new_tokens=1)
+    assert (engine.temperature, engine.max_completion_length) == (0.7, 99)
+
+
+def test_weights_are_sent_once_for_each_step() -> None:
+    engine = Echo()
+    trainer = trainer_with(engine)
+    generate = engine_of(trainer)
+    assert generate is not None
+    for step, synced in ((0, 1), (0, 1), (3, 2)):
+        trainer.state.global_step = step
+        generate([[1]], temperature=1.0, max_new_tokens=1)
+        assert engine.synced == synced
+        assert trainer._last_loaded_step == step
+
+
+def test_a_trainer_without_vllm_has_no_engine() -> None:
+    assert engine_of(SimpleNamespace()) is None
+    assert engine_of(SimpleNamespace(vllm_generation=None)) is None
+
+
+def test_trl_has_what_is_used_of_it() -> None:
+    """The names on which this rests, in the TRL that is installed."""
+    assert {"prompts", "images", "num_generations"} <= set(inspect.signature(VLLMGeneration.generate).parameters)
+    assert hasattr(VLLMGeneration, "sync_weights")
+    known = set(inspect.signature(VLLMGeneration.__init__).parameters)
+    names = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length"}
+    assert names <= known

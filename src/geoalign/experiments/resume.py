@@ -6,13 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from geoalign.errors import RunFolderError
 from geoalign.experiments.records import Check, Records, made_places, noted_records
 from geoalign.experiments.resume_point import ResumePoint, last_good
 from geoalign.experiments.run_folder import RunFolder
 from geoalign.experiments.same_settings import check_same_settings as check_same_settings
+from geoalign.terminal import Console
 from geoalign.training.checkpoints import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.training.files import keep_lines, read_lines, write_atomically
 

@@ -6,7 +6,7 @@ from verl_parts import batch_of
 
 from geoalign import CURATORS
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.apply import active_slots, shaped_slots
+from geoalign.adapters.verl.apply import active_slots, apply_curation, shaped_slots
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.types import Curation, Rollouts
 

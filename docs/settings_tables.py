@@ -1,8 +1,8 @@
 """Writes the tables of settings in these pages, from the settings' own help texts and defaults.
 
-    python docs/settings_tables.py        # after a setting was added or changed; a test compares
-
-A table is between `<!-- settings: CLASS as PREFIX without FIELD, FIELD -->` and `<!-- end -->`; `as` and `without` are optional.
+Run `python docs/settings_tables.py` after a change of a setting; a test compares.
+A table is between `<!-- settings: CLASS as PREFIX without FIELD, FIELD -->` and `<!-- end -->`; `as` and `without`
+are optional.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
-PAGES = Path(__file__).parent
 TABLE = re.compile(r"(<!-- settings: (\w+)(?: as (\w+))?(?: without ([\w., ]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -31,7 +30,7 @@ def settings_class(name: str) -> type:
 
 
 def default(item: Field[Any]) -> Any:
-    """The default of a setting; MISSING where it has to be given."""
+    """The default of a setting, MISSING if there is none."""
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
@@ -61,5 +60,5 @@ def with_tables(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in sorted(PAGES.glob("*.md")):
+    for path in sorted(Path(__file__).parent.glob("*.md")):
         path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

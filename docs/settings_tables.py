@@ -38,14 +38,11 @@ def rows(cls: type, left_out: frozenset[str], prefix: str = "") -> Iterator[str]
     """A table row for each setting; those of a nested section under their dotted names."""
     for item in fields(cls):
         name, value = prefix + item.name, default(item)
-        if name in left_out or item.name == "type":
-            continue
-        if is_dataclass(value):
+        if is_dataclass(value) and name not in left_out:
             yield from rows(type(value), left_out, f"{name}.")
-        elif "help" in item.metadata:
-            text = item.metadata["help"].replace("|", "\\|")
+        elif "help" in item.metadata and name not in left_out:
             shown = "required" if value is MISSING else f"`{value if isinstance(value, str) else json.dumps(value)}`"
-            yield f"| `{name}` | {shown} | {text} |\n"
+            yield f"| `{name}` | {shown} | {item.metadata['help'].replace('|', chr(92) + '|')} |\n"
 
 
 def with_tables(page: str) -> str:

@@ -1,6 +1,5 @@
-"""Writes the tables of settings in these pages, from the settings' own help texts and defaults.
+"""Writes the tables of settings in these pages from help texts and defaults: `python docs/settings_tables.py`.
 
-Run `python docs/settings_tables.py` after a change of a setting; a test compares.
 A table is between `<!-- settings: CLASS as PREFIX without FIELD, FIELD -->` and `<!-- end -->`; `as` and `without`
 are optional.
 """

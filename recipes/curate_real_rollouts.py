@@ -2,7 +2,7 @@
 
 Reads responses with reward-model scores from a JSONL file, takes the hidden state of each response from any Hugging
 Face causal language model, lets GeoAlign look for responses that contradict the consensus, and prints each of them with
-the response that would stand in its place.
+the response that would replace it.
 
 One line of the file is one problem: `query` (or `question`), `response` (list of texts), `pred_score` (list of scores,
 each a number or a list of one), and, where known, `score` (list of booleans: is the answer right).
@@ -34,7 +34,7 @@ QUICKSTART_MODEL = Path("runs/quickstart/checkpoints/final")
 
 @dataclass(frozen=True)
 class Response:
-    """One response with its reward; `right` is None where nobody checked the answer."""
+    """One response with its reward; `right` is None if the answer was not checked."""
 
     problem: int
     prompt: str
@@ -117,7 +117,7 @@ def show(console: Console, responses: list[Response], curation: Curation) -> Non
     ):
         summary.add_row(name, f"{metrics[name]:,.3f}".rstrip("0").rstrip("."))
     console.print(summary)
-    console.print("\nFlagged responses and what would stand in their place", style="bold")
+    console.print("\nFlagged responses and their donors", style="bold")
     ranked = curation.scores.nan_to_num(-1).argsort(descending=True).tolist()
     for row in ranked:
         if curation.anomalous[row]:
@@ -137,7 +137,7 @@ def _as_chat(tokenizer: AutoTokenizer, prompt: str) -> str:
 def _line(response: Response, width: int = 60) -> str:
     verdict = "" if response.right is None else ", right" if response.right else ", wrong"
     flat = " ".join(response.text[-400:].split())[-width:]
-    # Model output may hold anything: control characters are shown as question marks, not obeyed.
+    # Model output may hold anything: control characters are shown as question marks.
     ending = "".join(character if character.isprintable() else "?" for character in flat)
     return f"reward {response.reward:.2f}{verdict}: ... {ending}"
 

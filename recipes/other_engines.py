@@ -1,6 +1,6 @@
 """slime's and OpenRLHF's rollouts as a curator reads them, and its decision carried out on them.
 
-The conversion only: where in these engines to call it stands in docs/other_engines.md. Neither is imported; what is
+The conversion only: docs/other_engines.md says where in these engines to call it. Neither is imported; what is
 used are the attributes of slime's `Sample` and of OpenRLHF's `Experience` with a single rollout in it.
 
     python recipes/other_engines.py        # curates made-up samples, to see it work
@@ -68,8 +68,8 @@ def openrlhf_rollouts(
     """OpenRLHF's experiences of one rollout each, as `split_experience_batch` makes them.
 
     Args:
-        indices: place of each in the order of the prompts, `experience.index` of the batches before they were split: a
-            prompt's rollouts have successive ones.
+        indices: position of each in the order of the prompts, `experience.index` of the batches before they were split:
+            a prompt's rollouts have successive ones.
         hidden: read `item.info["geoalign_hidden"]`, [d].
 
     Raises:

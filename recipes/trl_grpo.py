@@ -1,6 +1,6 @@
 """GRPO with GeoAlign on any model, data set and reward function: TRL's own `scripts/grpo.py` with three changed lines.
 
-The lines marked [1], [2] and [3] are all that a script of your own needs. GeoAlign's settings stand on the command line
+The lines marked [1], [2] and [3] are all that a script of your own needs. GeoAlign's settings are on the command line
 beside TRL's (`--alpha`, `--strategy`, `--projector '{"layers": 2}'`, ...); `--help` lists them all, and `--config FILE`
 reads them from YAML.
 

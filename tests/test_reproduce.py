@@ -45,8 +45,13 @@ def shell_lines() -> list[str]:
 def expanded() -> list[list[str]]:
     """Every command as words, once for each turn of the loops around it."""
     loops: list[tuple[str, list[str]]] = []
+    variables: dict[str, str] = {}
     found: list[list[str]] = []
     for line in shell_lines():
+        if assignment := re.fullmatch(r'(\w+)="(.*)"', line):
+            variables[assignment[1]] = assignment[2]
+            continue
+        line = re.sub(r"\$(\w+)", lambda match: variables.get(match[1], match[0]), line)
         loop = re.fullmatch(r"for (\w+) in (.*); do", line)
         if loop:
             loops.append((loop[1], loop[2].split()))
@@ -91,7 +96,7 @@ def parsed(arguments: tuple[str, ...]) -> dict[str, object]:
 def test_the_page_has_commands_of_every_kind():
     names = {arguments[0] for arguments in OF_GEOALIGN}
     assert names == {"train", "evaluate", "judge", "serve-reward"}
-    # The rows of "What it comes to": 104 runs, and the dry runs and smoke runs of four settings.
+    # The rows of "Total cost": 104 runs, and the dry runs and smoke runs of four settings.
     assert sum(arguments[0] == "train" for arguments in OF_GEOALIGN) == 104 + 8
     assert {words[0] for words in ALL} == {"geoalign", "accelerate", "python", "pip", "make"}
 
@@ -106,10 +111,10 @@ def test_every_command_exists(arguments, monkeypatch):
         assert (config.sft or {}).keys() <= SFT_OPTIONS
     elif arguments[0] == "evaluate":
         load_evaluate_config({"pass_at_k": given["pass_at_k"]}, given["overrides"] or [])
-        places = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
-        places += [text.partition("=")[2] for text in given["dialogues"] or []]
-        assert places
-        assert None not in map(hub_place, places)
+        locations = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
+        locations += [text.partition("=")[2] for text in given["dialogues"] or []]
+        assert locations
+        assert None not in map(hub_place, locations)
     elif arguments[0] == "judge":
         assert load_judge_config(given["base_url"], given["model"], given["overrides"] or []) is not None
 

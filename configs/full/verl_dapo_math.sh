@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-4B, one node of 8 GPUs with 80 GB; the values
-# of configs/full/math_4b/geoalign.yaml in verl's words. TRAIN and VAL are parquet files in verl's format, one row per
+# of configs/full/math_4b/geoalign.yaml as verl's settings. TRAIN and VAL are parquet files in verl's format, one row per
 # problem. Further settings of verl and +geoalign follow as arguments.
 set -euo pipefail
 export VERL_ENGINE_VENDOR=geoalign

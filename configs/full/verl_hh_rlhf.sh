@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's dialogue track on verl (docs/verl.md): HH-RLHF after SFT, Qwen3-4B-Base, one node of 8 GPUs with 80 GB; the
-# values of configs/full/hh_4b/geoalign.yaml in verl's words. MODEL is the model after SFT, TRAIN and VAL are parquet files
+# values of configs/full/hh_4b/geoalign.yaml as verl's settings. MODEL is the model after SFT, TRAIN and VAL are parquet files
 # of prompts in verl's format, REWARD a Python file whose compute_score asks a reward model. Further settings of verl and
 # +geoalign follow as arguments.
 set -euo pipefail

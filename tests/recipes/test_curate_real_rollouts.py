@@ -48,7 +48,7 @@ def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
     file = written(tmp_path / "rollouts.jsonl", problems)
     result = run(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
     assert result.returncode == 0, result.stderr
-    assert "Flagged responses and what would stand in their place" in result.stdout
+    assert "Flagged responses and their donors" in result.stdout
     summary = dict(line.strip("│ \n").split("│", 1) for line in result.stdout.splitlines() if line.count("│") == 3)
     figures = {name.strip(): value.strip() for name, value in summary.items()}
     # 12 problems x 28 pairs; texts that came out equal have no displacement.

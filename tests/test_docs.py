@@ -1,0 +1,178 @@
+"""The documentation: its size and lines, its links, the settings, modules and commands that it names, its words."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from geoalign.errors import MissingExtraError
+from geoalign.lab.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "benchmarks").glob("*.md"))]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+# Phrases that no engineer would use, or that other words have replaced everywhere.
+FORBIDDEN = [
+    r"gone on with",
+    r"go(es)? on with",
+    r"laid over",
+    r"lies? over",
+    r"is told",
+    r"quieten",
+    r"whoever",
+    r"in earnest",
+    r"at hand",
+    r"to be had",
+    r"a hair",
+    r"carr(y|ies|ied) (it|them|this) out",
+    r"carried out",
+    r"levels? of corruption",
+    r"corruption levels?",
+    r"what comes out",
+    r"answers' places",
+    r"told apart",
+    r"as it stands",
+    r"nobody's",
+]
+
+sys.path.insert(0, str(ROOT / "docs"))
+settings_tables = importlib.import_module("settings_tables")
+
+
+def prose(text: str) -> str:
+    """The page without code blocks and generated tables."""
+    return re.sub(r"^```.*?^```$", "", settings_tables.TABLE.sub("", text), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands(text: str) -> list[list[str]]:
+    """The `geoalign` commands in a page's shell blocks, continued lines joined; synopses and loops are left out."""
+    blocks = re.findall(r"^```(?:bash|sh)?\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    plain = [line.strip().removeprefix("$ ").split(" | ")[0] for line in lines]
+    synopsis = re.compile(r"[\[$]| [A-Z]+(\.\.\.)?( |$)")
+    known = [line for line in plain if line.startswith("geoalign ") and not synopsis.search(line)]
+    return [shlex.split(line, comments=True) for line in known]
+
+
+def test_the_pages_are_short():
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 130
+    assert sum(len(page.read_bytes()) for page in DOCS) <= 200_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_lines_wrap(page):
+    text = prose(page.read_text(encoding="utf-8"))
+    long = [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "!", "    "))]
+    assert not [line for line in long if not re.fullmatch(r"\s*\S*\]\(\S+\)\S*", line)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_and_anchors_exist(page):
+    text = prose(page.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_files_and_modules_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:src|docs|configs|recipes|tests|benchmarks|evidence)/[^`*<\s]*?)`", text):
+        assert (ROOT / name.rstrip("/")).exists(), name
+    for name in re.findall(r"`(geoalign(?:\.\w+)+)[^`]*`", text):
+        if name not in ("geoalign.curators", "geoalign.yaml") and not name.startswith("geoalign.curator."):
+            resolve(name)
+
+
+def resolve(name: str) -> object:
+    """A module, or what a module has, by its dotted name."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            value: object = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        try:
+            for part in parts[length:]:
+                value = getattr(value, part)
+        except MissingExtraError:  # only the environment of an engine has its adapter
+            return None
+        return value
+    raise AssertionError(name)
+
+
+def test_the_layout_names_every_package():
+    text = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "geoalign"
+    for init in [*source.glob("*/__init__.py"), *source.glob("lab/*/__init__.py")]:
+        name = init.parent.relative_to(source).as_posix()
+        assert name in ("lab", "lab/http_client") or f"`{name}/`" in text, name
+    for name in re.findall(r"`((?:\w+/)*\w+(?:/|\.py))`", text):
+        assert (source / name).exists() or (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_command_parses(page):
+    for words in commands(page.read_text(encoding="utf-8")):
+        COMMANDS[words[1]].make_context(words[1], words[2:])
+
+
+@pytest.mark.parametrize("page", DOCS, ids=[page.name for page in DOCS])
+def test_the_settings_tables_are_those_of_the_settings(page):
+    text = page.read_text(encoding="utf-8")
+    assert text == settings_tables.with_tables(text), "run: python docs/settings_tables.py"
+
+
+def test_every_page_of_settings_has_its_table():
+    shown = {page.name for page in DOCS if settings_tables.TABLE.search(page.read_text(encoding="utf-8"))}
+    assert shown == {"method.md", "train.md", "compare.md", "curate.md", "evaluate.md", "judge.md", "rewards.md"}
+
+
+def test_a_changed_default_would_be_noticed():
+    text = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    changed = text.replace("| `alpha` | `0.05` |", "| `alpha` | `0.06` |")
+    assert changed != text
+    assert settings_tables.with_tables(changed) == text
+
+
+@pytest.mark.parametrize("name", ["train.md", "rewards.md", "dialogue.md"])
+def test_settings_in_the_text_exist(name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for key in re.findall(r"`((?:reward|evaluation|launch|output)\.(?!jsonl)[a-z_.]+)[:`]", text):
+        section = settings_tables.settings_class("RunConfig")
+        for part in key.split("."):
+            items = {item.name: item for item in dataclasses.fields(section)}
+            assert part in items, key
+            section = type(settings_tables.default(items[part]))
+
+
+def test_the_script_that_writes_the_tables_loads_no_torch():
+    code = "import sys; import settings_tables as s; s.settings_class('RunConfig'); print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "docs", capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_words(page):
+    text = " ".join(prose(page.read_text(encoding="utf-8")).split())
+    for pattern in FORBIDDEN:
+        match = re.search(rf".{{0,40}}\b{pattern}\b.{{0,20}}", text, re.IGNORECASE)
+        assert match is None, match and match[0]

@@ -282,9 +282,9 @@ def curate_command(
     code = ["trust_remote_code=true"] if trust_remote_code else []
     config = load_curate_config(curator, [*(overrides or []), *code])
     from geoalign.lab.curate.command import Request, curate
-    from geoalign.lab.models.quiet import quieten
+    from geoalign.lab.models.process_setup import silence_logs
 
-    quieten()
+    silence_logs()
     request = Request(
         rollouts=rollouts,
         hidden=hidden or (),

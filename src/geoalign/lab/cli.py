@@ -13,7 +13,8 @@ import typer
 from geoalign import __version__
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.failures import report
-from geoalign.lab.terminal import Console, harmless_messages, one_line, say
+from geoalign.lab.terminal import Console, harmless_messages, say
+from geoalign.lab.text import one_line
 from geoalign.settings.masking import masked
 
 # Of whatever copy of click this typer has.

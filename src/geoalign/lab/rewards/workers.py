@@ -138,6 +138,7 @@ class AnswerWorkers:
         return Verdict.TIMEOUT if late else Verdict.ERROR
 
 
+# Not a multiprocessing pool (pebble): it runs a script without a main guard anew, and its workers outlive a killed parent.
 class _Worker:
     """One process: what it works on, until when, and its pipes."""
 

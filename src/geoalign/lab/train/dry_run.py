@@ -21,11 +21,11 @@ from geoalign.lab.config.loading import curator_name
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer, lora_of, template_options
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.rendering import rendered
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import inert
 from geoalign.lab.train.memory import MemoryEstimate, estimate_memory, shape_of_model
 from geoalign.lab.train.options import check_options, without_gpu
 from geoalign.lab.train.prompts import prompt_lengths

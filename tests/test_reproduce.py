@@ -26,7 +26,7 @@ from geoalign.lab.config.benchmarks import parse_benchmark
 from geoalign.lab.config.evaluate import load_evaluate_config
 from geoalign.lab.config.judge import load_judge_config
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.tasks.places import hub_place
+from geoalign.lab.tasks.sources import hub_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def test_every_command_exists(arguments, monkeypatch):
         places = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
         places += [text.partition("=")[2] for text in given["dialogues"] or []]
         assert places
-        assert None not in map(hub_place, places)
+        assert None not in map(hub_dataset, places)
     elif arguments[0] == "judge":
         assert load_judge_config(given["base_url"], given["model"], given["overrides"] or []) is not None
 

@@ -23,7 +23,7 @@ from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer, lora_of,
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.rendering import rendered
+from geoalign.lab.tasks.chat import rendered
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import inert
 from geoalign.lab.train.memory import MemoryEstimate, estimate_memory, shape_of_model

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from geoalign.lab.bench.detection import Detected
 from geoalign.lab.bench.report import machine, nulls
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say_lines
 from geoalign.lab.text import decimals, estimate
 
 # The columns of the table in the documentation: title and score.
@@ -72,4 +72,4 @@ def markdown(record: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    say_lines(Console(), markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))) + "\n")

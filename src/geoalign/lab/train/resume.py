@@ -6,14 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.checkpoints import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.lab.store.files import keep_lines, read_lines, write_atomically
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.run_records import Check, Records, made_places, noted_records
 from geoalign.lab.store.same_settings import check_same_settings as check_same_settings
+from geoalign.lab.terminal import Console
 from geoalign.lab.train.resume_point import ResumePoint, last_good
 
 # What may stand in a folder whose run was killed before it had written its first two files. No config.yaml: alone it is

@@ -26,7 +26,7 @@ from geoalign.lab.config.benchmarks import parse_benchmark
 from geoalign.lab.config.evaluate import load_evaluate_config
 from geoalign.lab.config.judge import load_judge_config
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.tasks.places import hub_place
+from geoalign.lab.tasks.sources import hub_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def test_every_command_exists(arguments, monkeypatch):
         locations = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
         locations += [text.partition("=")[2] for text in given["dialogues"] or []]
         assert locations
-        assert None not in map(hub_place, locations)
+        assert None not in map(hub_dataset, locations)
     elif arguments[0] == "judge":
         assert load_judge_config(given["base_url"], given["model"], given["overrides"] or []) is not None
 

@@ -14,7 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.lab.terminal import Console, harmless, harmless_messages, one_line, say, say_lines
+from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
+from geoalign.lab.text import harmless, one_line
 
 SOURCE = Path(__file__).parents[1] / "src" / "geoalign"
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\u202ec\x00\ud800"

@@ -18,7 +18,7 @@ from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
 from benchmarks.overhead.step import PolicyStep, policy_costs
 from benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
-from geoalign.lab.models.quiet import quieten
+from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.store.files import write_json
 from geoalign.lab.terminal import Console
 
@@ -35,7 +35,7 @@ def overhead(options: Options, console: Console) -> Overhead:
         ConfigError: an unknown architecture, or a device that is not there.
     """
     _check_device(options.device)
-    quieten()
+    silence_logs()
     passes: dict[str, Cost] = {}
     no_generation = why_not_measured(options)
     with console.status("Generation") as status:

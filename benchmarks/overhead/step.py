@@ -19,7 +19,7 @@ from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.adapters.trl.states import TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
 from geoalign.hidden.positions import HiddenPosition
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 
 POSITION: HiddenPosition = "predicting"
 

@@ -9,7 +9,7 @@ from harness import Outcome, run
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import PretrainedModelConfig
-from geoalign.lab.models.models import first_model, load_saved
+from geoalign.lab.models.models import initial_model, load_saved
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE = """
@@ -107,7 +107,7 @@ def test_code_runs_where_the_setting_allows_it(model: Path) -> None:
 def test_a_run_s_own_loading_functions_refuse_it(model: Path) -> None:
     config = PretrainedModelConfig(path=str(model))
     with pytest.raises(ConfigError, match="trust_remote_code"):
-        first_model(config, alphabet=None, seed=0)
+        initial_model(config, alphabet=None, seed=0)
     with pytest.raises(ConfigError, match="trust_remote_code"):
         load_saved(model, config)
     assert not (model.parent / "ran").exists()

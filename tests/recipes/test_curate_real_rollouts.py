@@ -11,8 +11,7 @@ import torch
 
 from geoalign.errors import InputError
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "curate_real_rollouts.py"
 

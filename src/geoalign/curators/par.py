@@ -11,9 +11,18 @@ from torch import Tensor
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
-from geoalign.method.shaping import sigmoid_shaped
 from geoalign.settings import PARConfig
 from geoalign.types import Curation, Rollouts
+
+
+def sigmoid_shaped(
+    rewards: Float[Tensor, " b"], references: Float[Tensor, "b m"], *, slope: float
+) -> Float[Tensor, " b"]:
+    """r' = mean over m of sigmoid(slope (r - ref_m)): the mean of sigmoids, not the sigmoid of the mean.
+
+    NaN references are left out of the mean; a NaN reward, or a row of NaN references alone, gives NaN.
+    """
+    return torch.sigmoid(slope * (rewards[:, None] - references)).nanmean(dim=1)
 
 
 class PAR(Curator[PARConfig]):

@@ -13,7 +13,8 @@ import typer
 from geoalign import __version__
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.failures import report
-from geoalign.lab.terminal import Console, harmless_messages, one_line, say
+from geoalign.lab.terminal import Console, harmless_messages, say
+from geoalign.lab.text import one_line
 from geoalign.settings.masking import masked
 
 # Of whatever copy of click this typer has.
@@ -282,9 +283,9 @@ def curate_command(
     code = ["trust_remote_code=true"] if trust_remote_code else []
     config = load_curate_config(curator, [*(overrides or []), *code])
     from geoalign.lab.curate.command import Request, curate
-    from geoalign.lab.models.quiet import quieten
+    from geoalign.lab.models.process_setup import silence_logs
 
-    quieten()
+    silence_logs()
     request = Request(
         rollouts=rollouts,
         hidden=hidden or (),

@@ -6,7 +6,8 @@ import re
 import traceback
 
 from geoalign.errors import GeoAlignError
-from geoalign.lab.terminal import Console, one_line, say, say_lines
+from geoalign.lab.terminal import Console, say, say_lines
+from geoalign.lab.text import one_line
 from geoalign.settings.masking import masked
 
 # Native writers (safetensors, torch) report what the system said in errors of other kinds.

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
 import traceback
-import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, TextIO
 
 import rich.console
 from rich.segment import Segment
 from rich.text import Span, Text
 
-# A longer error is cut in its middle: its beginning says where, its end often why.
-LONGEST_ERROR = 3000
-_LONGEST = 200
-
-
-def harmless(text: object, encoding: str = "utf-8", limit: int | None = _LONGEST) -> str:
-    """Text that cannot steer a terminal: control, invisible and direction-changing characters become their code
-    points, <U+001B>, and so does what the terminal's encoding lacks; cut to `limit` characters (None: not at all)."""
-    written = str(text)
-    cut = written if limit is None or len(written) <= limit else written[:limit] + "..."
-    return cut.translate(_escapes(encoding, ""))
-
-
-def shows(char: str, encoding: str) -> bool:
-    """Whether a character shows as itself, and does nothing else, on a terminal of this encoding."""
-    if not char.isprintable() and unicodedata.category(char) != "Zs":
-        return False
-    try:
-        char.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return char.isascii()
-    return True
-
-
-def one_line(text: object, limit: int = LONGEST_ERROR) -> str:
-    """A text as one line of at most about `limit` characters; what is left out of its middle is counted."""
-    line = re.sub(r"\s*[\r\n]\s*", " ", str(text).strip())
-    left_out = len(line) - limit
-    if left_out <= 0:
-        return line
-    half = limit // 2
-    return f"{line[:half]} ... [{left_out:,} characters left out] ... {line[-half:]}"
+from geoalign.lab.text import Escapes, escapes, harmless
 
 
 class Console(rich.console.Console):
@@ -75,8 +41,8 @@ class Console(rich.console.Console):
             yield segment if segment.control else Segment(segment.text.translate(self._table), segment.style)
 
     @property
-    def _table(self) -> _Escapes:
-        return _escapes(self.encoding, "\n\t")
+    def _table(self) -> Escapes:
+        return escapes(self.encoding, "\n\t")
 
 
 def say(console: rich.console.Console, text: object, style: str = "") -> None:
@@ -86,28 +52,10 @@ def say(console: rich.console.Console, text: object, style: str = "") -> None:
 
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
-    console.print(Text(text.rstrip("\n").translate(_escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
+    console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
 
 
-class _Escapes(dict[int, str]):
-    """A table for `str.translate` that grows with the characters it meets."""
-
-    def __init__(self, encoding: str, kept: str) -> None:
-        self._encoding = encoding
-        self._kept = kept
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        self[code] = char if char in self._kept or shows(char, self._encoding) else f"<U+{code:04X}>"
-        return self[code]
-
-
-@lru_cache
-def _escapes(encoding: str, kept: str) -> _Escapes:
-    return _Escapes(encoding, kept)
-
-
-def _harmless_text(text: Text, table: _Escapes) -> Text:
+def _harmless_text(text: Text, table: Escapes) -> Text:
     """The same text with its styles where they were."""
     shown = [table[ord(char)] for char in text.plain]
     if all(len(one) == 1 for one in shown):
@@ -141,10 +89,10 @@ class _HarmlessRecord(logging.LogRecord):
         if self.exc_info and self.exc_info[0] is not None:
             # A formatter takes the text that is there already.
             written = "".join(traceback.format_exception(*self.exc_info)).rstrip("\n")
-            self.exc_text = written.translate(_escapes("utf-8", "\n\t"))
+            self.exc_text = written.translate(escapes("utf-8", "\n\t"))
 
     def getMessage(self) -> str:  # noqa: N802 - logging's name
-        return super().getMessage().translate(_escapes("utf-8", "\n\t"))
+        return super().getMessage().translate(escapes("utf-8", "\n\t"))
 
 
 def _show_warning(

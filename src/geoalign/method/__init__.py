@@ -12,13 +12,8 @@ advantages    group-relative advantages (Eq. 9)
 generalisation accuracy and deviation on groups never trained on
 planes        two-dimensional views of directions, for figures
 
-and those of the baselines:
+and two of the baselines (the others stand above their curator's class, in its file):
 
 sampling_weights    with which weight PF-PPO draws a rollout
-shaping             PAR's sigmoid against references
-max_variance        PODS' subset
 semantic_entropy    Seed-GRPO's entropy, scale and clusters
-noise_weight        S-GRPO's factor under flipped rewards
-median_advantages   MC-GRPO's advantages
-quantile_advantages advantages over a quantile
 """

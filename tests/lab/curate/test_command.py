@@ -18,8 +18,7 @@ from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate.command import Request, curate
 from geoalign.lab.curate.reading import find_layout
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "curated", "figures", "report.html", "summary.json"}
@@ -220,9 +219,9 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    from geoalign.lab.models.quiet import quieten
+    from geoalign.lab.models.process_setup import silence_logs
 
-    quieten()
+    silence_logs()
     folder = tiny_model(tmp_path / "model")
     prompts = [[{"role": "user", "content": f"{number}?"}] for number in range(8)]
     arguments = GRPOConfig(

@@ -19,8 +19,7 @@ from geoalign.lab.curate import hidden_model
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.hidden_model import check_model_place, compute_states, load_state_model
 from geoalign.lab.curate.reading import find_layout, read_dump
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 ROWS = GROUPS * SIZE
 # As few steps as still train something.

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 
 
 @pytest.fixture

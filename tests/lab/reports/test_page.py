@@ -13,8 +13,8 @@ import pytest
 from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.formats import gain, interval, number, percent, points, span
-from geoalign.lab.reports.text import inert, label
+from geoalign.lab.reports.formats import gain, interval, span
+from geoalign.lab.text import number, percent, points
 
 RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
 
@@ -112,20 +112,6 @@ def test_hostile_text_stays_text(make_run, write_rows):
     assert "\u0301" * 4 not in text
     assert "[999,400 more characters]" in text
     assert "x" * 601 not in text
-
-
-def test_inert_by_hand():
-    assert inert("a\tb\nc") == "a\tb\nc"
-    assert inert(f"1{RLO}2{PDI}") == "1⟨U+202E⟩2⟨U+2069⟩"
-    assert inert("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
-    assert inert("\ud800") == "⟨U+D800⟩"
-    assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
-    assert inert("אב 漢字 é") == "אב 漢字 é"
-
-
-def test_labels_have_only_what_the_font_has():
-    assert label("a$b$漢\\c") == r"a\$b\$?/c"
-    assert "\n" not in label("two\nlines")
 
 
 @pytest.mark.parametrize("part", ["metrics.jsonl", "evaluation.jsonl", "summary.json", "rollouts", "details"])

@@ -8,7 +8,7 @@ from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.ready_model import load_ready_model
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 

@@ -7,7 +7,7 @@ from transformers import Qwen3Config, Qwen3ForSequenceClassification
 from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks import make_task
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from geoalign.errors import ConfigError
 from geoalign.lab.cli import app
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.served_model import ServedRewardModel
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.served_model import ServedRewardModel
 
 PROMPT = [{"role": "user", "content": "abc"}]

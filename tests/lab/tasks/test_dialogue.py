@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.dialogue_text import (
     ACTIONS,

@@ -25,8 +25,7 @@ from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.responses import read_responses
 from geoalign.lab.evaluation.results import EvaluationScores
 from geoalign.lab.generation.engines import Generated, TransformersEngine
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from geoalign.errors import ConfigError, UnscoredError
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "serving"))
 from running_server import Running

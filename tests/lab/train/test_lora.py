@@ -15,9 +15,7 @@ from safetensors.torch import load_file
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import LoraConfig, TinyModelConfig
 from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.models.lora import merged, merged_from, with_adapters
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, merged_from, save, with_adapters
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.train import train
 

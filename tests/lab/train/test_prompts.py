@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks.base import Demonstration, Problem
-from geoalign.lab.tasks.rendering import rendered, token_ids
+from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.train.prompts import prompt_lengths, short_enough
 
 TOKENIZER = make_tokenizer("abc", max_length=64)

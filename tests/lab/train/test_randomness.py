@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from geoalign.lab.models.randomness import undisturbed
+from geoalign.lab.models.process_setup import undisturbed
 
 
 def draws() -> tuple[float, float, float]:

@@ -13,8 +13,8 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.evaluation.preference import pair_accuracy
-from geoalign.lab.models.models import first_model, save
-from geoalign.lab.models.quiet import quieten
+from geoalign.lab.models.models import initial_model, save
+from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.store.checkpoints import latest_complete
 from geoalign.lab.tasks import make_task
@@ -25,7 +25,7 @@ from geoalign.lab.train.reward_model import first_reward_model, train_reward_mod
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> None:
-    quieten()
+    silence_logs()
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language_model")
     task = make_task(DialogueConfig(), seed=0)
     config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
-    save(*first_model(config, alphabet=task.alphabet(), words=task.words(), seed=0), folder)
+    save(*initial_model(config, alphabet=task.alphabet(), words=task.words(), seed=0), folder)
     return folder
 
 

@@ -84,8 +84,8 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     text = console.export_text()
     for part in (
         "accuracy before RL (sums, 8 answers)",
-        "12.5 %",
-        "50.0 %",
+        "12.5%",
+        "50.0%",
         "geoalign: rollouts replaced",
         "report.html",
     ):
@@ -136,7 +136,7 @@ def test_pass_at_k_is_shown_where_several_answers_were_drawn(tmp_path: Path) -> 
     assert found["pass_at_k"] == {"sums": {"1": 0.5, "2": 0.75}}
     text = printed(found, tmp_path)
     assert "pass@1, 2 after RL (sums)" in text
-    assert "50.0 %; 75.0 %" in text
+    assert "50.0%; 75.0%" in text
 
 
 def test_the_summary_of_an_older_version_is_shown_too(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_summary_of_an_older_version_is_shown_too(tmp_path: Path) -> None:
     old = {**found, "accuracy": {"before_rl": {"a": 0.25}, "after_rl": {"a": 0.5}}, "evaluated": {"a": 8}}
     text = printed(old, tmp_path)
     assert "accuracy before RL (a)" in text
-    assert "50.0 %" in text
+    assert "50.0%" in text
 
 
 def printed(summary: dict[str, Any], folder: Path) -> str:

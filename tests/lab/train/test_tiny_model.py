@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 
 USER = [{"role": "user", "content": "1+2="}]
 REPLY = [{"role": "assistant", "content": "3"}]

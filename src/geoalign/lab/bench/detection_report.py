@@ -16,10 +16,10 @@ from typing import Any
 
 from rich.table import Table
 
-from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.bench.detection import Detected
 from geoalign.lab.bench.report import machine, nulls
 from geoalign.lab.terminal import Console, say_lines
+from geoalign.lab.text import decimals, estimate
 
 # The columns of the table in the documentation: title and score.
 COLUMNS = {
@@ -48,7 +48,7 @@ def print_detection(console: Console, rows: Sequence[Detected]) -> None:
         table.add_column("AUROC (95% interval)", justify="right")
         table.add_column("AUPRC (95% interval)", justify="right")
         for row in kind:
-            table.add_row(row.score, _interval(row.auroc), _interval(row.average_precision))
+            table.add_row(row.score, estimate(row.auroc, decimals), estimate(row.average_precision, decimals))
         console.print(table)
 
 
@@ -69,12 +69,6 @@ def markdown(record: Mapping[str, Any]) -> str:
         ]
         lines.append(f"| {name} | {' | '.join(pairs)} |")
     return "\n".join(lines)
-
-
-def _interval(found: Interval) -> str:
-    if found.low != found.low:
-        return f"{found.estimate:.2f}"
-    return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 if __name__ == "__main__":

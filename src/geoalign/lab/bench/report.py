@@ -14,6 +14,7 @@ from rich.table import Table
 from geoalign.lab.bench.curation import Measured
 from geoalign.lab.bench.quality import Quality
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import decimals
 
 
 def machine() -> dict[str, str | int]:
@@ -36,11 +37,11 @@ def print_cost(console: Console, rows: Sequence[Measured]) -> None:
         table.add_row(
             str(row.shape),
             f"{row.pairs:,}",
-            _number(row.seconds),
-            _number(row.extra_megabytes, 0),
-            _number(row.equal_seconds),
-            _number(row.naive_seconds),
-            _number(row.naive_seconds / row.equal_seconds),
+            decimals(row.seconds),
+            decimals(row.extra_megabytes, 0),
+            decimals(row.equal_seconds),
+            decimals(row.naive_seconds),
+            decimals(row.naive_seconds / row.equal_seconds),
         )
     console.print(table)
 
@@ -54,7 +55,7 @@ def print_quality(console: Console, rows: Sequence[Quality]) -> None:
         table.add_row(
             row.states,
             row.stepping,
-            _number(row.seconds),
+            decimals(row.seconds),
             _spread(row.accuracy),
             _spread(row.auroc),
             _spread(row.agreement),
@@ -79,10 +80,6 @@ def nulls(value: object) -> object:
     if isinstance(value, list):
         return [nulls(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return "-" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def _spread(values: Sequence[float]) -> str:

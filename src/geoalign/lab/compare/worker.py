@@ -23,7 +23,8 @@ from geoalign.lab.failures import told
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import append_line, read_lines, write_json
 from geoalign.lab.store.lock import locked
-from geoalign.lab.terminal import Console, harmless_messages, one_line, say, say_lines
+from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
+from geoalign.lab.text import one_line
 from geoalign.settings.masking import masked
 
 # So long the process of a killed comparison may take to end and let go of its run.

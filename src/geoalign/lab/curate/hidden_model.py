@@ -27,7 +27,7 @@ from geoalign.lab.curate.rows import Row
 from geoalign.lab.evaluation.rows import whole_text
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.store.files import write_json
-from geoalign.lab.tasks.rendering import rendered, token_ids
+from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 # As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.

@@ -24,7 +24,7 @@ from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.engines import settled
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe
-from geoalign.lab.models.quiet import quieten
+from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.reward_model import RewardModelScorer
@@ -66,7 +66,7 @@ def evaluate(
         UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
-    quieten()
+    silence_logs()
     found = find_models(models, config, checkpoints=checkpoints)
     _check_responses(save_responses, len(found))
     sets = load_sets(benchmarks, dialogues, config)

@@ -16,7 +16,7 @@ from geoalign.lab.analysis.statistics.pass_at_k import mean_pass_at_k, powers_of
 from geoalign.lab.generation.sampling import GREEDY, end_tokens, new_tokens, pad_token, response_length, sampled
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.rendering import rendered, token_ids
+from geoalign.lab.tasks.chat import rendered, token_ids
 
 
 class Engine(Protocol):

@@ -15,7 +15,7 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.generation.draws import OwnDraws, uniforms
 from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.generation.sampling import GREEDY, end_tokens, new_tokens, pad_token, response_length
-from geoalign.lab.models.models import first_model
+from geoalign.lab.models.models import initial_model
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TransformersEngine:
         """
         device, dtype = settled(config)
         try:
-            loaded, _ = first_model(model.settings(dtype=dtype), alphabet=None, seed=0)
+            loaded, _ = initial_model(model.settings(dtype=dtype), alphabet=None, seed=0)
         except ConfigError as error:
             raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
         try:

@@ -12,7 +12,7 @@ from transformers import AutoConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import PretrainedModelConfig
-from geoalign.lab.models.models import first_tokenizer
+from geoalign.lab.models.models import initial_tokenizer
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 # What a model's answers depend on, by the ends of its files' names.
@@ -79,7 +79,7 @@ def describe(model: EvaluatedModel) -> Described:
     except (OSError, ValueError) as error:
         raise ConfigError(f"MODEL: expected a causal language model, got {model.place!r}: {error}") from error
     try:
-        tokenizer = first_tokenizer(model.settings(), alphabet=None)
+        tokenizer = initial_tokenizer(model.settings(), alphabet=None)
     except ConfigError as error:
         raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
     longest = getattr(settings.get_text_config(), "max_position_embeddings", None)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from geoalign.lab.judge.prompt import shown
 from geoalign.lab.judge.summary import JudgeSummary, summarise
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import decimals, estimate, percent
 
 _RATES = {"win": "A wins", "lose": "B wins", "tie": "tie"}
 _SCORES = {"score_a": "score of A", "score_b": "score of B"}
@@ -116,19 +118,19 @@ def _file_json(file: ResponseFile) -> dict[str, Any]:
 
 def print_result(console: Console, result: JudgeResult, title: str) -> None:
     """Prints a column for each set, one for all together where there are several, and why judgments have no verdict."""
-    columns = [(_printable(name), found) for name, found in result.sets.items()]
+    columns = list(result.sets.items())
     if len(columns) > 1:
         columns.append(("all", result.overall))
-    table = Table(title=Text(_printable(title)), title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("")
     for name, _ in columns:
         table.add_column(Text(name), justify="right", no_wrap=True)
     table.add_row("pairs judged", *(f"{found.judged} of {found.pairs}" for _, found in columns))
     for name, label in _RATES.items():
-        table.add_row(label, *(_percent(getattr(found, name)) for _, found in columns))
+        table.add_row(label, *(estimate(getattr(found, name), percent) for _, found in columns))
     for name, label in _SCORES.items():
-        table.add_row(label, *(_score(getattr(found, name)) for _, found in columns))
-    table.add_row("first shown wins", *(_percent(found.first_share) for _, found in columns))
+        table.add_row(label, *(estimate(getattr(found, name), partial(decimals, digits=4)) for _, found in columns))
+    table.add_row("first shown wins", *(estimate(found.first_share, percent) for _, found in columns))
     for name, label in _COUNTS.items():
         counts = [getattr(found, name) for _, found in columns]
         if any(counts):
@@ -138,23 +140,8 @@ def print_result(console: Console, result: JudgeResult, title: str) -> None:
 
 
 def _print_reasons(console: Console, reasons: Mapping[str, int]) -> None:
-    lines = [f"{count} judgments: {_printable(reason)}" for reason, count in list(reasons.items())[:_REASONS_SHOWN]]
+    lines = [f"{count} judgments: {reason}" for reason, count in list(reasons.items())[:_REASONS_SHOWN]]
     if len(reasons) > _REASONS_SHOWN:
         lines.append(f"and {len(reasons) - _REASONS_SHOWN} further reasons, in judge.json")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _percent(found: Interval) -> str:
-    if math.isnan(found.estimate):
-        return "-"
-    return f"{found.estimate:.1%} ({100 * found.low:.1f}-{100 * found.high:.1f})"
-
-
-def _score(found: Interval) -> str:
-    return "-" if math.isnan(found.estimate) else f"{found.estimate:.4f} ({found.low:.2f}-{found.high:.2f})"
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would act on."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,26 +1,39 @@
-"""The model and tokenizer of a run: a tiny one made here, or a pretrained one."""
+"""The model and tokenizer of a run: a tiny one made here or a pretrained one, with low-rank adapters where it asks."""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from geoalign.errors import ConfigError
-from geoalign.lab.config.run import PretrainedModelConfig, TinyModelConfig
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.lab.config.run import LoraConfig, PretrainedModelConfig, TinyModelConfig
 from geoalign.lab.store.files import replace_folder
 from geoalign.lab.store.marks import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE_SETTING = "model.trust_remote_code"
 
+_PAD, _END, _UNKNOWN = "<|pad|>", "<|end|>", "<|unknown|>"
+_USER, _ASSISTANT, _SYSTEM = "<|user|>", "<|reply|>", "<|rule|>"
+_SPECIAL = (_PAD, _END, _UNKNOWN, _USER, _ASSISTANT, _SYSTEM)
 
-def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence[str] = ()) -> tuple[Any, Any]:
+_CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}" + _ASSISTANT + "{{ message['content'] }}" + _END + "{% else %}"
+    "{% if message['role'] == 'system' %}" + _SYSTEM + "{% else %}" + _USER + "{% endif %}"
+    "{{ message['content'] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}" + _ASSISTANT + "{% endif %}"
+)
+
+
+def initial_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence[str] = ()) -> tuple[Any, Any]:
     """The model and tokenizer that a run starts from, on the CPU.
 
     Args:
@@ -31,7 +44,7 @@ def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence
     Raises:
         ConfigError: a pretrained model that cannot be loaded, or whose tokenizer has no chat template.
     """
-    tokenizer = first_tokenizer(config, alphabet=alphabet, words=words)
+    tokenizer = initial_tokenizer(config, alphabet=alphabet, words=words)
     if isinstance(config, TinyModelConfig):
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
     try:
@@ -45,7 +58,7 @@ def first_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence
     return model, tokenizer
 
 
-def first_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
+def initial_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
     """The tokenizer that a run starts from; of a pretrained model nothing else is loaded.
 
     Raises:
@@ -114,3 +127,124 @@ def _from_hub(config: PretrainedModelConfig) -> dict[str, Any]:
 def weights_dtype(config: Any) -> str:
     """Name of the type of a run's weights in memory."""
     return config.dtype if isinstance(config, PretrainedModelConfig) else "float32"
+
+
+def make_tokenizer(
+    alphabet: Iterable[str] | None, *, max_length: int, words: Iterable[str] = ()
+) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token per character of `alphabet`, and a chat template whose turns end in the end token.
+
+    Each of `words` is one token too; from left to right the longest one that fits is taken, then single characters.
+    A character outside the alphabet becomes the unknown token. Without an alphabet there is one token per byte of
+    UTF-8, so that any text can be written. The template is prefix-preserving: prompt plus reply begins with the
+    very tokens of the prompt.
+
+    Raises:
+        ConfigError: the alphabet is empty, or holds a string that is not one character.
+    """
+    tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)), words)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        eos_token=_END,
+        unk_token=_UNKNOWN,
+        additional_special_tokens=[_USER, _ASSISTANT, _SYSTEM],
+        chat_template=_CHAT_TEMPLATE,
+        padding_side="left",
+        model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _character_tokenizer(characters: list[str], words: Iterable[str]) -> Tokenizer:
+    if not characters:
+        raise ConfigError("alphabet: expected at least one character, got none")
+    for character in characters:
+        if len(character) != 1:
+            raise ConfigError(f"alphabet: expected single characters, got {character!r}")
+    longer = sorted({word for word in words if len(word) > 1}, key=lambda word: (-len(word), word))
+    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters, *longer])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
+    # [\s\S], not ".": a dot leaves line breaks out and would glue them to their neighbours. An alternation takes the
+    # first part that fits, so the longest word stands first.
+    pattern = "|".join([*map(re.escape, longer), r"[\s\S]"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+def _byte_tokenizer() -> Tokenizer:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *letters])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def make_tiny_model(config: TinyModelConfig, tokenizer: Any, *, seed: int) -> Qwen3ForCausalLM:
+    """A Qwen3 model with weights drawn from `seed`, its vocabulary that of the tokenizer, input and output tied."""
+    shape = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        intermediate_size=3 * config.hidden_size,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.heads,
+        head_dim=config.hidden_size // config.heads,
+        max_position_embeddings=config.max_length,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen3ForCausalLM(shape)
+
+
+# Low-rank adapters by peft: put on before a stage and merged after it, so that what it makes is a plain model.
+
+
+def lora_of(model_config: Any) -> LoraConfig | None:
+    """The adapters that a run trains; None where it trains all weights."""
+    return model_config.lora if isinstance(model_config, PretrainedModelConfig) else None
+
+
+def with_adapters(model: Any, config: LoraConfig | None, *, seed: int) -> Any:
+    """The model with fresh adapters, drawn from `seed`, and its own weights frozen; the model itself for None.
+
+    An update B A starts at zero (Hu et al. 2022), so the model answers as before.
+
+    Raises:
+        MissingExtraError: peft is not installed.
+    """
+    if config is None:
+        return model
+    peft = _peft()
+    targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
+    options = peft.LoraConfig(
+        task_type="CAUSAL_LM", r=config.rank, lora_alpha=config.scale * config.rank, target_modules=targets
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return peft.get_peft_model(model, options)
+
+
+def merged(model: Any) -> Any:
+    """The plain model with its adapters added to its weights; a model without adapters as it is."""
+    return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+
+
+def merged_from(model: Any, checkpoint: Path) -> Any:
+    """The plain model with the adapters of a checkpoint added to its weights."""
+    return merged(_peft().PeftModel.from_pretrained(model, checkpoint))
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingExtraError("model.lora needs peft: pip install 'geoalign[trl]'") from error
+    return peft

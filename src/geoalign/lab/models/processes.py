@@ -15,7 +15,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's rank among `count`; one process alone is rank 0 of 1 and waits for nobody.
+    """This process's rank among `count`; one process alone is rank 0 of 1, and its barriers are none.
 
     Only the first process writes into the run folder, which all must see: one machine, or a shared file system.
     """
@@ -29,11 +29,11 @@ class Processes:
         return cls(rank=int(os.environ.get("RANK", "0")), count=int(os.environ.get("WORLD_SIZE", "1")))
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes."""
         return self.rank == 0
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Returns once every process has come here."""
         if self.count > 1:
             PartialState().wait_for_everyone()

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from geoalign.lab.reports.figures.style import LIGHT, STEP_AXIS, Panel, Theme, render
 from geoalign.lab.reports.pictures import write
-from geoalign.lab.reports.text import inert, label
+from geoalign.lab.text import inert, label
 
 _LOOKS = (
     ("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("purple", "^", ":"), ("ink", "v", "-"),

@@ -15,9 +15,9 @@ from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.pictures import make_folder, picture, write
 from geoalign.lab.reports.sections import figure_sections
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.reader import read_details, read_run
 from geoalign.lab.store.run import Details, Run
+from geoalign.lab.text import inert
 
 CONFIG_LIMIT = 20_000
 

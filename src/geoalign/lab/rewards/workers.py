@@ -138,6 +138,7 @@ class AnswerWorkers:
         return Verdict.TIMEOUT if late else Verdict.ERROR
 
 
+# Not a multiprocessing pool (pebble): its workers run a script without a main guard again, and outlive a killed parent.
 class _Worker:
     """One process: what it works on, until when, and its pipes."""
 

@@ -1,8 +1,9 @@
-"""Chat messages as files hold them: a text, a list of messages, or such a list as JSON in a text."""
+"""Chat messages: read as files hold them (a text, a list, or a list as JSON in a text), and as a model reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from geoalign.lab.store.strict_json import strict_json
 
@@ -41,3 +42,21 @@ def _decoded(text: str) -> object:
         return text
     is_chat = isinstance(value, list) and all(isinstance(one, dict) and {"role", "content"} <= {*one} for one in value)
     return value if is_chat else text
+
+
+def rendered(prompt: Sequence[Mapping[str, str]], tokenizer: Any, options: Mapping[str, Any] | None = None) -> str:
+    """The text of a prompt in the chat template, up to where the response begins.
+
+    Args:
+        prompt: chat messages.
+        options: what the template is told, such as {"enable_thinking": False}.
+    """
+    messages = [dict(message) for message in prompt]
+    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **(options or {}))
+    return text
+
+
+def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """The tokens of rendered prompts; the template has written every special token itself."""
+    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return ids

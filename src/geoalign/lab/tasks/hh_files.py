@@ -12,7 +12,7 @@ from geoalign.lab.tasks.base import PreferencePair, Problem
 from geoalign.lab.tasks.chat import Messages
 from geoalign.lab.tasks.decontaminate import exact
 from geoalign.lab.tasks.hh_rows import REASONS, is_pair, length, read_pair, read_prompt
-from geoalign.lab.tasks.places import rows_at
+from geoalign.lab.tasks.sources import rows_of
 from geoalign.shown import listed
 
 
@@ -56,7 +56,7 @@ def read_files(places: str | Sequence[str], how: DialogueReading | None = None, 
     Rows are named by where they stand, and, of several places, by the place's number.
 
     Raises:
-        ConfigError: nothing at a place that can be read (`rows_at`).
+        ConfigError: nothing at a place that can be read (`rows_of`).
         InputError: a place without one usable row, or a bad row with `on_bad_row: error`.
     """
     given = (places,) if isinstance(places, str) else tuple(places)
@@ -69,7 +69,7 @@ def read_files(places: str | Sequence[str], how: DialogueReading | None = None, 
 def _read(place: str, prefix: str, how: DialogueReading, *, prompts: bool) -> DialogueFile:
     wanted = "a usable pair of dialogues or prompt" if prompts else "a usable pair of dialogues"
     found, first = DialogueFile(place), ""
-    for where, row in rows_at(place):
+    for where, row in rows_of(place):
         if how.limit is not None and len(found.items) == how.limit:
             break
         found.rows += 1

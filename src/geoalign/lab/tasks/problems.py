@@ -11,9 +11,9 @@ from typing import Any, Literal
 from geoalign.errors import InputError
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.layouts import Layout, recognise
-from geoalign.lab.tasks.places import Row, rows_at
 from geoalign.lab.tasks.problem_rows import Fields, UnusableRowError, read_problem
 from geoalign.lab.tasks.rows import field_of
+from geoalign.lab.tasks.sources import Row, rows_of
 
 # So many rows are looked at to recognise a layout.
 _HEAD = 100
@@ -84,10 +84,10 @@ def read_problems(place: str, how: Reading) -> ProblemSet:
     it is what stands there, and a system message of its own stays.
 
     Raises:
-        ConfigError: nothing at this place that can be read (`rows_at`).
+        ConfigError: nothing at this place that can be read (`rows_of`).
         InputError: an unknown layout, no usable row, a bad row with `on_bad_row: error`, a given id twice.
     """
-    rows = rows_at(place)
+    rows = rows_of(place)
     head = list(islice(rows, _HEAD))
     found = ProblemSet(place)
     if not head:

@@ -41,7 +41,7 @@ class CompleteCheckpoints(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Called by the trainer on every process after the last file that it writes itself."""
-        Processes.launched().wait()
+        Processes.launched().barrier()
         if state.is_world_process_zero:
             checkpoint = self.folder / f"{_PREFIX}{state.global_step}"
             mark_complete(checkpoint, step=state.global_step, run=self.run(state.global_step))

@@ -19,14 +19,13 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.loading import curator_name
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
-from geoalign.lab.models.lora import lora_of
-from geoalign.lab.models.models import CODE_SETTING, first_tokenizer, template_options
+from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer, lora_of, template_options
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.rendering import rendered
+from geoalign.lab.tasks.chat import rendered
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import inert
 from geoalign.lab.train.memory import MemoryEstimate, estimate_memory, shape_of_model
 from geoalign.lab.train.options import check_options, without_gpu
 from geoalign.lab.train.prompts import prompt_lengths
@@ -133,9 +132,9 @@ def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
     """The settings, the tokenizer where it is at hand, and a line where it is not."""
     if not isinstance(config.model, PretrainedModelConfig):
         task = make_task(config.task, seed=config.seed)
-        return config, first_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()), None
+        return config, initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()), None
     try:
-        return config, first_tokenizer(config.model, alphabet=None), None
+        return config, initial_tokenizer(config.model, alphabet=None), None
     except OwnCodeError:
         raise
     except ConfigError as error:

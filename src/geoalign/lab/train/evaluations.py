@@ -12,7 +12,7 @@ from rich.progress import Progress, TaskID
 
 from geoalign.lab.evaluation.policy import Engine, EvaluatedResponse, EvaluationResult, evaluate_policy
 from geoalign.lab.models.models import load_saved, template_options
-from geoalign.lab.models.randomness import undisturbed
+from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
@@ -30,7 +30,7 @@ def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: 
     """Evaluates a saved model before or after RL, unless its lines are there."""
     if evaluated(run.folder, stage, len(run.evaluation_sets())):
         return
-    if run.processes.first:
+    if run.processes.is_main:
         drop_evaluation(run.folder, stage)
     model, tokenizer = load_saved(model_folder, run.config.model)
     model = model.to(run.grpo.device)
@@ -91,7 +91,7 @@ def evaluate(
         )
         progress.update(task, values=f"{name}: {_shown(found)}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
-    if processes.first:
+    if processes.is_main:
         append_lines(run.folder.evaluation, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
             note_records(run.folder, "done" if run.folder.final.is_dir() else "rl", step)

@@ -56,8 +56,8 @@ class InTraining:
         run = self._run
         if evaluated(run.folder, stage, len(run.evaluation_sets())):
             return
-        run.processes.wait()  # all have looked before one writes
-        if run.processes.first:
+        run.processes.barrier()  # all have looked before one writes
+        if run.processes.is_main:
             drop_evaluation(run.folder, stage)
         self._evaluate(stage, step, model)
 

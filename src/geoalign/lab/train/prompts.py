@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError
 from geoalign.lab.tasks.base import Demonstration, Problem
-from geoalign.lab.tasks.rendering import rendered, token_ids
+from geoalign.lab.tasks.chat import rendered, token_ids
 
 _Item = TypeVar("_Item", Problem, Demonstration)
 

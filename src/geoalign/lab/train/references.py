@@ -13,7 +13,7 @@ from rich.progress import Progress
 from geoalign.errors import RunFolderError
 from geoalign.lab.evaluation.policy import Engine, evaluate_policy
 from geoalign.lab.models.models import load_saved, template_options
-from geoalign.lab.models.randomness import undisturbed
+from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
@@ -67,10 +67,10 @@ def fill_references(
             found.append(_batch_rewards(run, source, model, tokenizer, batches[place], place, engine))
         for batch in processes.gather(found if mine else []):
             rewards |= batch
-        if processes.first:
+        if processes.is_main:
             write_atomically(run.folder.references, _text(settings, rewards))
         progress.update(bar, completed=len(rewards) * count)
-    processes.wait()
+    processes.barrier()
 
 
 def _batches_left(run: Run, rewards: Mapping[str, Any]) -> dict[int, list[Problem]]:

@@ -38,7 +38,7 @@ def reward_model_stage(run: Run) -> None:
     folder, config = run.folder, run.config
     if run.reward_model is None or folder.reward_model.is_dir():
         return
-    run.processes.wait()  # all have looked before one writes
+    run.processes.barrier()  # all have looked before one writes
     pairs, held_out = hold_out_prompts(
         run.task.preference_pairs(), _HELD_OUT_SHARE, most=_HELD_OUT_MOST, seed=config.seed
     )
@@ -59,9 +59,9 @@ def reward_model_stage(run: Run) -> None:
         ]
         with bar:
             train_reward_model(model, tokenizer, pairs, run.reward_model, callbacks=callbacks, resume_from=resume_from)
-    if run.processes.first:
+    if run.processes.is_main:
         _keep(run, model, tokenizer, held_out)
-    run.processes.wait()
+    run.processes.barrier()
 
 
 def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePair]) -> None:

@@ -11,7 +11,7 @@ from geoalign.curators import make_curator
 from geoalign.curators.base import Curator
 from geoalign.lab.config.loading import check_keys
 from geoalign.lab.config.run import RunConfig
-from geoalign.lab.models.models import first_tokenizer, template_options, trusts_code
+from geoalign.lab.models.models import initial_tokenizer, template_options, trusts_code
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
@@ -94,7 +94,7 @@ def make_run(
         config.max_prompt_length,
         None
         if config.max_prompt_length is None
-        else first_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()),
+        else initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()),
         template_options(config.model),
         what="training prompts",
     )

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.models.lora import lora_of, merged, merged_from, with_adapters
-from geoalign.lab.models.models import first_model, load_saved, save_complete, template_options
+from geoalign.lab.models.models import (
+    initial_model,
+    load_saved,
+    lora_of,
+    merged,
+    merged_from,
+    save_complete,
+    template_options,
+    with_adapters,
+)
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.store.checkpoints import is_last, latest_complete
@@ -30,9 +38,11 @@ def warm_start_stage(run: Run) -> None:
     """Makes the model that RL starts from, `checkpoints/warm_start`; nothing if it is there."""
     if run.folder.warm_started.is_dir():
         return
-    run.processes.wait()  # all have looked before one writes
+    run.processes.barrier()  # all have looked before one writes
     config = run.config
-    model, tokenizer = first_model(config.model, alphabet=run.task.alphabet(), words=run.task.words(), seed=config.seed)
+    model, tokenizer = initial_model(
+        config.model, alphabet=run.task.alphabet(), words=run.task.words(), seed=config.seed
+    )
     demonstrations, note = short_enough(
         run.task.demonstrations() if run.sft is not None else (),
         config.max_prompt_length,
@@ -68,7 +78,7 @@ def policy_stage(run: Run, source: RewardSource) -> None:
     """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
     if run.folder.final.is_dir():
         return
-    run.processes.wait()  # all have looked before one writes
+    run.processes.barrier()  # all have looked before one writes
     resume_from = latest_complete(run.folder.rl_checkpoints)
     model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
     if resume_from is not None and is_last(resume_from):
@@ -140,10 +150,10 @@ def _of_checkpoint(run: Run, checkpoint: Path, below: Any, tokenizer: Any) -> tu
 
 def _save(run: Run, model: Any, tokenizer: Any, place: Path, then: str) -> None:
     """Saves a finished model; `then` is the stage that it begins."""
-    if run.processes.first:
+    if run.processes.is_main:
         save_complete(model, tokenizer, place)
         note_records(run.folder, then, 0)
-    run.processes.wait()
+    run.processes.barrier()
 
 
 def demonstration_row(item: Demonstration, options: Mapping[str, Any]) -> dict[str, Any]:

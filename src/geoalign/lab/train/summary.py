@@ -16,6 +16,7 @@ from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_t
 from geoalign.lab.store.files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import decimals, percent, whole
 from geoalign.lab.train.reward_stage import held_out_accuracy
 
 _PREFIX = "geoalign/"
@@ -103,7 +104,7 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary.get("reward", {}).get("after_rl", {})]):
         binary = name in summary["accuracy"]["after_rl"]
-        label, shown = ("accuracy", _percent) if binary else ("proxy reward", _number)
+        label, shown = ("accuracy", percent) if binary else ("proxy reward", decimals)
         found, counts = values("accuracy" if binary else "reward", name), values("answers", name)
         for when, value, count in zip(("before", "after"), found, counts, strict=True):
             asked = name if count is None else f"{name}, {count} answers"
@@ -113,7 +114,7 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append((f"gold utility before; after RL ({name})", _pair(*gold)))
         passed = summary.get("pass_at_k", {}).get(name, {})
         if len(passed) > 1:
-            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(_percent, passed.values()))))
+            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(percent, passed.values()))))
     return rows or [("accuracy", "no evaluation set")]
 
 
@@ -121,18 +122,18 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if found["pairs"] is not None:
         rows += [
-            ("pairs compared", _whole(found["pairs"])),
-            ("rollouts flagged", _whole(found["anomalous"])),
-            ("rollouts replaced", _whole(found["replaced"])),
-            ("groups left without a donor", _whole(found["groups_without_donor"])),
+            ("pairs compared", whole(found["pairs"])),
+            ("rollouts flagged", whole(found["anomalous"])),
+            ("rollouts replaced", whole(found["replaced"])),
+            ("groups left without a donor", whole(found["groups_without_donor"])),
         ]
         rows.append(("accuracy on new groups, mean (mean interval; chance)", _new_groups(found)))
     if found["auroc"] is not None:
-        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", _number(found["auroc"])))
+        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(found["auroc"])))
     if found["corrupted_share_of_anomalous"] is not None:
         rows.append(
             ("corrupted among the flagged; among all in a pair",
-             f"{_percent(found['corrupted_share_of_anomalous'])}; {_percent(found['corrupted_share'])}")
+             f"{percent(found['corrupted_share_of_anomalous'])}; {percent(found['corrupted_share'])}")
         )  # fmt: skip
     return rows
 
@@ -140,8 +141,8 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _new_groups(found: dict[str, Any]) -> str:
     if found["new_group_accuracy"] is None:
         return "no pairs in two generations"
-    low, high = _number(found["new_group_accuracy_low"]), _number(found["new_group_accuracy_high"])
-    return f"{_number(found['new_group_accuracy'])} ({low} to {high}; {_number(found['chance_accuracy'])})"
+    low, high = decimals(found["new_group_accuracy_low"]), decimals(found["new_group_accuracy_high"])
+    return f"{decimals(found['new_group_accuracy'])} ({low} to {high}; {decimals(found['chance_accuracy'])})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
@@ -161,17 +162,5 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _whole(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
 def _pair(first: float | None, last: float | None) -> str:
-    return f"{_number(first)}; {_number(last)}"
+    return f"{decimals(first)}; {decimals(last)}"

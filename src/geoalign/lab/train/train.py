@@ -12,9 +12,8 @@ import torch
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import curator_name, parse_run_config, plain_run_config
 from geoalign.lab.config.run import RunConfig
+from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.models.quiet import quieten
-from geoalign.lab.models.randomness import make_repeatable, use_one_device
 from geoalign.lab.reports import build_report
 from geoalign.lab.store.files import json_text, read_json, write_atomically
 from geoalign.lab.store.lock import locked
@@ -76,11 +75,11 @@ def train(
             run = _started(config, folder, shared, places, console)
             _stages_before_rl(run)
             _rl_stages(run)
-            if processes.first:
+            if processes.is_main:
                 _conclude(folder)
-            processes.wait()
+            processes.barrier()
         summary = read_json(folder.summary)
-        if report and processes.first:
+        if report and processes.is_main:
             build_report(folder.root)
             print_summary(console, summary, curator_name(config.curator), folder.root)
     return summary
@@ -107,13 +106,13 @@ def _conclude(folder: RunFolder) -> None:
 
 
 def _console(console: Console | None, processes: Processes) -> Console:
-    return (console or Console()) if processes.first else Console(quiet=True)
+    return (console or Console()) if processes.is_main else Console(quiet=True)
 
 
 @contextmanager
 def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[None]:
     """Keeps other runs out of the folder. The first process asks for all: the others come while it may be writing."""
-    if not processes.first:
+    if not processes.is_main:
         yield
         return
     check_vacant(folder, resume=resume)
@@ -141,10 +140,10 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
             f"{where}launch.processes: expected a launch of {wanted} processes, which the batch is made for, got "
             f"{processes.count}: --dry-run prints the command; --set launch.processes=null takes any number"
         )
-    if folder.started() and processes.first:
+    if folder.started() and processes.is_main:
         check_same_settings(plain, folder.read_config(), folder.root)
         check_same_processes(folder, processes.count)
-    quieten()
+    silence_logs()
     if processes.count == 1:
         use_one_device()
     # Everything that can be wrong with the settings is found before a file is written.
@@ -153,7 +152,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
     origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
     if origin is not None:
         check_shared(origin, plain)
-    if processes.first:
+    if processes.is_main:
         if folder.started():
             go_back(folder, console)
             if origin is None and not folder.warm_started.is_dir():
@@ -163,7 +162,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: 
             folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)
         if origin is not None:
             take_shared(origin, folder, rewarded=run.reward_model is not None)
-    processes.wait()
+    processes.barrier()
     remembered = folder.read_versions().get("threads")
     make_repeatable(config.seed, threads=remembered if isinstance(remembered, int) else torch.get_num_threads())
     return run

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.terminal import Console, harmless
+from geoalign.lab.terminal import Console
+from geoalign.lab.text import harmless
 from geoalign.lab.watch.comparison import WatchedComparison, comparison_view
 from geoalign.lab.watch.lines import evaluation_line, step_line
 from geoalign.lab.watch.run import News, WatchedRun, check_run_folder

@@ -14,10 +14,10 @@ from rich.text import Text
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.records import read_object, read_yaml
-from geoalign.lab.terminal import harmless
+from geoalign.lab.text import duration, harmless, short
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.run_view import STAGES, Screen
-from geoalign.lab.watch.signs import number, span, sparkline
+from geoalign.lab.watch.sparkline import sparkline
 from geoalign.lab.watch.status import Lock, read_lock
 
 CellState = Literal["finished", "failed", "running", "waiting"]
@@ -181,8 +181,8 @@ def _running(comparison: WatchedComparison, screen: Screen) -> Table:
             spark = " " + sparkline(stage.course("reward"), _SPARK, screen.encoding)
         age = run.status().age
         step = "starting" if current is None else _step(run, current, STAGES.get(current) or "step")
-        cells = [harmless(name, screen.encoding), step if age is None else f"{step}, {span(age)} ago"]
-        table.add_row(*map(Text, cells), Text("" if reward is None else f"reward {number(reward)}{spark}"))
+        cells = [harmless(name, screen.encoding), step if age is None else f"{step}, {duration(age)} ago"]
+        table.add_row(*map(Text, cells), Text("" if reward is None else f"reward {short(reward)}{spark}"))
     return table
 
 

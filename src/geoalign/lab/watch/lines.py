@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from geoalign.lab.terminal import harmless
+from geoalign.lab.text import duration, harmless, percent, short
 from geoalign.lab.watch.course import Evaluation, Step
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.run_view import STAGES, evaluated
-from geoalign.lab.watch.signs import number, percent, span
 
 _LABELS = {
     "reward": "reward", "curated": "curated", "true": "true", "flagged": "flagged", "replaced": "replaced",
@@ -28,8 +27,8 @@ def step_line(step: Step, run: WatchedRun, encoding: str) -> str:
 
 def _shown(name: str, value: float) -> str:
     if name == "seconds":
-        return span(value)
-    return percent(value) if name == "new_groups" else number(value)
+        return duration(value)
+    return percent(value) if name == "new_groups" else short(value)
 
 
 def evaluation_line(evaluation: Evaluation, encoding: str) -> str:

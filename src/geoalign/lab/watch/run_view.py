@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.lab.terminal import harmless
+from geoalign.lab.text import duration, harmless, percent, short, whole
 from geoalign.lab.watch.course import Course, Evaluation, Stage
 from geoalign.lab.watch.run import WatchedRun
-from geoalign.lab.watch.signs import count, number, percent, span, sparkline
+from geoalign.lab.watch.sparkline import sparkline
 from geoalign.lab.watch.status import Status
 
 STAGES = {"sft": "warm start", "reward_model": "reward model", "rl": "GRPO"}
@@ -79,13 +79,13 @@ def headline(run: WatchedRun, status: Status, screen: Screen) -> str:
     parts = [curator, f"{name}: step {run.course.stages[stage].step:,}{of}"]
     left = run.seconds_left(stage)
     if status.state != "finished" and left:
-        parts.append(f"about {span(left)} left")
+        parts.append(f"about {duration(left)} left")
     return ", ".join(parts)
 
 
 def told(status: Status, run: WatchedRun) -> str:
     """Where the run stands, in a sentence."""
-    ago = "no line yet" if status.age is None else f"last line {span(status.age)} ago"
+    ago = "no line yet" if status.age is None else f"last line {duration(status.age)} ago"
     process = "" if status.process is None else f" (process {status.process})"
     return {
         "absent": "waiting: there is no such folder yet",
@@ -116,7 +116,7 @@ def _reward(stage: Stage) -> list[Row]:
     for name, label in (("reward", "reward"), ("curated", "curated"), ("true", "true")):
         value = stage.newest(name)
         if value is not None:
-            rows.append(Row(label, number(value), stage.course(name)))
+            rows.append(Row(label, short(value), stage.course(name)))
     return rows
 
 
@@ -124,15 +124,15 @@ def _flagged(stage: Stage) -> list[Row]:
     flagged, scored = stage.newest("flagged"), stage.newest("scored")
     if flagged is None:
         return []
-    share = f" of {count(scored)} scored ({percent(flagged / scored)})" if scored else ""
+    share = f" of {whole(scored)} scored ({percent(flagged / scored)})" if scored else ""
     # Which of these there is depends on what the curator does with a flagged rollout.
     done = [("replaced", "replaced"), ("zero_weighted", "weight 0"), ("dropped", "left out")]
     acted = [(label, name) for name, label in done if stage.sums.get(name)] or [("replaced", "replaced")]
-    rows = [Row("flagged", f"{count(flagged)}{share}", stage.course("flagged"))]
+    rows = [Row("flagged", f"{whole(flagged)}{share}", stage.course("flagged"))]
     for label, name in acted:
         value = stage.newest(name)
         if value is not None:
-            rows.append(Row(label, f"{count(value)}; {count(stage.sums[name])} so far", stage.course(name)))
+            rows.append(Row(label, f"{whole(value)}; {whole(stage.sums[name])} so far", stage.course(name)))
     return rows
 
 
@@ -142,8 +142,8 @@ def _consensus(stage: Stage) -> list[Row]:
         return []
     chance = 0.5 if chance is None else chance
     low, high = stage.newest("new_groups_low"), stage.newest("new_groups_high")
-    ends = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
-    rows = [Row("consensus", f"{number(accuracy)}{ends}, chance {number(chance)}", stage.course("new_groups"))]
+    ends = "" if low is None or high is None else f" ({short(low)} to {short(high)})"
+    rows = [Row("consensus", f"{short(accuracy)}{ends}, chance {short(chance)}", stage.course("new_groups"))]
     lows = stage.course("new_groups_low")[-_RECENT:]
     if lows:
         above = sum(value > chance for value in lows)
@@ -156,8 +156,8 @@ def _speed(stage: Stage) -> list[Row]:
     if pace is None:
         return []
     curation = stage.newest("curation_seconds")
-    curating = "" if curation is None else f", curation {span(curation)} a generation"
-    return [Row("speed", f"{span(pace)} a step{curating}", stage.course("seconds"))]
+    curating = "" if curation is None else f", curation {duration(curation)} a generation"
+    return [Row("speed", f"{duration(pace)} a step{curating}", stage.course("seconds"))]
 
 
 def _policy(stage: Stage) -> list[Row]:
@@ -166,7 +166,7 @@ def _policy(stage: Stage) -> list[Row]:
         value = stage.newest(name)
         if value is None:
             continue
-        shown, clipped = number(value), stage.newest("clipped")
+        shown, clipped = short(value), stage.newest("clipped")
         if name == "tokens":
             shown += " tokens" + ("" if clipped is None else f", {percent(clipped)} cut short")
         rows.append(Row(label, shown, stage.course(name)))
@@ -201,7 +201,7 @@ def evaluated(evaluation: Evaluation) -> str:
 
 
 def _shown(key: str, value: float) -> str:
-    return percent(value) if key == "accuracy" else number(value)
+    return percent(value) if key == "accuracy" else short(value)
 
 
 def _table(rows: Sequence[Row], screen: Screen) -> Table:

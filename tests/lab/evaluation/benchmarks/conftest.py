@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.sets import EvaluationSet, load_sets, prompted
-from geoalign.lab.models.tiny_model import make_tokenizer
+from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks.base import Problem
 
 

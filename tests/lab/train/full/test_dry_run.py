@@ -14,8 +14,7 @@ from rich.console import Console
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import save
-from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.train.dry_run import Lengths, dry_run, launch_command
 from geoalign.lab.train.memory import ModelShape, estimate_memory, shape_of_model
 

@@ -13,10 +13,10 @@ from geoalign.lab.analysis.comparison.table import Table
 from geoalign.lab.reports.comparison.sections import level_page, overview_section
 from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.pictures import make_folder, picture, write
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
 from geoalign.lab.store.records import read_object, read_text
+from geoalign.lab.text import inert
 from geoalign.settings.masking import masked_yaml
 
 CONFIG_LIMIT = 40_000

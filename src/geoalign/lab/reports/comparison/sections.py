@@ -20,9 +20,9 @@ from geoalign.lab.reports.comparison.figures.scores import differences_panel, ro
 from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
 from geoalign.lab.reports.figures.style import Panel
 from geoalign.lab.reports.sections import Section
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.text import inert
 
 Drawn = Panel | str
 

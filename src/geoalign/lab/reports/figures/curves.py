@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 
 from geoalign.lab.analysis.statistics import ema, wilson_interval
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.reports.text import inert, label
 from geoalign.lab.store.records import Evaluation
 from geoalign.lab.store.run import Floats, RolloutStep, Run, Series
+from geoalign.lab.text import inert, label
 
 # Names under which the curated reward may be logged beside the raw one.
 CURATED_KEYS = ("geoalign/curated_reward", "curated_reward")

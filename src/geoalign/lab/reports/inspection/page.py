@@ -12,9 +12,9 @@ from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
 from geoalign.lab.reports.pictures import make_folder, picture, write
-from geoalign.lab.reports.text import inert
 from geoalign.lab.store.inspection import Inspection, read_inspection
 from geoalign.lab.store.inspection_tables import REPORT_FILE
+from geoalign.lab.text import inert
 
 ASSETS = Path(__file__).parent / "assets"
 # In the order in which they build on one another; one program, so that none of their names is a global one.

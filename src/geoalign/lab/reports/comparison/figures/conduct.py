@@ -12,9 +12,9 @@ from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, DetectionRow, LevelTable
 from geoalign.lab.reports.comparison.figures.looks import Look, draw_band, legend_above, looks, portions, slug
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.reports.text import inert, label
 from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.text import inert, label
 
 _SCORE_WORDS = {
     "score": "own score", "mean_score": "score per pair", "pair_count": "pair count, many", "fewest_pairs":

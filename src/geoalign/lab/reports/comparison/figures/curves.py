@@ -11,8 +11,8 @@ from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import ema
 from geoalign.lab.reports.comparison.figures.looks import band, draw_band, legend_above, looks, portions, slug
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.reports.text import inert, label
 from geoalign.lab.store.comparison_plan import METRICS
+from geoalign.lab.text import inert, label
 
 _CAPTION = (
     "Mean over seeds; thick: smoothed seed by seed (s = 0.6 s + 0.4 x, from eight evaluations on), thin: unsmoothed; "

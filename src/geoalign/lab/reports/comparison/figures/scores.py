@@ -12,8 +12,8 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.comparison.figures.looks import legend_above, looks, portions, slug
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.reports.text import inert, label
 from geoalign.lab.store.comparison_plan import METRICS, Plan
+from geoalign.lab.text import inert, label
 
 
 def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:

@@ -1,0 +1,207 @@
+"""How numbers are written, on pages and on the terminal, and how the texts of others are made harmless on both.
+
+A model's texts and the names in a file are untrusted input: they may try to deceive, to break a page, or to steer a
+terminal. One rule says what is `invisible`; both places write such a character as its code point.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from geoalign.lab.analysis.statistics import Interval
+
+# Stands where there is no number; a terminal that lacks it shows a hyphen.
+DASH = "–"
+# A longer error is cut in its middle: its beginning says where, its end often why.
+LONGEST_ERROR = 3000
+LONGEST_TEXT = 600
+# A few combining marks on a letter are writing; towers of them overflow every box.
+MAX_MARKS = 3
+_LONGEST_NAME = 200
+# Beyond it a number in full is no longer read but counted.
+_LARGEST_IN_FULL = 1e12
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A whole number in full, another with `digits` decimals."""
+    if value is None or math.isnan(value):
+        return DASH
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{digits}f}"
+
+
+def short(value: float | None) -> str:
+    """A number with three significant digits; from 1,000 on in full."""
+    if value is None or math.isnan(value):
+        return DASH
+    return whole(value) if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign and three significant digits."""
+    if math.isnan(value):
+        return DASH
+    return "0" if value == 0 else f"{value:+.3g}"
+
+
+def whole(value: float | None) -> str:
+    """A count in full, unless it is too large to be one."""
+    if value is None or math.isnan(value):
+        return DASH
+    return f"{value:,.0f}" if abs(value) < _LARGEST_IN_FULL else f"{value:.3g}"
+
+
+def decimals(value: float | None, digits: int = 2) -> str:
+    """A number with as many decimals, so that a column of them lines up."""
+    return DASH if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage with one decimal."""
+    if value is None or math.isnan(value):
+        return DASH
+    return f"{value:.1%}" if abs(value) < 100 else short(value)
+
+
+def points(value: float) -> str:
+    """A difference of two shares in percentage points."""
+    return DASH if math.isnan(value) else f"{100 * value:+.1f} points"
+
+
+def probability(p: float) -> str:
+    """A p-value with two significant digits."""
+    if math.isnan(p):
+        return DASH
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def megabytes(value: float) -> str:
+    """Bytes as a signed number of mebibytes."""
+    return DASH if math.isnan(value) else f"{value / 2**20:+,.0f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """A length of time: 0.25 s, 12 s, 3 min, 2:05:00 h."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    # More than a few years is no estimate but a broken number.
+    return f"{timedelta(seconds=round(seconds))} h" if seconds < 1e9 else "years"
+
+
+def ends(value: Interval | None, write: Callable[[float], str] = short) -> str:
+    """The two ends of an interval, each as `write` writes a number."""
+    if value is None or math.isnan(value.low) or math.isnan(value.high):
+        return DASH
+    return f"{write(value.low)} to {write(value.high)}"
+
+
+def estimate(value: Interval, write: Callable[[float], str] = short) -> str:
+    """An estimate with its interval in brackets, where there is one."""
+    written = write(value.estimate)
+    return written if math.isnan(value.estimate) or math.isnan(value.low) else f"{written} ({ends(value, write)})"
+
+
+def invisible(character: str) -> bool:
+    """Whether a character shows nothing of itself, or acts on what stands around it.
+
+    Control and format characters (bidirectional overrides, zero-width), private and unassigned ones, surrogates, and
+    separators of lines and paragraphs; spaces of any width do not count.
+    """
+    return not character.isprintable() and unicodedata.category(character) != "Zs"
+
+
+def inert(text: str, limit: int = LONGEST_TEXT) -> str:
+    """A text for a page: what is invisible becomes its code point, ⟨U+202E⟩; cut to `limit` characters.
+
+    Line feeds and tabs stay. More than three combining marks in a row are cut. Markup is left as it is: the template
+    escapes it. The cut is announced with the number of characters left out.
+    """
+    visible = "".join(_visible(text[:limit]))
+    left_out = len(text) - limit
+    return visible if left_out <= 0 else f"{visible} … [{left_out:,} more characters]"
+
+
+def _visible(text: str) -> list[str]:
+    pieces, marks = [], 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
+        if marks > MAX_MARKS:
+            continue
+        hidden = invisible(character) and character not in "\n\t"
+        pieces.append(f"⟨U+{ord(character):04X}⟩" if hidden else character)
+    return pieces
+
+
+def label(text: str, limit: int = 40) -> str:
+    """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode.
+
+    A legend leaves out what has no name or begins with an underscore: such names get one that it shows.
+    """
+    plain = "".join(character if _has_glyph(character) else "?" for character in inert(text, limit))
+    named = f" {plain}" if plain.startswith("_") else plain or "(no name)"
+    return named.replace("\\", "/").replace("$", r"\$")
+
+
+def _has_glyph(character: str) -> bool:
+    return " " <= character <= "~" or "\xa1" <= character <= "\u024f" or character in "…⟨⟩"
+
+
+def harmless(text: object, encoding: str = "utf-8", limit: int | None = _LONGEST_NAME) -> str:
+    """A text for a terminal, on one line: what is invisible, or not in the terminal's encoding, becomes its code
+    point, <U+001B>; cut to `limit` characters (None: not at all)."""
+    written = str(text)
+    cut = written if limit is None or len(written) <= limit else written[:limit] + "..."
+    return cut.translate(escapes(encoding, ""))
+
+
+def shows(character: str, encoding: str) -> bool:
+    """Whether a character shows as itself, and does nothing else, on a terminal of this encoding."""
+    if invisible(character):
+        return False
+    try:
+        character.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return character.isascii()
+    return True
+
+
+def one_line(text: object, limit: int = LONGEST_ERROR) -> str:
+    """A text as one line of at most about `limit` characters; what is left out of its middle is counted."""
+    line = re.sub(r"\s*[\r\n]\s*", " ", str(text).strip())
+    left_out = len(line) - limit
+    if left_out <= 0:
+        return line
+    half = limit // 2
+    return f"{line[:half]} ... [{left_out:,} characters left out] ... {line[-half:]}"
+
+
+class Escapes(dict[int, str]):
+    """A table for `str.translate` that grows with the characters it meets; those in `kept` stay."""
+
+    def __init__(self, encoding: str, kept: str) -> None:
+        self._encoding = encoding
+        self._kept = kept
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character in self._kept or shows(character, self._encoding):
+            self[code] = character
+        else:
+            self[code] = "-" if character == DASH else f"<U+{code:04X}>"
+        return self[code]
+
+
+@lru_cache
+def escapes(encoding: str, kept: str) -> Escapes:
+    """The table of an encoding."""
+    return Escapes(encoding, kept)

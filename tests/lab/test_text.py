@@ -1,0 +1,127 @@
+"""Numbers and the texts of others, on pages and on the terminal: by hand, and hostile."""
+
+import math
+import unicodedata
+
+import pytest
+
+from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.text import (
+    DASH,
+    decimals,
+    duration,
+    ends,
+    estimate,
+    harmless,
+    inert,
+    invisible,
+    label,
+    percent,
+    short,
+    shows,
+    whole,
+)
+from geoalign.lab.watch.sparkline import sparkline
+
+
+def test_sparkline_by_hand():
+    # Seven equal steps from the lowest to the highest bar.
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    # Two values a bar: means 0.5, 2.5, 4.5, 6.5; of the range 0, 1/3, 2/3, 1, times 7: 0, 2.33, 4.67, 7.
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 4) == "▁▃▆█"
+    assert sparkline([3, 3, 3], 8) == "▄▄▄"
+    assert sparkline([], 8) == sparkline([1, 2], 0) == ""
+
+
+def test_sparkline_of_more_values_than_columns_uses_all_of_them():
+    assert len(sparkline(list(range(1003)), 40)) == 40
+    assert sparkline([0.0] * 999 + [1.0], 10)[-1] == "█"
+
+
+def test_sparkline_where_the_terminal_has_no_bars():
+    assert sparkline([0, 7], 8, "ascii") == "_#"
+    assert sparkline([0, 7], 8, "latin-1") == "_#"
+    assert sparkline([0, 7], 8, "no-such-encoding") == "_#"
+
+
+def test_sparkline_of_numbers_that_overflow():
+    assert len(sparkline([1e308, 1e308, -1e308, 0.0], 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain näme", "plain näme"),
+        ("\x1b[2J\x07", "<U+001B>[2J<U+0007>"),
+        ("a\nb\r", "a<U+000A>b<U+000D>"),
+        ("\u202eabc", "<U+202E>abc"),
+        ("\x9b31m", "<U+009B>31m"),
+        ("\ud800", "<U+D800>"),
+        ("[red]no markup[/red]", "[red]no markup[/red]"),
+    ],
+)
+def test_text_of_others_cannot_steer_the_terminal(text, shown):
+    assert harmless(text) == shown
+
+
+def test_text_that_the_encoding_lacks_and_long_text():
+    assert harmless("ä", "ascii") == "<U+00E4>"
+    assert harmless("x" * 500, limit=10) == "x" * 10 + "..."
+
+
+def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
+    assert [code for code in range(256) if invisible(chr(code))] == [*range(32), *range(127, 160), 0xAD]
+    for character in map(chr, range(0x110000)):
+        hidden = unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
+        assert invisible(character) is hidden
+        if not hidden and character != DASH:
+            assert shows(character, "utf-8")
+
+
+def test_the_dash_is_a_hyphen_where_the_terminal_lacks_it():
+    assert harmless(short(None), "ascii") == "-"
+    assert harmless(short(None), "utf-8") == DASH
+
+
+def test_numbers():
+    assert [short(value) for value in (None, math.nan, 0.0, 0.5, -1.23456, 1234.5, 1234567.0, 1e-7, 1e300)] == [
+        DASH, DASH, "0", "0.5", "-1.23", "1,234", "1,234,567", "1e-07", "1e+300",
+    ]  # fmt: skip
+    assert (whole(1234567.0), whole(1e300), whole(None)) == ("1,234,567", "1e+300", DASH)
+    assert (percent(0.125), percent(1e300), percent(None)) == ("12.5%", "1e+300", DASH)
+    assert (decimals(1234.567), decimals(0.5, 0), decimals(math.nan)) == ("1,234.57", "0", DASH)
+
+
+def test_intervals():
+    known, unknown = Interval(0.5, 0.25, 0.75), Interval(0.5, math.nan, math.nan)
+    assert (ends(known), ends(known, percent), ends(unknown), ends(None)) == (
+        "0.25 to 0.75", "25.0% to 75.0%", DASH, DASH,
+    )  # fmt: skip
+    assert (estimate(known, percent), estimate(unknown)) == ("50.0% (25.0% to 75.0%)", "0.5")
+    assert estimate(Interval(math.nan, math.nan, math.nan)) == DASH
+
+
+def test_lengths_of_time():
+    assert [duration(seconds) for seconds in (0.25, 12.3, 119, 600, 7500)] == [
+        "0.25 s",
+        "12 s",
+        "119 s",
+        "10 min",
+        "2:05:00 h",
+    ]
+    assert duration(1e300) == duration(math.inf) == "years"
+    assert duration(-1) == "0 s"
+
+
+def test_inert_by_hand():
+    assert inert("a\tb\nc") == "a\tb\nc"
+    assert inert("1\u202e2\u2069") == "1⟨U+202E⟩2⟨U+2069⟩"
+    assert inert("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
+    assert inert("\ud800") == "⟨U+D800⟩"
+    assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
+    assert inert("אב 漢字 é") == "אב 漢字 é"
+
+
+def test_labels_have_only_what_the_font_has():
+    assert label("a$b$漢\\c") == r"a\$b\$?/c"
+    assert "\n" not in label("two\nlines")

@@ -210,7 +210,7 @@ def test_another_start_and_other_settings_are_refused(
 ) -> None:
     monkeypatch.syspath_prepend(plugins)
     for more, message in (
-        ((), "go on with it by --resume"),
+        ((), "resume it with --resume"),
         (("--resume", "--set", "run.grpo.learning_rate=0.5"), "grpo.learning_rate: expected nothing, as the run in"),
     ):
         monkeypatch.setattr(

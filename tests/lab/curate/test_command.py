@@ -20,7 +20,7 @@ from geoalign.lab.curate.command import Request, curate
 from geoalign.lab.curate.reading import find_layout
 from geoalign.lab.models.models import save
 from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
-from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES
+from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "curated", "figures", "report.html", "summary.json"}
 

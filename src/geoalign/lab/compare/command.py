@@ -19,8 +19,8 @@ from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.config.loading import plain_run_config
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import read_json
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.settings.locations import Places

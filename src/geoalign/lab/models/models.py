@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import PretrainedModelConfig, TinyModelConfig
 from geoalign.lab.models.tiny_model import make_tiny_model, make_tokenizer
-from geoalign.lab.store.files import replace_folder
-from geoalign.lab.store.marks import mark_complete
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.seals import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE_SETTING = "model.trust_remote_code"
@@ -93,7 +93,7 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
     """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
-    written = place.with_name(place.name + ".tmp")
+    written = beside(place)
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)

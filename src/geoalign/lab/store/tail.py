@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from geoalign.lab.store.records import parsed_line, present
+from geoalign.lab.store.json_files import parsed_line, present
 
 _PIECE = 1 << 20
 # A line of metrics has a few kilobytes; what never ends is not kept in memory.

@@ -10,8 +10,10 @@ from matplotlib.axes import Axes
 from geoalign.lab.analysis.statistics import ema, wilson_interval
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
 from geoalign.lab.reports.text import inert, label
-from geoalign.lab.store.records import Evaluation
-from geoalign.lab.store.run import Floats, RolloutStep, Run, Series
+from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.run import Run, Series
 
 # Names under which the curated reward may be logged beside the raw one.
 CURATED_KEYS = ("geoalign/curated_reward", "curated_reward")

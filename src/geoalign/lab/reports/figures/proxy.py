@@ -10,7 +10,7 @@ from geoalign.lab.analysis.statistics import ema
 from geoalign.lab.reports.figures.curves import SMOOTHED_FROM, evaluation_curves
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
 from geoalign.lab.reports.text import inert, label
-from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.run import Run
 
 _LOOKS = (("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("purple", "^", ":"))

@@ -13,8 +13,10 @@ from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verdict import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.reports.text import inert
 from geoalign.lab.store.inspection import Inspection, Scored
-from geoalign.lab.store.records import MetricRow, number, whole
-from geoalign.lab.store.run import RolloutStep, Run
+from geoalign.lab.store.logs import MetricRow
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.run import Run
+from geoalign.lab.store.values import number, whole
 
 
 @dataclass(frozen=True)

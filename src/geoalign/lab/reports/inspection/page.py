@@ -13,8 +13,8 @@ from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repe
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
 from geoalign.lab.reports.pictures import make_folder, picture, write
 from geoalign.lab.reports.text import inert
+from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
-from geoalign.lab.store.inspection_tables import REPORT_FILE
 
 ASSETS = Path(__file__).parent / "assets"
 # In the order in which they build on one another; one program, so that none of their names is a global one.
@@ -35,7 +35,7 @@ def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: Non
     inspection = read_inspection(folder)
     run = as_run(inspection)
     sections = inspection_sections(inspection, run)
-    figures = inspection.folder / "figures"
+    figures = inspection.folder / FIGURES
     make_folder(figures)
     packed = bundle(inspection)
     lines, total = skipped(inspection)

@@ -15,9 +15,9 @@ from geoalign.lab.reports.comparison.figures.looks import legend_above, slug
 from geoalign.lab.reports.comparison.figures.scores import reach
 from geoalign.lab.reports.figures.style import Panel, Theme
 from geoalign.lab.reports.text import inert, label
+from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.run import Floats
 
 
 def alpha_panel(level: LevelTable, found: Sweep, plan: Plan) -> Panel:

@@ -13,8 +13,8 @@ from geoalign.lab.reports.comparison.figures.looks import slug
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel, Theme
 from geoalign.lab.reports.text import inert, label
+from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.comparison_results import Cell, Snapshot
-from geoalign.lab.store.run import Bools, Floats
 
 BINS = 40
 # Rewards of a comparison are corrupted in more ways than by flipping.

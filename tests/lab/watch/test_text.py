@@ -5,7 +5,7 @@ import math
 import pytest
 
 from geoalign.lab.terminal import harmless
-from geoalign.lab.watch.signs import count, number, percent, span, sparkline
+from geoalign.lab.watch.text import count, number, percent, span, sparkline
 
 
 def test_sparkline_by_hand():

@@ -252,8 +252,8 @@ def test_results_are_read_once(comparison, monkeypatch):
 
     folder, plan = comparison
     reads = []
-    read = watching.read_json
-    monkeypatch.setattr(watching, "read_json", lambda path: reads.append(path) or read(path))
+    read = watching.read_result
+    monkeypatch.setattr(watching, "read_result", lambda path: reads.append(path) or read(path))
     result(folder, plan[0], "finished")
     watched = watching.WatchedComparison(folder.root)
     assert set(watched.look()) == {planned.cell.name for planned in plan}

@@ -21,8 +21,10 @@ from geoalign.lab.store.run_folder import (
     first_difference,
     package_versions,
 )
+from geoalign.lab.store.values import whole
 from geoalign.settings.locations import read_yaml
 from geoalign.settings.yaml_text import dump_yaml
+from geoalign.shown import shown
 
 SCHEMA_VERSION = 1
 # Below the folder of results, by level and arm.
@@ -137,14 +139,7 @@ class ComparisonFolder:
             RunFolderError: unreadable, or of another schema.
         """
         path = self.result(cell)
-        if not path.is_file():
-            return None
-        result = read_json(path)
-        if result.get("schema_version") != SCHEMA_VERSION:
-            raise RunFolderError(
-                f"{path}: schema_version: expected {SCHEMA_VERSION}, got {result.get('schema_version')!r}"
-            )
-        return result
+        return read_result(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
         """True where every cell of a run has its result.
@@ -208,6 +203,22 @@ class ComparisonFolder:
             shutil.rmtree(run)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The result of a cell as its file holds it.
+
+    Raises:
+        RunFolderError: unreadable, of another schema, or neither of a finished nor of a failed run.
+    """
+    result = read_json(path)
+    if whole(result.get("schema_version")) != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(result.get('schema_version'))}"
+        )
+    if result.get("status") not in ("finished", "failed"):
+        raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")
+    return result
 
 
 def compact(result: Mapping[str, Any]) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Bools, Floats
-from geoalign.lab.store.comparison import RESULT_FILES, SCHEMA_VERSION, ComparisonFolder
-from geoalign.lab.store.json_files import present, read_json
+from geoalign.lab.store.comparison import RESULT_FILES, SCHEMA_VERSION, ComparisonFolder, read_result
+from geoalign.lab.store.json_files import present
 from geoalign.lab.store.logs import Evaluation, parse_evaluation
-from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole, whole
-from geoalign.shown import brief, shown
+from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole
+from geoalign.shown import brief
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +116,7 @@ def read_cell(path: Path) -> Cell:
     Raises:
         RunFolderError: not a whole file, another schema, a missing key or a value of another kind, each named.
     """
-    value = read_json(path)
-    if whole(value.get("schema_version")) != SCHEMA_VERSION:
-        raise RunFolderError(
-            f"schema_version: expected {SCHEMA_VERSION}, got {shown(value.get('schema_version'))} in {path}"
-        )
-    if value.get("status") not in ("finished", "failed"):
-        raise RunFolderError(f"status: expected 'finished' or 'failed', got {shown(value.get('status'))} in {path}")
+    value = read_result(path)
     try:
         return _cell(value, path)
     except KeyError as error:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.json_files import read_json, read_yaml
+from geoalign.lab.store.comparison import ComparisonFolder, read_result
+from geoalign.lab.store.json_files import read_yaml
 from geoalign.lab.terminal import harmless
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.run_view import STAGES, Screen
@@ -116,7 +116,7 @@ class WatchedComparison:
         if version is not None:
             cached = self._results.get(name)
             if cached is None or cached[0] != version:
-                cached = (version, _result(read_json(self.folder.result(planned.cell))))
+                cached = (version, _result(read_result(self.folder.result(planned.cell))))
                 self._results[name] = cached
             found = cached[1]
         if found is not None and found.state == "finished":

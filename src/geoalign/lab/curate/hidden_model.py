@@ -21,13 +21,13 @@ from geoalign.hidden.extract import extract_states
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.hidden_files import stem
-from geoalign.lab.curate.raw import place
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks.raw_rows import place
 from geoalign.lab.tasks.rendering import rendered, token_ids
 from geoalign.pretrained import OwnCodeError, from_pretrained
 

@@ -13,6 +13,7 @@ from geoalign.lab.store.json_files import read_json, write_json
 
 SETTINGS = "settings.json"
 _ABSENT = object()
+_WORDS = {"a_sha256": "sha256 of file A", "b_sha256": "sha256 of file B"}
 
 
 def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True, brought: str = "") -> None:
@@ -44,8 +45,8 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
         then, wanted = before.get(key, _ABSENT), now.get(key, _ABSENT)
         if then != wanted:
             raise ConfigError(
-                f"{key}: expected {_shown(then)}, as the {kind} in {root}, got {_shown(wanted)}; take the same files "
-                "and settings as before, or another --output"
+                f"{_WORDS.get(key, key)}: expected {_shown(then)}, as the {kind} in {root}, got {_shown(wanted)}; "
+                "take the same files and settings as before, or take another --output"
             )
 
 

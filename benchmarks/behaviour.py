@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -143,14 +144,12 @@ def run(folder: Path, *, short: bool) -> dict[str, Any]:
 
 def whole_again(folder: Path, steps: int) -> str:
     """The final weights when the second half of a run is taken away and made again by --resume."""
-    import shutil
-
     rl = folder / "checkpoints" / "rl"
     for checkpoint in rl.glob("checkpoint-*"):
         if int(checkpoint.name.rpartition("-")[2]) > steps // 2:
             shutil.rmtree(checkpoint)
     shutil.rmtree(folder / "checkpoints" / "final")
-    for name in ("summary.json", "report.html"):
+    for name in ("summary.json", "report.html", "records.json"):
         (folder / name).unlink(missing_ok=True)
     geoalign("train", "--output", str(folder), "--resume")
     return final_weights(folder)
@@ -158,9 +157,7 @@ def whole_again(folder: Path, steps: int) -> str:
 
 def geoalign(*arguments: str) -> None:
     """Runs one command of this checkout; its output goes to stderr."""
-    main_line = "import sys; from geoalign import __main__ as it; it.main()"
-    command = [sys.executable, "-c", main_line, *arguments]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
+    subprocess.run([sys.executable, "-m", "geoalign", *arguments], cwd=ROOT, check=True, stdout=sys.stderr)
 
 
 def overrides(settings: tuple[str, ...]) -> list[str]:

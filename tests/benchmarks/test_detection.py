@@ -68,8 +68,8 @@ def test_deviations_know_every_variant():
 def test_the_papers_projector_stops_early_as_the_paper_does(rewards, accuracy):
     rewards = torch.tensor([*rewards, float("nan")])
     found = projectors(rewards)
-    assert found["paper's"] == ProjectorConfig(target_accuracy=accuracy, groups_per_step=None)
-    assert found["no early stop"] == ProjectorConfig(target_accuracy=None, groups_per_step=None)
+    assert found["paper's"] == ProjectorConfig(target_accuracy=accuracy, groups_per_step=None, early_stop="paper")
+    assert found["no early stop"] == ProjectorConfig(target_accuracy=None, groups_per_step=None, early_stop="paper")
     assert found["default"] == ProjectorConfig()
     assert found["raw"] is None
 

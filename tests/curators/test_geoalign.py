@@ -374,7 +374,8 @@ def test_paper_preset():
 def test_preset_keeps_the_projector_values_that_no_override_names(override):
     for task, accuracy in (("math", 0.95), ("dialogue", 0.85)):
         config = GeoAlignConfig.preset("paper", task=task, projector=override)
-        assert config.projector == ProjectorConfig(layers=4, target_accuracy=accuracy, groups_per_step=None)
+        paper = {"target_accuracy": accuracy, "groups_per_step": None, "early_stop": "paper"}
+        assert config.projector == ProjectorConfig(layers=4, **paper)
         assert config.alpha == GeoAlignConfig.preset("paper", task=task).alpha
 
 
@@ -394,7 +395,7 @@ def test_preset_takes_what_the_projector_was_given_even_where_it_is_the_default(
     assert projector("none") is None
     # Read as part of other settings nothing was given by keyword: what differs from the defaults counts.
     read = GeoAlignConfig(projector={"layers": 2, "target_accuracy": 0.95}).projector
-    assert projector(read) == ProjectorConfig(layers=2, target_accuracy=0.85, groups_per_step=None)
+    assert projector(read) == ProjectorConfig(layers=2, target_accuracy=0.85, groups_per_step=None, early_stop="paper")
 
 
 def test_preset_refuses_what_is_no_projector():

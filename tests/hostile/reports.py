@@ -332,10 +332,10 @@ def _comparison() -> Iterator[Damage]:
     for name, value in WILD.items():
         yield from comparison(result, {
             f"evaluation {name}": _key("evaluations", 1, "accuracy", value=value),
-            f"series {name}": _key("series", "ppo_kl", 3, value=value),
+            f"series of ppo_kl {name}": _key("series", "ppo_kl", 3, value=value),
             f"steps {name}": _key("series", "step", 3, value=value),
             f"snapshot {name}": _key("snapshots", 0, "score", 5, value=value),
-            f"detection {name}": _key("detection", "score", "auroc", value=value),
+            f"AUROC {name}": _key("detection", "score", "auroc", value=value),
         })  # fmt: skip
     yield from comparison(result, {"marks": _key("snapshots", 0, "anomalous", 0, value="false"),
                                    "short": _key("snapshots", 0, "reward", value=[1.0])})  # fmt: skip

@@ -289,7 +289,7 @@ def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
     # Of the rollouts only the last 48 bytes are read: some end alike, and two equal states have no direction.
     assert counts["scored"] > 400
     assert counts["flagged"] >= counts["replaced"] > 0
-    assert summary["consensus"]["groups"] > 40
+    assert summary["consensus"]["groups"] > 20  # of one fold
     assert summary["hidden"]["files"][0]["cut_rows"] == 800
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     curated = (tmp_path / "out" / "curated" / "math_cot_100.jsonl").read_bytes()

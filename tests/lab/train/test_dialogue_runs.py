@@ -119,7 +119,7 @@ def test_a_run_killed_in_the_reward_stage_ends_the_same(finished: Path, train_he
     # As a kill after the third update left it: no later checkpoint, line or stage, and a half-written model.
     root = tmp_path / "run"
     shutil.copytree(finished, root)
-    for path in ("summary.json", "report.html", "evaluation.jsonl"):
+    for path in ("summary.json", "report.html", "evaluation.jsonl", "records.json"):
         (root / path).unlink()
     for path in ("reward_model", "final", "rl", "reward_model_training/checkpoint-6"):
         shutil.rmtree(root / "checkpoints" / path)
@@ -146,7 +146,8 @@ def test_prepare_makes_what_is_shared_and_no_more(finished: Path, tmp_path: Path
     from geoalign.lab.config.loading import parse_run_config
 
     root = tmp_path / "shared"
-    shutil.copytree(finished, root, ignore=shutil.ignore_patterns("reward_model*", "final", "rl", "summary.json"))
+    later = ("warm_start", "reward_model*", "final", "rl", "summary.json", "records.json")
+    shutil.copytree(finished, root, ignore=shutil.ignore_patterns(*later))
     prepare(parse_run_config(SETTINGS), root)
     assert {path.name for path in (root / "checkpoints").iterdir()} == {
         "sft",

@@ -124,6 +124,7 @@ def test_a_run_with_adapters_makes_plain_models(pretrained: Path, tmp_path: Path
     # Resumed after the last checkpoint but before the final model was kept: the same weights.
     shutil.rmtree(folder / "checkpoints/final")
     (folder / "summary.json").unlink()
+    (folder / "records.json").unlink()
     train(parse_run_config(settings), folder, resume=True, report=False, console=Console(file=io.StringIO()))
     again = load_file(folder / "checkpoints/final/model.safetensors")
     assert all(torch.allclose(again[name], final[name], atol=1e-6) for name in final)

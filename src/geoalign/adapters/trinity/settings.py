@@ -45,7 +45,7 @@ class TrinitySettings:
     trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with model_path."))
     seed: Annotated[int, Field(ge=0, lt=2**63)] = field(default=0, metadata=_help("Seed of the curator's draws."))
     state_file: str | None = field(
-        default=None, metadata=_help("Projector and random state, written after each batch and gone on with.")
+        default=None, metadata=_help("Projector and random state, written after each batch and resumed from.")
     )
     rollout_fields: dict[str, str] = field(
         default_factory=dict, metadata=_help("answers, reference_rewards, true_rewards: entries of Experience.info.")

@@ -62,7 +62,7 @@ class GenerationRound:
         self._placement: Placement | None = None
         self._seconds: dict[str, float] = {}
 
-    def hear_generation(self, *, prompt_ids: list[list[int]], response_ids: list[list[int]]) -> None:
+    def on_generation(self, *, prompt_ids: list[list[int]], response_ids: list[list[int]]) -> None:
         """Notes the tokens of this process's rows."""
         self._prompt_ids, self._response_ids = prompt_ids, response_ids
         trainer = self._trainer
@@ -71,7 +71,7 @@ class GenerationRound:
         ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
         self._truncated = [trainer.mask_truncated_completions and ids[-1] not in ends for ids in response_ids]
 
-    def hear_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
+    def on_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
         """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
         if self._trl_pass is None or self._trl_pass.done:
             return run()
@@ -96,7 +96,7 @@ class GenerationRound:
         self._curated = self._rewards_for_trl(rollouts.rewards)
         return self._curated
 
-    def carry_out(self, batch: dict[str, Any], *, scale_key: str) -> None:
+    def apply(self, batch: dict[str, Any], *, scale_key: str) -> None:
         """Makes this process's part of TRL's batch the curated one, in place."""
         trainer, placement = self._trainer, self._placement
         if placement is None or self._raw is None or self._curated is None:

@@ -97,7 +97,7 @@ class GeoAlignMixin(_Base):
         self._curation_round = GenerationRound(self, self._session, self._curation_options)
         try:
             batch = super()._generate_and_score_completions(inputs)
-            self._curation_round.carry_out(batch, scale_key=LOSS_SCALE)
+            self._curation_round.apply(batch, scale_key=LOSS_SCALE)
         finally:
             self._curation_round = None
         self._session.calls += 1
@@ -106,7 +106,7 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            self._curation_round.hear_generation(prompt_ids=generated[0], response_ids=generated[1])
+            self._curation_round.on_generation(prompt_ids=generated[0], response_ids=generated[1])
         return generated
 
     def _get_per_token_logps_and_entropies(
@@ -119,7 +119,7 @@ class GeoAlignMixin(_Base):
 
         if self._curation_round is None or model is not self.model:
             return run()
-        return self._curation_round.hear_logprob_pass(run, input_ids, logits_to_keep)
+        return self._curation_round.on_logprob_pass(run, input_ids, logits_to_keep)
 
     def _calculate_rewards(
         self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: Any

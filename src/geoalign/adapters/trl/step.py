@@ -1,4 +1,4 @@
-"""What an observer is told after each curation."""
+"""What an observer gets after each curation."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from omegaconf import OmegaConf, open_dict
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.verl.carry import carry_out
+from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.metrics import curation_metrics
 from geoalign.adapters.verl.names import POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
@@ -31,7 +31,7 @@ from geoalign.adapters.verl.refusals import (
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.adapters.verl.run import CuratorRun, Decision
 from geoalign.adapters.verl.settings import SECTION, parse_settings
-from geoalign.adapters.verl.workers import call_first, engines_of
+from geoalign.adapters.verl.workers import call_worker_0, engines_of
 from geoalign.types import Rollouts
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CuratedSteps(_Base):
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_config(plain)
         self._geoalign = parse_settings(plain.get(SECTION))
-        self._run = CuratorRun(self._geoalign, lambda *args: call_first(self.actor_rollout_wg, *args))
+        self._run = CuratorRun(self._geoalign, lambda *args: call_worker_0(self.actor_rollout_wg, *args))
         check_curator(
             self._run.session,
             self._geoalign,
@@ -107,7 +107,7 @@ class CuratedSteps(_Base):
         decision = future.result()
         waited = time.perf_counter() - started
         placement = self._place(decision, rollouts)
-        result = carry_out(QueueBatch(batch, lambda part: compute(part, metrics)), rows, rollouts, placement)
+        result = apply_curation(QueueBatch(batch, lambda part: compute(part, metrics)), rows, rollouts, placement)
         metrics.update(curation_metrics(decision, rollouts, placement, waited=waited))
         return result
 

@@ -66,7 +66,7 @@ class CuratorRun:
         if self._settings.place == "worker" and self._call_worker is not None:
             generator = self.session.generator
             curation, state, drawn = self._call_worker(
-                curate_there,
+                curate_remotely,
                 self._settings.curator,
                 self.session.curator.state_dict(),
                 generator.get_state(),
@@ -79,7 +79,7 @@ class CuratorRun:
         return Decision(curation, time.perf_counter() - started)
 
 
-def curate_there(
+def curate_remotely(
     settings: Any, state: dict[str, Any], drawn: Tensor, rollouts: Rollouts, device: str = "cpu"
 ) -> tuple[Curation, dict[str, Any], Tensor]:
     """One curation on another process's device; the state of curator and generator travel there and back.

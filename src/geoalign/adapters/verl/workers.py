@@ -22,7 +22,7 @@ def engines_of(group: Any, strategy: str) -> list[str | None]:
     return answers
 
 
-def call_first(group: Any, function: Callable[..., Any], *args: Any) -> Any:
+def call_worker_0(group: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Runs `function(*args, device)` in the process of worker 0, `device` being where it computes."""
     return ray.get(group.workers[0].__ray_call__.remote(_call_here, function, *args))
 

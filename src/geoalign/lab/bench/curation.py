@@ -24,7 +24,7 @@ from geoalign.settings.shown import shown
 from geoalign.types import Rollouts
 
 # 4 GB of float32; the naive form needs several times that.
-MOST_NUMBERS = 1_000_000_000
+MOST_NUMBERS = 4_000_000_000
 
 
 @dataclass(frozen=True)

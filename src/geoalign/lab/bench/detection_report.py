@@ -19,7 +19,7 @@ from rich.table import Table
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.bench.detection import Detected
 from geoalign.lab.bench.report import machine, nulls
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say_lines
 
 # The columns of the table in the documentation: title and score.
 COLUMNS = {
@@ -78,4 +78,4 @@ def _interval(found: Interval) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    say_lines(Console(), markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))) + "\n")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from geoalign import __version__
 from geoalign.curators.registry import make_curator
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.config.loading import curator_name, plain_curator
@@ -79,10 +80,9 @@ class CurationRun:
 
     def __init__(self, config: CurateConfig, request: Request, folder: CuratedFolder, console: Console) -> None:
         self.config, self.request, self.folder, self.console = config, request, folder, console
-        self.curator = make_curator(config.curator)
+        self.session = CurationSession(make_curator(config.curator), seed=config.seed)
         self.name = curator_name(config.curator)
-        self.meter = ConsensusMeter(self.curator, check=config.consensus_check)
-        self.generator = torch.Generator().manual_seed(config.seed)
+        self.meter = ConsensusMeter(self.session.curator, check=config.consensus_check)
         self.totals = _Totals()
         self.repeats = Repeats()
         self._unjudged: Rollouts | None = None
@@ -120,7 +120,7 @@ class CurationRun:
         lengths = self.request.model is not None
         hidden = bool(one.hidden) or lengths
         available = available_fields(dump.rows, hidden=hidden, lengths=lengths)
-        check_curator(self.name, self.curator, available)
+        check_curator(self.name, self.session.curator, available)
         dump, states = self._states(one, dump)
         steps = []
         for named, members in dump.batches:
@@ -134,7 +134,7 @@ class CurationRun:
             rows = [dump.rows[member] for member in members]
             groups = self._numbered([row.group for row in rows])
             rollouts = self._rollouts(one, rows, groups, states, members)
-            curated = curate_step(self.curator, rollouts, generator=self.generator, name=self.name)
+            curated = curate_step(self.session, rollouts, name=self.name)
             self.meter.add()
             # If no step is judged by the end, the last one is asked by cross-fitting.
             self._unjudged = rollouts if self.meter.wants_check else None
@@ -151,12 +151,12 @@ class CurationRun:
             places = [row.position for row in rows] if one.hidden else list(members)
             chosen = _rows_of(states, places)
         try:
-            return make_rollouts(rows, groups, self.curator, hidden=chosen)
+            return make_rollouts(rows, groups, self.session.curator, hidden=chosen)
         except InputError as error:
             raise InputError(f"{one.hidden or one.path}: {error}") from error
 
     def _states(self, one: Input, dump: Dump) -> tuple[Dump, Tensor | None]:
-        wanted = "hidden" in self.curator.requires
+        wanted = "hidden" in self.session.curator.requires
         if one.hidden is not None and wanted:
             if dump.positions is None:
                 raise InputError(
@@ -168,7 +168,7 @@ class CurationRun:
             shape, dtype = list(states.shape), str(states.dtype).removeprefix("torch.")
             self.totals.hidden.append({"file": str(one.hidden), "shape": shape, "dtype": dtype})
             return dump, states
-        if self.request.model is None or not (wanted or "lengths" in self.curator.requires):
+        if self.request.model is None or not (wanted or "lengths" in self.session.curator.requires):
             return dump, None
         from geoalign.lab.curate.hidden_model import compute_states, load_state_model
 

@@ -12,6 +12,7 @@ import torch
 from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
 from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.session import CurationSession
 from geoalign.lab.curate.rows import Row
 from geoalign.method.intervals import clustered_proportion
 from geoalign.settings import GeoAlignConfig
@@ -48,11 +49,9 @@ class CuratedStep:
         return self.curation.details
 
 
-def curate_step(
-    curator: Curator, rollouts: Rollouts, *, generator: torch.Generator, name: str
-) -> tuple[Curation, Placement, np.ndarray]:
+def curate_step(session: CurationSession, rollouts: Rollouts, *, name: str) -> tuple[Curation, Placement, np.ndarray]:
     """The curation of one step, its placement in the input's slots, and [B] the pairs of each rollout's group."""
-    curation = curator.curate(rollouts, generator=generator, details=True)
+    curation = session.curate(rollouts, details=True)
     placement = place(curation, rollouts.groups, by=name)
     return curation, placement, _group_pairs(rollouts, curation.details)
 

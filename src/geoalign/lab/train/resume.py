@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import keep_lines, read_lines
@@ -15,6 +13,7 @@ from geoalign.lab.store.records import Check, Records, made_places, noted_record
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.run_folder import check_same_settings as check_same_settings
 from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
+from geoalign.lab.terminal import Console
 from geoalign.lab.train.resume_point import ResumePoint, last_good
 
 

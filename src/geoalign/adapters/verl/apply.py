@@ -17,7 +17,7 @@ from geoalign.types import Rollouts
 WRITTEN = ("advantages", "returns", "token_level_rewards", "rollout_is_weights")
 
 
-def carry_out(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placement: Placement) -> Any:
+def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placement: Placement) -> Any:
     """Makes a batch in TransferQueue the curated one, with verl's own advantages.
 
     Donors come under their victims' keys; shaped rewards stand in `rm_scores` while verl computes, the raw ones

@@ -6,7 +6,7 @@ from verl_parts import batch_of
 
 from geoalign import CURATORS
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.carry import active_slots, carry_out, shaped_slots
+from geoalign.adapters.verl.apply import active_slots, apply_curation, shaped_slots
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.types import Curation, Rollouts
 
@@ -32,7 +32,7 @@ def curation(rollouts, source=None, *, rewards=None, weights=None, advantages=No
 def carried(groups=GROUPS, source=None, **changes):
     batch = batch_of(groups)
     rollouts = read(batch)
-    result = carry_out(
+    result = apply_curation(
         batch, range(len(rollouts)), rollouts, place(curation(rollouts, source, **changes), rollouts.groups)
     )
     assert result == "whole"
@@ -90,7 +90,7 @@ def test_given_advantages_stand_in_every_token_of_the_policys_own():
     batch.rows[2]["response_mask"] = torch.tensor([1, 0, 1])
     rollouts = read(batch)
     given = curation(rollouts, advantages=[0.1, 0.2, 0.3, 0.4, 0.5], weights=[1.0, 1.0, 2.0, 1.0, 1.0])
-    carry_out(batch, range(5), rollouts, place(given, rollouts.groups))
+    apply_curation(batch, range(5), rollouts, place(given, rollouts.groups))
     assert batch.rows[2]["advantages"].tolist() == pytest.approx([0.6, 0.0, 0.6])
     assert torch.equal(batch.rows[2]["returns"], batch.rows[2]["advantages"])
 
@@ -134,7 +134,7 @@ def test_everything_dropped_leaves_zeros():
 def test_padding_rows_take_part_in_verls_computation_only():
     batch = batch_of({**GROUPS, "pad1": [0.0]})
     rollouts = read_rollouts(batch, range(5), ("hidden",), rollout_fields={}, longest_response=9)
-    carry_out(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
+    apply_curation(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
     assert batch.computed == [[0, 1, 3, 4, 5]]
     assert batch.rows[5]["advantages"].tolist() == [0.0, 0.0, 0.0]
 
@@ -162,7 +162,7 @@ def test_every_curator_can_be_carried_out(name):
         batch.advantages()
     rollouts = read(batch, curator.requires)
     made = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
-    carry_out(batch, range(len(rollouts)), rollouts, place(made, rollouts.groups, by=name))
+    apply_curation(batch, range(len(rollouts)), rollouts, place(made, rollouts.groups, by=name))
     for row in batch.rows:
         assert row["advantages"].isfinite().all()
         assert row["advantages"].shape == row["responses"].shape == row["response_mask"].shape

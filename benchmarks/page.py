@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.parquet
 
 from geoalign.lab.reports.inspection import build_inspection
-from geoalign.lab.store.inspection_tables import SCORES
+from geoalign.lab.store.curation import SCORES
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 GROUP = 8

@@ -18,7 +18,7 @@ from benchmarks.gather.worker import Seen
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.curation import Shape
 from geoalign.lab.bench.report import machine
-from geoalign.lab.store.files import write_json
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 _ABOUT = """How long the hidden states of a batch take to the process that curates, and the curation back, with many

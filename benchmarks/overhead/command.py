@@ -19,7 +19,7 @@ from benchmarks.overhead.step import PolicyStep, policy_costs
 from benchmarks.overhead.timing import Cost
 from geoalign.errors import ConfigError
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.store.files import write_json
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 _ABOUT = """What GeoAlign adds to a training step, measured on this machine: the hidden states (a pass of their own, and

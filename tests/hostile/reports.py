@@ -40,7 +40,9 @@ class Damage:
 @functools.cache
 def parts_of(path: str) -> ModuleType:
     """The conftest.py of a folder of tests, which holds what writes its folders."""
-    spec = importlib.util.spec_from_file_location(f"parts_of_{path.replace('/', '_')}", TESTS / path / "conftest.py")
+    spec = importlib.util.spec_from_file_location(
+        f"parts_of_{path.replace('/', '_')}", TESTS / "lab" / path / "conftest.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,8 +16,8 @@ from harness import run
 from rich.console import Console
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.digests import Digest
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import Digest
 from geoalign.lab.train.resume import check_vacant, finished_whole, go_back
 
 # What is timed or says where it lies differs from run to run.
@@ -144,7 +144,7 @@ def test_every_damage_of_a_finished_run_is_refused_by_name_or_healed(whole: Path
     broken = []
     before = state(whole)
     for number, damage in enumerate(damages(whole)):
-        # Nothing is gone on from the trainers' checkpoints of a finished run.
+        # Nothing is resumed from the trainers' checkpoints of a finished run.
         if damage.path.startswith(("checkpoints/sft", "checkpoints/rl")):
             continue
         root = copy(whole, tmp_path / f"{number}")
@@ -200,9 +200,9 @@ def test_the_checkpoint_that_is_refused_and_the_one_taken_are_named(halfway: Pat
     Damage("checkpoints/rl/checkpoint-4/scheduler.pt", "gone").apply(root)
     said = io.StringIO()
     go_back(RunFolder(root), Console(file=said))
-    assert "checkpoints/rl/checkpoint-4 is not gone on from." in said.getvalue()
+    assert "checkpoints/rl/checkpoint-4 is refused." in said.getvalue()
     assert "scheduler.pt: expected a file of" in said.getvalue()
-    assert "Going on from checkpoints/rl/checkpoint-2." in said.getvalue()
+    assert "Resuming from checkpoints/rl/checkpoint-2." in said.getvalue()
 
 
 def test_files_of_the_user_stay(halfway: Path, tmp_path: Path) -> None:

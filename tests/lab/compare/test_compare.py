@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from geoalign.lab.cli import main
-from geoalign.lab.compare.progress import last_step
+from geoalign.lab.store.tail import last_step
 
 SETTINGS: dict[str, Any] = {
     "run": {
@@ -210,7 +210,7 @@ def test_another_start_and_other_settings_are_refused(
 ) -> None:
     monkeypatch.syspath_prepend(plugins)
     for more, message in (
-        ((), "go on with it by --resume"),
+        ((), "resume it with --resume"),
         (("--resume", "--set", "run.grpo.learning_rate=0.5"), "grpo.learning_rate: expected nothing, as the run in"),
     ):
         monkeypatch.setattr(

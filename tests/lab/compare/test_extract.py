@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.lab.compare.extract import extract, rounded, spread, sums_over_pairs
-from geoalign.lab.store.files import append_lines
+from geoalign.lab.store.json_files import append_lines
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import ROLLOUT_SCHEMA
 
 GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": None}
 

@@ -122,7 +122,7 @@ def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
     folder.check_vacant(resume=False)  # killed before it had begun
     config = parse_compare_config(DATA)
     folder.initialise(config)
-    with pytest.raises(RunFolderError, match="go on with it by --resume"):
+    with pytest.raises(RunFolderError, match="resume it with --resume"):
         folder.check_vacant(resume=False)
     folder.check_vacant(resume=True)
     assert folder.read_config() == config

@@ -439,7 +439,7 @@ def test_files_whose_names_meet_in_the_output(tmp_path, run):
 
 HOLD = """
 import sys, time, pathlib
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

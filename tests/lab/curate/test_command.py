@@ -19,7 +19,7 @@ from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate.command import Request, curate
 from geoalign.lab.curate.reading import find_layout
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES
+from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "curated", "figures", "report.html", "summary.json"}
 

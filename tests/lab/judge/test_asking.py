@@ -3,8 +3,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from geoalign.lab.judge.asking import EndpointError, Judge, RequestFailedError, ask_all, read_answers
-from geoalign.lab.judge.cache import MemoryAnswers
+from geoalign.lab.judge.asking import EndpointError, Judge, MemoryAnswers, RequestFailedError, ask_all, read_answers
 from geoalign.lab.judge.outcome import Answer
 from geoalign.lab.judge.prompt import Comparison
 from geoalign.lab.judge.verdict import MAX_CHARACTERS, Verdict

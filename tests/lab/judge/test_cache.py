@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.judge.cache import AnswerCache
+from geoalign.lab.store.judging import AnswerCache
 
 
 def filled(path: Path) -> bytes:

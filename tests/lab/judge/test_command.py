@@ -23,7 +23,7 @@ from geoalign.lab.judge import judge
 from geoalign.lab.judge.asking import EndpointError
 from geoalign.lab.judge.prompt import shown
 from geoalign.lab.judge.results import JudgeResult
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 
 Settings = Callable[..., JudgeConfig]
 Save = Callable[[str, Sequence[SavedResponse]], Path]
@@ -266,7 +266,7 @@ def test_folders_that_are_refused(files: tuple[Path, Path], tmp_path: Path) -> N
     ):
         run(files, None, full)
     assert sorted(path.name for path in full.iterdir()) == [".lock", "mine.txt"]
-    held = "from pathlib import Path; import sys, time; from geoalign.lab.store.lock import locked\n"
+    held = "from pathlib import Path; import sys, time; from geoalign.lab.store.files import locked\n"
     held += "with locked(Path(sys.argv[1])):\n print(flush=True); time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", held, str(tmp_path / "held")], stdout=subprocess.PIPE)
     try:

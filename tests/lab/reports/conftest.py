@@ -12,7 +12,7 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
-from geoalign.lab.store.run import RolloutStep
+from geoalign.lab.store.rollouts import RolloutStep
 
 NAN = math.nan
 COLUMNS = pyarrow.schema(

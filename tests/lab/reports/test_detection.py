@@ -17,8 +17,8 @@ from geoalign.lab.analysis.run_detection import (
     pairs_used,
     sum_and_mean,
 )
-from geoalign.lab.store.reader import read_details, read_run
-from geoalign.lab.store.run import Details
+from geoalign.lab.store.rollouts import Details, read_details
+from geoalign.lab.store.run import read_run
 
 NAN = math.nan
 

@@ -14,8 +14,9 @@ from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curv
 from geoalign.lab.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, render
 from geoalign.lab.reports.sections import figure_sections
-from geoalign.lab.store.reader import read_details, read_run
-from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.rollouts import read_details
+from geoalign.lab.store.run import read_run
 
 NAN = math.nan
 

@@ -12,8 +12,10 @@ from geoalign.lab.reports.figures.density import density_panel
 from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
 from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.sections import figure_sections
-from geoalign.lab.store.records import LARGEST, Evaluation, MetricRow
-from geoalign.lab.store.run import Density, Details, RolloutStep, Run
+from geoalign.lab.store.logs import Evaluation, MetricRow
+from geoalign.lab.store.rollouts import Density, Details, RolloutStep
+from geoalign.lab.store.run import Run
+from geoalign.lab.store.values import LARGEST
 
 NAN, TOP = float("nan"), LARGEST
 COLUMNS = {

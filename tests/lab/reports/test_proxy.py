@@ -13,8 +13,8 @@ from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.proxy import proxy_panels
 from geoalign.lab.reports.figures.style import LIGHT
 from geoalign.lab.reports.tables import RewardRow, accuracy_rows, reward_rows
-from geoalign.lab.store.reader import read_run
-from geoalign.lab.store.records import Evaluation, parse_evaluation
+from geoalign.lab.store.logs import Evaluation, parse_evaluation
+from geoalign.lab.store.run import read_run
 
 OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}
 DIALOGUE = {

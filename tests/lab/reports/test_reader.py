@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.reader import read_details, read_run, read_texts
+from geoalign.lab.store.rollouts import read_details, read_texts
+from geoalign.lab.store.run import read_run
 
 
 def test_a_whole_run_is_read(make_run):
@@ -88,7 +89,7 @@ def test_a_broken_line_in_the_middle_is_an_error_with_its_place(make_run):
     lines = path.read_text().splitlines()
     lines[2] = lines[2][:10]
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(RunFolderError, match=r"line 3 of .*metrics\.jsonl"):
+    with pytest.raises(RunFolderError, match=r"metrics\.jsonl, line 3: expected a JSON object"):
         read_run(folder)
 
 

@@ -10,7 +10,7 @@ from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.run_detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect
 from geoalign.lab.compare.detection import detection as compared
 from geoalign.lab.compare.extract import read_generations
-from geoalign.lab.store.reader import read_run
+from geoalign.lab.store.run import read_run
 from geoalign.lab.train.summary import detection as summarised
 
 

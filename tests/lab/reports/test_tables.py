@@ -6,7 +6,7 @@ import math
 import pytest
 
 from geoalign.lab.reports.tables import FLAGGED_PER_STEP, accuracy_rows, curator_totals, flagged_rows
-from geoalign.lab.store.reader import read_run
+from geoalign.lab.store.run import read_run
 
 
 def test_accuracy_before_and_after(make_run):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from geoalign.lab.analysis.verdict import consensus
-from geoalign.lab.store.reader import read_run
+from geoalign.lab.store.run import read_run
 
 
 @pytest.fixture

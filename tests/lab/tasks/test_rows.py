@@ -44,7 +44,7 @@ def test_a_json_file_is_one_array(tmp_path):
     ("content", "message"),
     [
         (b'{"a": 1}', r"bad\.json, row 1: expected an array of JSON, got "),
-        (b'[{"a": 1}, 2]', r"bad\.json, row 2: expected an object, got str"),
+        (b'[{"a": 1}, 2]', r"bad\.json, row 2: expected a JSON object, got str"),
         (b'[{"a": 1}', r"bad\.json, row 2: expected a comma or the end of the array"),
         (b"[" * 200_000, r"bad\.json, row 1: expected a JSON object, got RecursionError"),
         (b'["\xff"]', r"bad\.json, row 1: expected a JSON object, got UnicodeDecodeError"),
@@ -83,7 +83,7 @@ def test_bad_gzip_is_an_error(tmp_path, cut):
 def test_bad_parquet_is_an_error(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(InputError, match=r"bad\.parquet: expected a parquet file"):
+    with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file"):
         list(read_rows(tmp_path / "bad.parquet"))
 
 

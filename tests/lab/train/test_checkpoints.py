@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.lab.store.checkpoints import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
+from geoalign.lab.store.seals import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
 from geoalign.lab.train.checkpoints import CompleteCheckpoints
 
 

@@ -11,7 +11,7 @@ import yaml
 
 import geoalign
 from geoalign.lab.cli import main
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 
 TINY = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
@@ -162,7 +162,7 @@ def test_a_folder_in_use_is_refused(
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from geoalign.lab.store.lock import locked\n"
+            "import sys, time; from pathlib import Path; from geoalign.lab.store.files import locked\n"
             "with locked(Path(sys.argv[1])):\n print(flush=True); time.sleep(60)",
             str(tmp_path),
         ],

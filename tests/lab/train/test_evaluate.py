@@ -282,7 +282,7 @@ def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp
 def test_folders_are_not_written_over(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
-    with pytest.raises(RunFolderError, match="got an evaluation: add --resume to go on with it"):
+    with pytest.raises(RunFolderError, match="got an evaluation: add --resume to resume it"):
         run([tiny], [files[0]], [], tmp_path / "out")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")

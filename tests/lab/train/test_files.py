@@ -5,16 +5,8 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.files import (
-    append_lines,
-    finite,
-    keep_lines,
-    read_json,
-    read_lines,
-    replace_folder,
-    write_atomically,
-    write_json,
-)
+from geoalign.lab.store.files import replace_folder, write_atomically
+from geoalign.lab.store.json_files import append_lines, finite, keep_lines, read_json, read_lines, write_json
 
 
 def test_an_atomic_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:

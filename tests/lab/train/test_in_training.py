@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from geoalign.lab.generation.sampling import GREEDY, new_tokens, sampled
-from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train import policy
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 with locked(Path(sys.argv[1])):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
     print(child.pid, flush=True)

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import Recorder, placement, rollout_table, samples
+from geoalign.lab.train.recorder import Recorder, placement, rollout_columns, samples
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 
@@ -60,7 +60,7 @@ def curated(**changes: object) -> CuratedStep:
 
 
 def test_the_table_of_a_step() -> None:
-    table = rollout_table(curated()).to_pydict()
+    table = rollout_columns(curated())
     assert table["step"] == [12] * 4
     assert table["row"] == [0, 1, 2, 3]
     assert table["group"] == [7, 7, 3, 7]
@@ -80,7 +80,7 @@ def test_the_table_of_a_step() -> None:
 def test_unknown_corruption_is_null() -> None:
     step = curated()
     unknown = replace(step, rollouts=replace(step.rollouts, true_rewards=None))
-    assert rollout_table(unknown).to_pydict()["corrupted"] == [None] * 4
+    assert rollout_columns(unknown)["corrupted"] == [None] * 4
 
 
 def test_a_shorter_curation_names_the_rows_it_keeps() -> None:

@@ -16,7 +16,7 @@ from geoalign.lab.evaluation.preference import pair_accuracy
 from geoalign.lab.models.models import initial_model, save
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.checkpoints import latest_complete
+from geoalign.lab.store.seals import latest_complete
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.checkpoints import CompleteCheckpoints
 from geoalign.lab.train.options import reward_model_options

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import load_run_config, plain_run_config
-from geoalign.lab.store.checkpoints import MARK
-from geoalign.lab.store.files import append_lines, read_lines
+from geoalign.lab.store.json_files import append_lines, read_lines
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
+from geoalign.lab.store.seals import MARK
 from geoalign.lab.train.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated, go_back
 
 
@@ -55,7 +55,7 @@ def test_where_a_run_may_start_or_go_on(tmp_path: Path) -> None:
     check_vacant(folder, resume=True)
     folder = started(tmp_path)
     check_vacant(folder, resume=True)
-    with pytest.raises(RunFolderError, match="unfinished run: go on with it by --resume"):
+    with pytest.raises(RunFolderError, match="unfinished run: resume it with --resume"):
         check_vacant(folder, resume=False)
     folder.summary.write_text("{}")
     check_vacant(folder, resume=False)
@@ -109,7 +109,7 @@ def fill(folder: RunFolder, *, sft: int, rl: int) -> None:
     for step in (0, 2, 4):
         for place, suffix in ((folder.rollouts, ".parquet"), (folder.details, ".safetensors")):
             place.mkdir(exist_ok=True)
-            folder.step_file(place, step, suffix).touch()
+            (place / f"step-{step:06d}{suffix}").touch()
     (folder.rollouts / "step-000006.parquet.tmp").touch()
     for stage, step in ((folder.sft_checkpoints, sft), (folder.rl_checkpoints, rl)):
         for number, complete in ((step, True), (step + 2, False)):

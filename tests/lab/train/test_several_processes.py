@@ -13,9 +13,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from geoalign.lab.store.checkpoints import MARK
-from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import MARK
 
 CURATED = {
     "curator": {"type": "oracle"},

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from geoalign.lab.store.files import append_lines
+from geoalign.lab.store.json_files import append_lines
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import ROLLOUT_SCHEMA
 from geoalign.lab.train.summary import detection, print_summary, summarise
 
 
@@ -18,6 +18,8 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
     columns = {name: [None] * len(rows) for name in ROLLOUT_SCHEMA.names}
     for place, name in enumerate(("score", "corrupted", "anomalous")):
         columns[name] = [row[place] for row in rows]  # type: ignore[misc]
+    texts = [""] * len(rows)
+    columns.update(row=list(range(len(rows))), source=list(range(len(rows))), prompt=texts, response=texts)
     # One group in which every reward is another: each row is in a pair.
     columns.update(group=[0] * len(rows), reward=[float(row) for row in range(len(rows))])
     pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")

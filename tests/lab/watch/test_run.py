@@ -16,7 +16,7 @@ from geoalign.lab.watch.status import read_lock
 
 HOLD = """
 import sys, time, pathlib
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -137,7 +137,7 @@ def test_a_finished_run(run):
 def test_running_then_killed(run):
     run.start()
     run.curated(1)
-    assert "no lock file tells whether it runs" in shown(run.root)
+    assert "no lock file says whether it runs" in shown(run.root)
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(run.root)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "held\n"
@@ -168,10 +168,10 @@ def test_cut_back_by_a_resumption(run):
     beside.write_text(json.dumps({"stage": "rl", "step": 1, "reward": 0.25}) + "\n")
     beside.replace(run.root / "metrics.jsonl")
     assert watched.look().restarted
-    assert watched.course.stages["rl"].course("reward") == [0.25]
+    assert watched.history.stages["rl"].history("reward") == [0.25]
     run.step(2, reward=0.5)
     assert not watched.look().restarted
-    assert watched.course.stages["rl"].course("reward") == [0.25, 0.5]
+    assert watched.history.stages["rl"].history("reward") == [0.25, 0.5]
 
 
 def test_hostile_content_is_shown_as_text(run):

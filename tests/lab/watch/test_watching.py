@@ -16,7 +16,7 @@ from geoalign.lab.cli import app
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import write_json
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.watch.command import ComparisonWatch, RunWatch, watch
 
 
@@ -54,7 +54,7 @@ def test_a_growing_run_line_by_line(run):
     def write(wait):
         wait("waiting: there is no such folder yet")
         run.start()
-        wait("not finished; no lock file tells whether it runs; no line yet")
+        wait("not finished; no lock file says whether it runs; no line yet")
         run.evaluation(0, "before_rl", accuracy=0.25, count=8)
         wait("evaluation test at step 0  accuracy 25.0%")
         for step in range(1, 11):
@@ -187,7 +187,7 @@ class holding:  # noqa: N801
 
     def __enter__(self):
         code = (
-            "import sys, time, pathlib\nfrom geoalign.lab.store.lock import locked\n"
+            "import sys, time, pathlib\nfrom geoalign.lab.store.files import locked\n"
             "with locked(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)"
         )
         self.process = subprocess.Popen(
@@ -252,8 +252,8 @@ def test_results_are_read_once(comparison, monkeypatch):
 
     folder, plan = comparison
     reads = []
-    read = watching.read_object
-    monkeypatch.setattr(watching, "read_object", lambda path: reads.append(path) or read(path))
+    read = watching.read_result
+    monkeypatch.setattr(watching, "read_result", lambda path: reads.append(path) or read(path))
     result(folder, plan[0], "finished")
     watched = watching.WatchedComparison(folder.root)
     assert set(watched.look()) == {planned.cell.name for planned in plan}

@@ -10,7 +10,9 @@ import numpy as np
 
 from geoalign.lab.analysis.detection import Tally, pair_counts, ranking, rows_that_count, tally
 from geoalign.lab.analysis.statistics import Interval, mean_interval, wilson_interval
-from geoalign.lab.store.run import Details, Floats, Ints, RolloutStep, Run
+from geoalign.lab.store.columns import Floats, Ints
+from geoalign.lab.store.rollouts import Details, RolloutStep
+from geoalign.lab.store.run import Run
 
 GDI = "GDI"
 MEAN_GDI = "mean GDI"

@@ -12,16 +12,17 @@ from rich.status import Status
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.pool import run_all
 from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.compare.progress import Board, last_step
+from geoalign.lab.compare.progress import Board
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.arms import warm_start_run
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.config.loading import plain_run_config
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import read_json
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.tail import last_step
 from geoalign.lab.terminal import Console
 from geoalign.settings.locations import Places
 

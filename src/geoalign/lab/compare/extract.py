@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from geoalign.lab.compare.detection import Generation, detection, snapshot
-from geoalign.lab.store.files import finite, read_lines
+from geoalign.lab.store.json_files import finite, read_lines
+from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 
 SNAPSHOTS = 5
@@ -34,7 +32,6 @@ _SERIES = {
 }
 # Left out where the log has none of it, because not every version of the trainer or curator logs it.
 _OPTIONAL = ("mean_abs_advantage", "hidden_seconds")
-_COLUMNS = ["group", "reward", "true_reward", "corrupted", "score", "anomalous", "source", "weight"]
 
 
 def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
         `evaluations`, `series`, `detection`, `snapshots`, `alpha_sweep` (none is made here), `seconds_per_step`.
     """
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
-    generations = list(read_generations(folder.rollouts))
+    generations = read_generations(folder.rollouts)
     mean_score = sums_over_pairs(curator)
     seconds = [line["step_time"] for line in lines if isinstance(line.get("step_time"), (int, float))]
     return rounded(
@@ -106,33 +103,27 @@ def _true_rewards(steps: list[int], generations: Iterable[Generation]) -> list[f
     return [sum(found) / len(found) if found else None for found in means]
 
 
-def read_generations(rollouts: Path) -> Iterable[Generation]:
+def read_generations(rollouts: Path) -> list[Generation]:
     """The curated batches of a run in their order."""
-    for path in sorted(rollouts.glob("step-*.parquet")):
-        table = pq.read_table(path, columns=_COLUMNS)
-        step = int(path.name.removeprefix("step-").removesuffix(".parquet"))
-        yield generation_of(step, table)
+    return [generation_of(step) for step in read_rollouts(rollouts)]
 
 
-def generation_of(step: int, table: pa.Table) -> Generation:
-    """One batch from the table that a run wrote of it.
+def generation_of(rollouts: RolloutStep) -> Generation:
+    """One batch as a run wrote it.
 
     A row is replaced where another row stands in its place, or none, or where its weight is 0 although its reward is
     known.
     """
-    reward = _numbers(table, "reward")
-    source = table["source"].to_numpy()
-    weight = _numbers(table, "weight")
-    corrupted = table["corrupted"]
+    elsewhere = rollouts.source != np.arange(len(rollouts))
     return Generation(
-        step=step,
-        group=table["group"].to_numpy(),
-        reward=reward,
-        true_reward=_numbers(table, "true_reward"),
-        corrupted=None if corrupted.null_count else corrupted.to_numpy().astype(bool),
-        score=_numbers(table, "score"),
-        anomalous=table["anomalous"].to_numpy().astype(bool),
-        replaced=(source != np.arange(len(source))) | ((weight == 0) & ~np.isnan(reward)),
+        step=rollouts.step,
+        group=rollouts.group,
+        reward=rollouts.reward,
+        true_reward=rollouts.true_reward,
+        corrupted=rollouts.flipped if rollouts.flip_known.all() else None,
+        score=rollouts.score,
+        anomalous=rollouts.anomalous,
+        replaced=elsewhere | ((rollouts.weight == 0) & ~np.isnan(rollouts.reward)),
     )
 
 
@@ -154,7 +145,3 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [rounded(item) for item in value]
     return value
-
-
-def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    return table[name].cast(pa.float64()).fill_null(float("nan")).to_numpy().astype(np.float64)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from datetime import timedelta
-from pathlib import Path
 
 from rich.console import Group
 from rich.live import Live
@@ -16,10 +14,8 @@ from rich.text import Text
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.config.comparison_plan import Cell
 from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.tail import last_step
 from geoalign.lab.terminal import Console
-
-# A line of metrics is shorter than this.
-_TAIL_BYTES = 16384
 
 
 class Board:
@@ -103,21 +99,6 @@ class Board:
         for cell, (process, steps) in self._running.items():
             table.add_row(Text(cell.name), f"step {self._step(cell)} of {steps}", _clock(process.seconds))
         return Group(Text(self.headline(), style="bold"), table)
-
-
-def last_step(metrics: Path, stage: str = "rl") -> int:
-    """The step of the last whole line of a `metrics.jsonl` if it is of that stage, otherwise 0."""
-    if not metrics.is_file():
-        return 0
-    with metrics.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().rpartition(b"\n")[0].split(b"\n")
-    try:
-        line = json.loads(lines[-1])
-    except ValueError:  # none, or one longer than the tail
-        return 0
-    return int(line["step"]) if line.get("stage") == stage else 0
 
 
 def _clock(seconds: float) -> str:

@@ -15,7 +15,8 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, 
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
 from geoalign.lab.store.comparison_results import read_results
-from geoalign.lab.store.files import write_atomically, write_json
+from geoalign.lab.store.files import write_atomically
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 _MEASURES = (

@@ -21,8 +21,8 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun
 from geoalign.lab.failures import told
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import append_line, read_lines, write_json
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import append_line, read_lines, write_json
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.lab.text import one_line
 from geoalign.settings.masking import masked

@@ -13,10 +13,9 @@ from geoalign.lab.curate.formats import parse_fields
 from geoalign.lab.curate.inputs import find_inputs
 from geoalign.lab.curate.terminal import show_input, show_result
 from geoalign.lab.reports.inspection import build_inspection
-from geoalign.lab.store.curation import CuratedFolder
-from geoalign.lab.store.files import write_json
-from geoalign.lab.store.inspection_tables import REPORT_FILE, SUMMARY_FILE
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.curation import REPORT_FILE, SUMMARY_FILE, CuratedFolder
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 

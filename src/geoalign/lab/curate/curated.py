@@ -17,9 +17,9 @@ import pyarrow.parquet
 
 from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.raw import RawRow, is_array, is_parquet, raw_rows
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
+from geoalign.lab.tasks.raw_rows import RawRow, is_array, is_parquet, raw_rows
 from geoalign.shown import brief
 
 # Rows that are written at a time.

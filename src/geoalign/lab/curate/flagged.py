@@ -14,7 +14,7 @@ import numpy as np
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
 from geoalign.lab.curate.tables import group_statistics
-from geoalign.lab.evaluation.rows import whole_text
+from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FLAGGED_FILE
 
 # What a spreadsheet takes for the beginning of a formula, behind blanks too; the wide forms as well.

@@ -21,13 +21,14 @@ from geoalign.hidden.extract import extract_states
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.hidden_files import stem
-from geoalign.lab.curate.raw import place
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.rows import Row
-from geoalign.lab.evaluation.rows import whole_text
 from geoalign.lab.generation.models import fingerprint
-from geoalign.lab.store.files import write_json
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.raw_rows import place
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 # As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
@@ -77,7 +78,7 @@ def check_model_place(text: str) -> str:
         if _HUB.fullmatch(text):
             return text
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
-    final = folder / "checkpoints" / "final"
+    final = RunFolder(folder).final
     folder = final if not (folder / "config.json").is_file() and final.is_dir() else folder
     if (folder / "adapter_config.json").is_file():
         raise ConfigError(f"--model {folder}: expected a whole model, got adapters: merge them first")

@@ -10,8 +10,8 @@ from pathlib import Path
 from geoalign.errors import ConfigError
 from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.hidden_files import find_hidden_files
-from geoalign.lab.curate.raw import SUFFIXES
 from geoalign.lab.curate.reading import find_layout
+from geoalign.lab.tasks.raw_rows import SUFFIXES
 
 
 @dataclass(frozen=True)

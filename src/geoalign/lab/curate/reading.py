@@ -11,10 +11,10 @@ from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.raw import RawRow, check_name, is_parquet, place, raw_rows
 from geoalign.lab.curate.recognise import recognise
 from geoalign.lab.curate.rows import Row, RowReader, step_of
 from geoalign.lab.curate.values import BadValueError
+from geoalign.lab.tasks.raw_rows import RawRow, check_name, is_parquet, place, raw_rows
 from geoalign.lab.tasks.rows import field_of
 
 # Rows that a format is recognised by.

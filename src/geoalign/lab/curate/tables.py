@@ -15,16 +15,8 @@ import pyarrow.parquet
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import CuratedStep
-from geoalign.lab.evaluation.rows import whole_text
-from geoalign.lab.store.inspection_tables import (
-    DENSITIES,
-    DENSITIES_FILE,
-    PAIRS,
-    PAIRS_FILE,
-    SCORES_FILE,
-    TEXTS,
-    scores_schema,
-)
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.curation import DENSITIES, DENSITIES_FILE, PAIRS, PAIRS_FILE, SCORES_FILE, TEXTS, scores_schema
 
 # Rows of scores that are turned into columns at a time.
 _ROWS = 4096

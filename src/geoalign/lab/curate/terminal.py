@@ -11,7 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.curate.raw import place
+from geoalign.lab.tasks.raw_rows import place
 from geoalign.lab.terminal import Console, say
 
 # Skipped rows that are named; all of them stand in the summary.

@@ -15,10 +15,9 @@ from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
-from geoalign.lab.evaluation.folder import SCHEMA_VERSION, EvaluationFolder, identity_of
+from geoalign.lab.evaluation.identity import identity_of
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
-from geoalign.lab.evaluation.rows import Row
 from geoalign.lab.evaluation.running import run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
@@ -29,8 +28,8 @@ from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.store.files import write_json
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.evaluation import EvaluationFolder, Row
+from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
 from geoalign.lab.terminal import Console
 
@@ -78,8 +77,7 @@ def evaluate(
     with locked(folder.root):
         folder.begin(identity, resume=resume)
         scores = scores_of(_scored(described, prompts, config, folder, console, save_responses))
-        about = {"schema_version": SCHEMA_VERSION, "settings": identity, "versions": package_versions()}
-        write_json(folder.result, {**about, **result_json(scores)})
+        folder.write_result(identity, package_versions(), result_json(scores))
         drawn = _figures(scores, folder)
     print_scores(console, scores)
     for line in [*_closing(sets, config), drawn, f"Written to {folder.root}"]:

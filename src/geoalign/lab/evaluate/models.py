@@ -11,13 +11,12 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.generation.models import EvaluatedModel
-from geoalign.lab.store.checkpoints import checkpoint_step, complete_checkpoints, is_last
-from geoalign.lab.store.files import read_json
+from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import checkpoint_step, complete_checkpoints, is_checkpoint, is_last
 
 # As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
@@ -82,10 +81,10 @@ def _of_folder(path: Path, config: EvaluateConfig) -> EvaluatedModel:
         raise ConfigError(f"revision: expected null for the folder {path}, got {config.revision!r}")
     place = path.resolve()
     run = _run_of(place)
-    options, step = _options(config, run), _CHECKPOINT.fullmatch(place.name)
-    if step is not None:
+    options = _options(config, run)
+    if is_checkpoint(place):
         root = run.root if run is not None else place.parent
-        return _checkpoint(path, _file_name(root.name), str(root), int(step[1]), options)
+        return _checkpoint(path, _file_name(root.name), str(root), checkpoint_step(place), options)
     # The last model of a run goes by the run's name here too.
     named = run.root if run is not None and place == run.final else place
     return EvaluatedModel(_file_name(named.name), str(path), template_options=options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.text_files import LineError, text_lines
-from geoalign.shown import brief, listed, shown
+from geoalign.lab.tasks.raw_rows import json_rows
+from geoalign.lab.tasks.rows import checked
+from geoalign.shown import listed, shown
 
 Key = tuple[str, str, int]
 
@@ -90,7 +91,7 @@ def read_responses(path: Path) -> ResponseFile:
         raise ConfigError(f"{path}: expected a file of responses, got none there")
     rows: dict[Key, SavedResponse] = {}
     places: dict[Key, str] = {}
-    for place, value in _objects(path):
+    for place, value in checked(json_rows(path, StrictJson()), path, "line"):
         row = _response(value, f"{path}, {place}")
         if row.key in rows:
             raise InputError(
@@ -109,26 +110,7 @@ def check_response_file(path: Path) -> None:
         raise ConfigError(f"{path}: expected a name that ends in .jsonl or .jsonl.gz")
 
 
-def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    reader = StrictJson()
-    try:
-        for number, line in text_lines(path):
-            yield f"line {number}", _decoded(line, f"{path}, line {number}", reader)
-    except LineError as error:
-        raise InputError(f"{path}, line {error.line}: expected lines of JSON, got {error}") from error
-
-
-def _decoded(line: bytes, where: str, reader: StrictJson) -> Any:
-    try:
-        return reader.value(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        got = f"{type(error).__name__}: {brief(error)}"
-        raise InputError(f"{where}: expected a JSON object in UTF-8, got {got}") from error
-
-
-def _response(value: Any, where: str) -> SavedResponse:
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a JSON object, got {type(value).__name__}")
+def _response(value: dict[str, Any], where: str) -> SavedResponse:
     sample = _field(value, "sample", int, where)
     if sample < 0:
         raise InputError(f"{where}: sample: expected 0 or more, got {sample}")

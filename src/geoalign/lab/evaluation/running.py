@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.evaluation.folder import EvaluationFolder
-from geoalign.lab.evaluation.rows import Part, Row, messages_json, read_part, whole_text, write_part
 from geoalign.lab.evaluation.sets import Prompt, PromptedSet
 from geoalign.lab.generation.draws import seed_of
 from geoalign.lab.generation.engines import Engine, Generated, open_engine
 from geoalign.lab.generation.models import Described
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
 
 Slots = Sequence[tuple[Prompt, int]]
 Sources = Callable[[PromptedSet], RewardSource | None]

@@ -11,8 +11,8 @@ import numpy as np
 
 from geoalign.lab.analysis.statistics import Interval, clustered_proportion, ema, mean_interval, wilson_interval
 from geoalign.lab.analysis.statistics.pass_at_k import pass_at_k, powers_of_two
-from geoalign.lab.evaluation.rows import Part, Row
 from geoalign.lab.evaluation.sets import PromptedSet
+from geoalign.lab.store.evaluation import Part, Row
 
 # The paper reports the average over the last five evaluations (appendix, "Evaluation and Metrics").
 LAST = 5

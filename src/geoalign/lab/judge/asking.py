@@ -42,6 +42,21 @@ class Judge(AbstractAsyncContextManager["Judge"]):
         """Nothing to close, unless a judge says otherwise."""
 
 
+class MemoryAnswers:
+    """Answers kept for one call only, for a judge that costs nothing."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, list[str]] = {}
+
+    def answers(self, key: str) -> tuple[str, ...]:
+        """As `AnswerCache.answers`."""
+        return tuple(self._answers.get(key, ()))
+
+    def add(self, key: str, answer: str) -> None:
+        """As `AnswerCache.add`, but not durable."""
+        self._answers.setdefault(key, []).append(answer)
+
+
 class Answers(Protocol):
     """Where the answers are kept."""
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.evaluation.responses import read_responses
-from geoalign.lab.judge.asking import Answers, Judge, ask_all
-from geoalign.lab.judge.cache import AnswerCache, MemoryAnswers
-from geoalign.lab.judge.folder import JudgeFolder, identity_of
+from geoalign.lab.judge.asking import Answers, Judge, MemoryAnswers, ask_all
 from geoalign.lab.judge.local import RULES, LocalJudge
 from geoalign.lab.judge.outcome import Answer, JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses, ResponsePair, match_responses
-from geoalign.lab.judge.prompt import Comparison
-from geoalign.lab.judge.results import JudgeResult, print_result, result_json, result_of, write_judgments
-from geoalign.lab.store.files import write_json
-from geoalign.lab.store.lock import locked
+from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison
+from geoalign.lab.judge.results import JudgeResult, judgment_lines, print_result, result_json, result_of
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.judging import AnswerCache, JudgeFolder
 from geoalign.lab.terminal import Console
 
 
@@ -59,8 +59,7 @@ def judge(
         folder.begin(identity)
         pairs = _judged(asked, config, matched.pairs, folder, console)
         result = result_of(pairs)
-        write_judgments(folder.judgments, pairs)
-        write_json(folder.result, {**identity, **result_json(file_a, file_b, matched, result)})
+        folder.write(identity, judgment_lines(pairs), result_json(file_a, file_b, matched, result))
     print_result(console, result, f"A: {a}   B: {b}   judge: {asked.name}")
     for line in [*_notes(matched, config, result), f"Written to {folder.root}"]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -133,3 +132,28 @@ def _notes(matched: MatchedResponses, config: JudgeConfig | None, result: JudgeR
     if config is None:
         lines.append("Judged by the local rules: they are there to try the command and measure no quality.")
     return lines
+
+
+def identity_of(a: Path, b: Path, config: JudgeConfig | None, rules: str) -> dict[str, Any]:
+    """What a judging depends on, as `settings.json` holds it; names of files are left out, because they may move.
+
+    Args:
+        config: the endpoint's settings; None: the local rules named `rules`.
+    """
+    of_judge: dict[str, Any] = {"judge": rules}
+    if config is not None:
+        of_judge = {
+            "judge": "endpoint",
+            "base_url": config.base_url,
+            "model": config.model,
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "request": config.request,
+            "prompt_sha256": hashlib.sha256(SYSTEM_PROMPT.encode()).hexdigest(),
+        }
+    return {"a_sha256": _hash(a), "b_sha256": _hash(b), **of_judge}
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

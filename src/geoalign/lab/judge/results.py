@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -19,7 +17,6 @@ from geoalign.lab.judge.outcome import JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses
 from geoalign.lab.judge.prompt import shown
 from geoalign.lab.judge.summary import JudgeSummary, summarise
-from geoalign.lab.store.files import write_atomically
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, estimate, percent
 
@@ -52,11 +49,9 @@ def result_of(pairs: Sequence[JudgedPair]) -> JudgeResult:
     return JudgeResult(sets, summarise(pairs))
 
 
-def write_judgments(path: Path, pairs: Sequence[JudgedPair]) -> None:
-    """One line for each judgment, A shown first, then B shown first; atomic."""
-    lines = [_line(pair, judgment) for pair in pairs for judgment in pair.judgments]
-    # ASCII: the judge's text is written as it came, lone surrogates too.
-    write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
+def judgment_lines(pairs: Sequence[JudgedPair]) -> list[dict[str, Any]]:
+    """One line for each judgment, A shown first, then B shown first."""
+    return [_line(pair, judgment) for pair in pairs for judgment in pair.judgments]
 
 
 def _line(pair: JudgedPair, judgment: Judgment) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.run import LoraConfig, PretrainedModelConfig, TinyModelConfig
-from geoalign.lab.store.files import replace_folder
-from geoalign.lab.store.marks import mark_complete
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.seals import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE_SETTING = "model.trust_remote_code"
@@ -106,7 +106,7 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
     """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
-    written = place.with_name(place.name + ".tmp")
+    written = beside(place)
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)

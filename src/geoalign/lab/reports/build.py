@@ -9,8 +9,10 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.reports.comparison import build_comparison_report
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.reports.page import build_run_report
-from geoalign.lab.store.inspection_tables import SCORES_FILE
-from geoalign.lab.store.records import present
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.curation import SCORES_FILE
+from geoalign.lab.store.json_files import present
+from geoalign.lab.store.run_folder import RunFolder
 
 
 def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
@@ -25,11 +27,11 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
         RunFolderError: the folder can be read as none of them; the message says what was expected.
     """
     folder = Path(folder)
-    if present(folder / "compare.yaml"):
+    if present(ComparisonFolder(folder).config):
         return build_comparison_report(folder)
     if present(folder / SCORES_FILE):
         return build_inspection(folder, say)
-    if folder.is_dir() and not present(folder / "config.yaml"):
+    if folder.is_dir() and not present(RunFolder(folder).config):
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
             "curate, got none of them"

@@ -15,8 +15,9 @@ from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.pictures import make_folder, picture, write
 from geoalign.lab.reports.sections import figure_sections
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
-from geoalign.lab.store.reader import read_details, read_run
-from geoalign.lab.store.run import Details, Run
+from geoalign.lab.store.rollouts import Details, read_details
+from geoalign.lab.store.run import Run, read_run
+from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.text import inert
 
 CONFIG_LIMIT = 20_000
@@ -39,7 +40,8 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
     detection = detect(run, details)
     sections = figure_sections(run, details, detection)
     flagged, flagged_total = flagged_rows(run)
-    figures = run.folder / "figures"
+    files = RunFolder(run.folder)
+    figures = files.figures
     make_folder(figures)
     page = (
         environment()
@@ -64,11 +66,10 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         )
     )
     _remove_outdated(figures, {f"{panel.name}.svg" for item in sections.values() for panel in item.panels})
-    report = run.folder / "report.html"
-    write(report, page.encode("utf-8"))
+    write(files.report, page.encode("utf-8"))
     for note in notes:
         say(note)
-    return report
+    return files.report
 
 
 def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:

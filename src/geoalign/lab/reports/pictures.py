@@ -9,7 +9,8 @@ from pathlib import Path
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
-from geoalign.lab.store.records import shown
+from geoalign.lab.store.files import beside
+from geoalign.shown import brief
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise RunFolderError(f"{folder}: expected a folder to write figures to, got {shown(error)}") from error
+        raise RunFolderError(f"{folder}: expected a folder to write figures to, got {brief(error, 120)}") from error
 
 
 def write(path: Path, content: bytes) -> None:
@@ -55,9 +56,9 @@ def write(path: Path, content: bytes) -> None:
     Raises:
         RunFolderError: it cannot be written; the message names it.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = beside(path)
     try:
         temporary.write_bytes(content)
         os.replace(temporary, path)
     except OSError as error:
-        raise RunFolderError(f"{path}: expected a file that can be written, got {shown(error)}") from error
+        raise RunFolderError(f"{path}: expected a file that can be written, got {brief(error, 120)}") from error

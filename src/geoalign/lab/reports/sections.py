@@ -17,7 +17,8 @@ from geoalign.lab.reports.figures.projector import projector_panel
 from geoalign.lab.reports.figures.proxy import proxy_panels
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, rank_curve, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel
-from geoalign.lab.store.run import Details, Run
+from geoalign.lab.store.rollouts import Details
+from geoalign.lab.store.run import Run
 
 
 @dataclass(frozen=True)

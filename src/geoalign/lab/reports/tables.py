@@ -10,9 +10,9 @@ import numpy as np
 
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
 from geoalign.lab.reports.choose import first_middle_last
-from geoalign.lab.store.reader import read_texts
-from geoalign.lab.store.records import Evaluation
-from geoalign.lab.store.run import RolloutStep, Run
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.rollouts import RolloutStep, read_texts
+from geoalign.lab.store.run import Run
 from geoalign.lab.text import inert
 
 FLAGGED_PER_STEP = 8

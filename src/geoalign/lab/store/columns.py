@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.records import LARGEST, present, shown
-from geoalign.lab.store.run import Floats, Ints
+from geoalign.lab.store.json_files import present
+from geoalign.lab.store.values import LARGEST
+from geoalign.shown import brief
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class CutOffError(RunFolderError):
@@ -34,7 +40,7 @@ def schema_of(path: Path, names: Sequence[str]) -> pyarrow.Schema:
     missing = [name for name in names if name not in schema.names]
     if missing:
         raise RunFolderError(
-            f"columns: expected {', '.join(missing)} as well, got {shown(', '.join(schema.names))} in {path}"
+            f"columns: expected {', '.join(missing)} as well, got {brief(', '.join(schema.names), 120)} in {path}"
         )
     doubled = [name for name in names if schema.names.count(name) > 1]
     if doubled:
@@ -71,7 +77,7 @@ def require_texts(schema: pyarrow.Schema, names: Sequence[str], path: Path) -> N
         kind = schema.field(name).type
         kind = kind.value_type if is_a.is_dictionary(kind) else kind
         if not any(test(kind) for test in (is_a.is_string, is_a.is_large_string, is_a.is_null)):
-            raise RunFolderError(f"{name}: expected texts, got {shown(str(kind))} in {path}")
+            raise RunFolderError(f"{name}: expected texts, got {brief(str(kind))} in {path}")
 
 
 def floats(table: pyarrow.Table, name: str, path: Path, notes: list[str]) -> Floats:
@@ -128,6 +134,13 @@ def decoded(data: bytes | None) -> str:
         return data.decode("utf-8", errors="backslashreplace")
 
 
+def whole_text(text: str) -> str:
+    """The text with U+FFFD for each half of a pair of surrogates, which neither parquet nor UTF-8 can hold."""
+    return (
+        text if text.isascii() else "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    )
+
+
 def _numbers(table: pyarrow.Table, name: str, path: Path, kind: pyarrow.DataType) -> pyarrow.ChunkedArray:
     column, is_a = table[name], pyarrow.types
     known = (is_a.is_integer, is_a.is_floating, is_a.is_boolean, is_a.is_null)
@@ -138,8 +151,8 @@ def _numbers(table: pyarrow.Table, name: str, path: Path, kind: pyarrow.DataType
     except pyarrow.ArrowException as error:
         problem = str(error)
     wanted = "whole numbers" if kind == pyarrow.int64() else "numbers"
-    raise RunFolderError(f"{name}: expected {wanted}, got {shown(problem)} in {path}")
+    raise RunFolderError(f"{name}: expected {wanted}, got {brief(problem)} in {path}")
 
 
 def _cut_off(path: Path, error: Exception) -> CutOffError:
-    return CutOffError(f"{path.name}: expected a whole parquet file, got {shown(error)} in {path.parent}")
+    return CutOffError(f"{path.name}: expected a whole parquet file, got {brief(error, 120)} in {path.parent}")

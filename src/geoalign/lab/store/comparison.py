@@ -12,13 +12,23 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.compare_loading import parse_compare_config, plain_compare_config
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun, computed, settings_key
-from geoalign.lab.store.files import finite, read_json, write_atomically, write_json
-from geoalign.lab.store.run_folder import RunFolder, package_versions
-from geoalign.lab.store.same_settings import as_read_now, check_same_settings, first_difference
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
+from geoalign.lab.store.json_files import finite, read_json, write_json
+from geoalign.lab.store.run_folder import (
+    RunFolder,
+    as_read_now,
+    check_same_settings,
+    first_difference,
+    package_versions,
+)
+from geoalign.lab.store.values import whole
 from geoalign.settings.locations import read_yaml
 from geoalign.settings.yaml_text import dump_yaml
+from geoalign.shown import shown
 
 SCHEMA_VERSION = 1
+# Below the folder of results, by level and arm.
+RESULT_FILES = "*/*/seed-*.json"
 
 
 class ComparisonFolder:
@@ -33,23 +43,27 @@ class ComparisonFolder:
         self.checked = self.root / "checked.json"
         self.prepared = self.root / "prepared.json"
         self.table = self.root / "table.json"
+        self.results = self.root / "results"
+        self.runs = self.root / "runs"
+        self.figures = self.root / "figures"
+        self.report = self.root / "report.html"
         self.table_csv = self.root / "table.csv"
 
     def run(self, cell: Cell) -> RunFolder:
         """The run folder of a cell."""
-        return RunFolder(self.root / "runs" / cell.name)
+        return RunFolder(self.runs / cell.name)
 
     def log(self, cell: Cell) -> Path:
         """What a cell's process wrote to its terminal."""
-        return self.root / "runs" / f"{cell.name}.log"
+        return self.runs / f"{cell.name}.log"
 
     def attempts(self, cell: Cell) -> Path:
         """A line for every start of a cell's process, and one for every end that it lived to see."""
-        return self.root / "runs" / f"{cell.name}.attempts.jsonl"
+        return self.runs / f"{cell.name}.attempts.jsonl"
 
     def result(self, cell: Cell) -> Path:
         """The compact result of a cell."""
-        return self.root / "results" / f"{cell.name}.json"
+        return self.results / f"{cell.name}.json"
 
     def started(self) -> bool:
         """True if a comparison was started here."""
@@ -62,14 +76,15 @@ class ComparisonFolder:
         if self.started():
             if not resume:
                 raise RunFolderError(
-                    f"{self.root}: expected a new folder, got one with a comparison: go on with it by --resume, or "
+                    f"{self.root}: expected a new folder, got one with a comparison: resume it with --resume, or "
                     f"choose another --output"
                 )
             return
         if not self.root.is_dir():
             return
         for item in sorted(self.root.iterdir()):
-            if item.name not in (".lock", "shared", "shared.log", "checked.json") and not item.name.endswith(".tmp"):
+            early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
+            if item.name not in early and not item.name.endswith(HALF_WRITTEN):
                 raise RunFolderError(
                     f"{self.root}: expected a new or empty folder or that of a comparison, got one with {item.name} "
                     f"and no comparison: choose another --output"
@@ -83,7 +98,7 @@ class ComparisonFolder:
             ConfigError: they are not of this version of the package.
         """
         if not self.started():
-            raise RunFolderError(f"{self.root}: expected a comparison to go on with, got no {self.config.name}")
+            raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
         return parse_compare_config(data)
 
@@ -124,14 +139,7 @@ class ComparisonFolder:
             RunFolderError: unreadable, or of another schema.
         """
         path = self.result(cell)
-        if not path.is_file():
-            return None
-        result = read_json(path)
-        if result.get("schema_version") != SCHEMA_VERSION:
-            raise RunFolderError(
-                f"{path}: schema_version: expected {SCHEMA_VERSION}, got {result.get('schema_version')!r}"
-            )
-        return result
+        return read_result(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
         """True where every cell of a run has its result.
@@ -160,7 +168,7 @@ class ComparisonFolder:
             )
 
     def check_unfinished(self, planned: PlannedRun) -> None:
-        """Makes sure that what was begun of a run can be gone on with.
+        """Makes sure that what was begun of a run can be resumed.
 
         A run that failed with other settings is removed: it is what the settings were changed for.
 
@@ -195,6 +203,22 @@ class ComparisonFolder:
             shutil.rmtree(run)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The result of a cell as its file holds it.
+
+    Raises:
+        RunFolderError: unreadable, of another schema, or neither of a finished nor of a failed run.
+    """
+    result = read_json(path)
+    if whole(result.get("schema_version")) != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(result.get('schema_version'))}"
+        )
+    if result.get("status") not in ("finished", "failed"):
+        raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")
+    return result
 
 
 def compact(result: Mapping[str, Any]) -> str:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.records import number, read_yaml, shown, told, whole
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.json_files import read_yaml
+from geoalign.lab.store.values import the_list, the_number, the_whole
+from geoalign.shown import brief
 
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
 KINDS = ("flip", "extremes", "shortcut")
@@ -78,20 +81,20 @@ def read_plan(folder: Path) -> Plan:
     Raises:
         RunFolderError: it is unreadable, or a part that the analysis needs is not what it should be.
     """
-    path = Path(folder) / "compare.yaml"
+    path = ComparisonFolder(folder).config
     data, _ = read_yaml(path)
     try:
         return plan_of(data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
-            f"compare.yaml: expected the settings of a comparison, got {shown(repr(error))} in {path}"
+            f"compare.yaml: expected the settings of a comparison, got {brief(repr(error), 120)} in {path}"
         ) from error
 
 
 def plan_of(data: Mapping[str, Any]) -> Plan:
     """The plan from the plain settings of a comparison, resolved (as compare.yaml holds them).
 
-    Parts are told by their settings, not by their names: the control is the arm whose curator is `pair_count`, a
+    Parts are recognised by their settings, not by their names: the control is the arm whose curator is `pair_count`, a
     bound is an arm that changes `reward`.
     """
     arms: Mapping[str, Any] = data["arms"]
@@ -101,16 +104,16 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
     run = data.get("run") or {}
     reward = run.get("reward") or {}
     controls = [name for name, value in arms.items() if _section(value, "curator").get("type") == PAIR_COUNT]
-    last = _whole(data.get("last_evaluations", 5), "last_evaluations", 1)
+    last = the_whole(data.get("last_evaluations", 5), "last_evaluations", 1)
     if any(not isinstance(name, str) for name in (*arms, *levels)):
         raise TypeError("names of arms and levels that are no texts")
     return Plan(
         metric=data.get("metric", "accuracy"),
         arms=tuple(arms),
         levels=tuple(levels),
-        seeds=tuple(_whole(seed, "seeds") for seed in _list(data["seeds"], "seeds")),
-        arms_at={str(arm): tuple(_list(names, "arms_at")) for arm, names in (data.get("arms_at") or {}).items()},
-        primary=tuple((str(item["arm"]), str(item["against"])) for item in _list(data.get("primary"), "primary")),
+        seeds=tuple(the_whole(seed, "seeds") for seed in the_list(data["seeds"], "seeds")),
+        arms_at={str(arm): tuple(the_list(names, "arms_at")) for arm, names in (data.get("arms_at") or {}).items()},
+        primary=tuple((str(item["arm"]), str(item["against"])) for item in the_list(data.get("primary"), "primary")),
         baseline=str(data.get("baseline", "grpo")),
         control=controls[0] if controls else None,
         oracle=None if data.get("oracle") is None else str(data["oracle"]),
@@ -121,29 +124,9 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
     )
 
 
-def _list(value: Any, name: str) -> list[Any]:
-    if value is not None and not isinstance(value, list):
-        raise TypeError(f"{type(value).__name__} for {name}")
-    return value or []
-
-
-def _whole(value: Any, name: str, least: int = 0) -> int:
-    found = whole(value, least)
-    if found is None:
-        raise TypeError(f"{told(value)} for {name}, a whole number from {least} on")
-    return found
-
-
-def _number(value: Any, name: str) -> float:
-    found = number(value)
-    if found is None:
-        raise TypeError(f"{told(value)} for {name}, a number")
-    return found
-
-
 def corruption(reward: Mapping[str, Any]) -> dict[str, float]:
     """Share of corrupted rewards by kind, from the resolved `reward` section: kinds that are 0 are left out."""
-    found = {kind: _number(reward[kind], kind) for kind in KINDS if reward.get(kind)}
+    found = {kind: the_number(reward[kind], kind) for kind in KINDS if reward.get(kind)}
     wrong = [kind for kind, share in found.items() if not 0 <= share <= 1]
     if wrong:
         raise ValueError(f"{found[wrong[0]]} for {wrong[0]}, a share from 0 to 1")
@@ -156,9 +139,9 @@ def _section(settings: Any, name: str) -> Mapping[str, Any]:
 
 
 def _updates(grpo: Mapping[str, Any]) -> float | None:
-    """Updates per generation by TRL's rules and this project's default of two steps; None where it cannot be told."""
+    """Updates per generation by TRL's rules and this project's default of two steps; None where it is unknown."""
     accumulation, steps, size, batch, iterations = (
-        None if grpo.get(name) is None else _whole(grpo[name], name, 1)
+        None if grpo.get(name) is None else the_whole(grpo[name], name, 1)
         for name in (
             "gradient_accumulation_steps",
             "steps_per_generation",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.records import Evaluation, number, parse_evaluation, present, read_object, shown, told, whole
-from geoalign.lab.store.run import Bools, Floats
-
-RESULTS_SCHEMA = 1
+from geoalign.lab.store.columns import Bools, Floats
+from geoalign.lab.store.comparison import RESULT_FILES, SCHEMA_VERSION, ComparisonFolder, read_result
+from geoalign.lab.store.json_files import present
+from geoalign.lab.store.logs import Evaluation, parse_evaluation
+from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole
+from geoalign.shown import brief
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +94,11 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
     Raises:
         RunFolderError: there is no such folder, a file is no whole result of schema 1, or a cell stands there twice.
     """
-    root = Path(folder) / "results"
+    root = ComparisonFolder(folder).results
     if not present(root, "folder"):
         raise RunFolderError(f"comparison: expected a folder with results/, got {folder}")
     cells: dict[tuple[str, str, int], Cell] = {}
-    for path in sorted(root.glob("*/*/seed-*.json")):
+    for path in sorted(root.glob(RESULT_FILES)):
         cell = read_cell(path)
         key = (cell.level, cell.arm, cell.seed)
         if key in cells:
@@ -115,22 +116,16 @@ def read_cell(path: Path) -> Cell:
     Raises:
         RunFolderError: not a whole file, another schema, a missing key or a value of another kind, each named.
     """
-    value = read_object(path)
-    if whole(value.get("schema_version")) != RESULTS_SCHEMA:
-        raise RunFolderError(
-            f"schema_version: expected {RESULTS_SCHEMA}, got {told(value.get('schema_version'))} in {path}"
-        )
-    if value.get("status") not in ("finished", "failed"):
-        raise RunFolderError(f"status: expected 'finished' or 'failed', got {told(value.get('status'))} in {path}")
+    value = read_result(path)
     try:
         return _cell(value, path)
     except KeyError as error:
         raise RunFolderError(
-            f"result: expected the key {shown(error)}, got {shown(', '.join(sorted(value)))} in {path}"
+            f"result: expected the key {brief(error, 120)}, got {brief(', '.join(sorted(value)))} in {path}"
         ) from error
     except (AttributeError, TypeError, ValueError) as error:
         raise RunFolderError(
-            f"result: expected values of schema {RESULTS_SCHEMA}, got {shown(error)} in {path}"
+            f"result: expected values of schema {SCHEMA_VERSION}, got {brief(error, 120)} in {path}"
         ) from error
 
 
@@ -138,62 +133,37 @@ def _cell(value: Mapping[str, Any], path: Path) -> Cell:
     finished = value["status"] == "finished"
     # A cell that failed may have got nowhere: only what names it must be there.
     content = value if finished else {"evaluations": [], "series": {}, "detection": {}, "snapshots": [], **value}
-    detection = dict(_mapping(content["detection"], "detection"))
+    detection = dict(the_mapping(content["detection"], "detection"))
     return Cell(
-        arm=_text(value["arm"], "arm"),
-        level=_text(value["level"], "level"),
-        seed=_whole(value["seed"], "seed"),
+        arm=the_text(value["arm"], "arm"),
+        level=the_text(value["level"], "level"),
+        seed=the_whole(value["seed"], "seed"),
         finished=finished,
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
-        curator=_text(value.get("curator", "unknown"), "curator"),
-        settings=dict(_mapping(value.get("settings"), "settings")),
-        run=dict(_mapping(value.get("run"), "run")),
+        curator=the_text(value.get("curator", "unknown"), "curator"),
+        settings=dict(the_mapping(value.get("settings"), "settings")),
+        run=dict(the_mapping(value.get("run"), "run")),
         evaluations=tuple(
-            parse_evaluation(_mapping(line, "a line of evaluations"), f"evaluation {at} of {path}")
-            for at, line in enumerate(_list(content["evaluations"], "evaluations"), 1)
+            parse_evaluation(the_mapping(line, "a line of evaluations"), f"evaluation {at} of {path}")
+            for at, line in enumerate(the_list(content["evaluations"], "evaluations"), 1)
         ),
-        series=_columns("series", _mapping(content["series"], "series"), "step"),
-        replaced_precision=_number(detection.pop("precision_among_replaced", None)),
-        base_rate=_number(detection.pop("base_rate", None)),
-        detection={str(name): _quality(_mapping(found, "detection")) for name, found in detection.items()},
-        snapshots=tuple(_snapshot(item) for item in _list(content["snapshots"], "snapshots")),
-        alpha_sweep=_columns("alpha_sweep", _mapping(content.get("alpha_sweep"), "alpha_sweep"), "alpha"),
-        seconds=_number(value.get("seconds")),
-        seconds_per_step=_number(value.get("seconds_per_step")),
-        peak_memory_bytes=_number(value.get("peak_memory_bytes")),
+        series=_columns("series", the_mapping(content["series"], "series"), "step"),
+        replaced_precision=the_number(detection.pop("precision_among_replaced", None), "precision_among_replaced"),
+        base_rate=the_number(detection.pop("base_rate", None), "base_rate"),
+        detection={str(name): _quality(the_mapping(found, "detection")) for name, found in detection.items()},
+        snapshots=tuple(_snapshot(item) for item in the_list(content["snapshots"], "snapshots")),
+        alpha_sweep=_columns("alpha_sweep", the_mapping(content.get("alpha_sweep"), "alpha_sweep"), "alpha"),
+        seconds=the_number(value.get("seconds"), "seconds"),
+        seconds_per_step=the_number(value.get("seconds_per_step"), "seconds_per_step"),
+        peak_memory_bytes=the_number(value.get("peak_memory_bytes"), "peak_memory_bytes"),
     )
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{type(value).__name__} for {name}")
-    return value or {}
-
-
-def _list(value: Any, name: str) -> list[Any]:
-    if value is not None and not isinstance(value, list):
-        raise TypeError(f"{type(value).__name__} for {name}")
-    return value or []
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} for {name}")
-    return value
-
-
-def _whole(value: Any, name: str) -> int:
-    found = whole(value)
-    if found is None:
-        raise TypeError(f"{told(value)} for {name}, which is a whole number from 0 on")
-    return found
 
 
 def _columns(name: str, columns: Mapping[str, Any], leading: str) -> dict[str, Floats]:
     """Columns of the length of the leading one; an absent column is left out."""
     if not columns:
         return {}
-    found = {str(key): _floats(_list(values, name)) for key, values in columns.items() if values is not None}
+    found = {str(key): _floats(the_list(values, name)) for key, values in columns.items() if values is not None}
     size = len(found[leading])
     wrong = [f"{key} with {len(values)}" for key, values in found.items() if len(values) != size]
     if wrong:
@@ -205,15 +175,17 @@ def _columns(name: str, columns: Mapping[str, Any], leading: str) -> dict[str, F
 
 def _quality(entry: Mapping[str, Any]) -> ScoreQuality:
     return ScoreQuality(
-        _number(entry.get("auroc")), _number(entry.get("auprc")), _whole(entry.get("generations") or 0, "generations")
+        the_number(entry.get("auroc"), "auroc"),
+        the_number(entry.get("auprc"), "auprc"),
+        the_whole(entry.get("generations") or 0, "generations"),
     )
 
 
 def _snapshot(value: Any) -> Snapshot:
-    item = _mapping(value, "a snapshot")
+    item = the_mapping(value, "a snapshot")
     size = len(item["score"])
     found = Snapshot(
-        step=_whole(item["step"], "step"),
+        step=the_whole(item["step"], "step"),
         score=_floats(item["score"]),
         mean_score=_floats(item["mean_score"]) if item["mean_score"] is not None else np.full(size, np.nan),
         pair_count=_floats(item["pair_count"]),
@@ -228,19 +200,11 @@ def _snapshot(value: Any) -> Snapshot:
 
 
 def _marks(values: Any) -> Bools:
-    marks = _list(values, "marks")
+    marks = the_list(values, "marks")
     if not all(isinstance(mark, bool | int) and mark in (0, 1) for mark in marks):
         raise TypeError("marks that are neither true nor false")
     return np.array(marks, dtype=np.bool_)
 
 
 def _floats(values: Any) -> Floats:
-    return np.array([_number(value) for value in _list(values, "a column")], dtype=np.float64)
-
-
-def _number(value: Any) -> float:
-    """A number, null as NaN."""
-    found = math.nan if value is None else number(value)
-    if found is None:
-        raise TypeError(f"{told(value)}, where a number up to 1e100 or null is expected")
-    return found
+    return np.array([the_number(value, "a column") for value in the_list(values, "a column")], dtype=np.float64)

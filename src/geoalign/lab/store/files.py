@@ -1,31 +1,49 @@
-"""Durable files: written beside their place and renamed, lines appended whole, so that a kill leaves them readable."""
+"""Durable files: written beside their place and renamed, lines appended whole, so that a kill leaves them readable.
+
+One process at a time writes in a folder: `locked`.
+"""
 
 from __future__ import annotations
 
-import json
-import math
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.strict_json import strict_json
+
+# The name of a folder's lock, and the ending of what is not yet at its place.
+LOCK, HALF_WRITTEN = ".lock", ".tmp"
+
+
+def beside(path: Path) -> Path:
+    """Where a file or folder is written before it is renamed to its place."""
+    return path.with_name(path.name + HALF_WRITTEN)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a file beside its place, to the disk, then renames it: a reader sees the old or the new one, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".tmp")
+    half = beside(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    with named(path), beside.open("wb") as file:
+    with named(path), half.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    half.replace(path)
     sync_folder(path.parent)
+
+
+def append(path: Path, text: str) -> None:
+    """Appends to a file in one write, to the disk."""
+    with named(path), path.open("ab") as file:
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -48,100 +66,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file atomically; NaN and infinities become null."""
-    write_atomically(path, json_text(value))
+def replace_folder(written: Path, path: Path) -> None:
+    """Renames a folder that is completely written to its place: `path` exists only if complete.
 
-
-def json_text(value: Mapping[str, Any]) -> str:
-    """What `write_json` writes."""
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    # Only lone surrogates (of a file's name, say) fail to encode; Python's backslash form of one is its JSON escape.
-    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        RunFolderError: the file is unreadable or holds no object.
-    """
-    try:
-        value = strict_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path}: expected a JSON object, got {error}") from error
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
-def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Appends one JSON object as one line, in one write."""
-    append_lines(path, [value])
-
-
-def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
-    """Appends JSON objects as lines, in one write: a kill leaves all of them, or a cut last line that readers drop."""
-    text = "".join(json.dumps(finite(value), ensure_ascii=False, allow_nan=False) + "\n" for value in values)
-    with named(path), path.open("ab") as file:
-        file.write(text.encode("utf-8"))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file of lines; none where the file is absent. A cut last line is left out.
-
-    Raises:
-        RunFolderError: a line other than the last is no JSON object; the message has its number.
-    """
-    if not path.is_file():
-        return []
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    whole, _, _ = text.rpartition("\n")
-    values = []
-    for number, line in enumerate(whole.split("\n"), start=1):
-        if not line:
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise RunFolderError(f"{path}, line {number}: expected a JSON object, got {line[:80]!r}") from error
-        if not isinstance(value, dict):
-            raise RunFolderError(f"{path}, line {number}: expected a JSON object, got {type(value).__name__}")
-        values.append(value)
-    return values
-
-
-def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
-    """Cuts a file of lines down to those that `keep` accepts (and to whole lines); atomic, nothing if absent."""
-    if not path.is_file():
-        return
-    kept = [line for line in read_lines(path) if keep(line)]
-    write_atomically(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
-
-
-def finite(value: Any) -> Any:
-    """The same value with NaN and infinities replaced by None, in nested dicts and lists too: JSON knows neither."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
-
-
-def replace_folder(written: Path, place: Path) -> None:
-    """Renames a folder that is completely written to its place: `place` exists only if complete.
-
-    Every file goes to the disk first. An older folder at `place` is removed.
+    Every file goes to the disk first. An older folder at `path` is removed.
     """
     sync_tree(written)
-    if place.exists():
-        shutil.rmtree(place)
-    written.replace(place)
-    sync_folder(place.parent)
+    if path.exists():
+        shutil.rmtree(path)
+    written.replace(path)
+    sync_folder(path.parent)
 
 
 def sync_tree(folder: Path) -> None:
@@ -151,3 +85,42 @@ def sync_tree(folder: Path) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
     sync_folder(folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a run folder; the kernel lets go of a dead process's lock, so none is ever stale.
+
+    A POSIX record lock belongs to the process, not to the open file: worker processes that outlive a killed run do not
+    keep it.
+
+    Raises:
+        RunFolderError: another process holds the lock (the message has its number), or `.lock` is a link, something
+            else than a plain file, or cannot be opened.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _opened(folder / LOCK) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = file.read(32).strip() or "unknown"
+            raise RunFolderError(f"{folder}: in use by another process (number {holder})") from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _opened(path: Path) -> IO[str]:
+    """The lock file, made where it is absent. A link is not followed: what it points to would be overwritten."""
+    if path.is_symlink():
+        raise RunFolderError(f"{path}: expected a plain file, got a symbolic link to {os.readlink(path)}: remove it")
+    try:
+        # Without waiting: a pipe under this name would keep the call until somebody reads from it.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunFolderError(f"{path}: expected a file that can be locked, got {error}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RunFolderError(f"{path}: expected a plain file, got a pipe or a device: remove it")
+    return os.fdopen(descriptor, "r+", encoding="ascii", errors="replace")

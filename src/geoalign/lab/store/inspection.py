@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import floats, ints, read_columns, require_texts, schema_of, texts
-from geoalign.lab.store.inspection_tables import (
+from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, require_texts, schema_of, texts
+from geoalign.lab.store.curation import (
     DENSITIES,
     DENSITIES_FILE,
     PAIRS,
@@ -22,8 +22,7 @@ from geoalign.lab.store.inspection_tables import (
     SUMMARY_FILE,
     TEXTS,
 )
-from geoalign.lab.store.records import present, read_object
-from geoalign.lab.store.run import Bools, Floats, Ints
+from geoalign.lab.store.json_files import present, read_json
 
 _NAMES = ("file", "id", "answer")
 
@@ -143,7 +142,7 @@ def read_inspection(folder: Path) -> Inspection:
         pairs=_pairs(folder / PAIRS_FILE, len(scored), notes),
         densities=_densities(folder / DENSITIES_FILE, notes),
         redacted=redacted,
-        summary=read_object(folder / SUMMARY_FILE),
+        summary=read_json(folder / SUMMARY_FILE),
         notes=tuple(notes),
     )
 

@@ -1,314 +1,175 @@
-"""What stands in a run folder as JSON, read and checked in one place.
-
-The reports refuse what is damaged, with the file and the line; `geoalign watch` leaves it out and counts it. Both take
-a line for what this module says it is.
-"""
+"""What a run's own files held at a moment: logs, rollouts, details, finished models. A resumed run goes back to it."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from geoalign.errors import RunFolderError
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import MARK, NOTHING, Digest, files_fault, read_mark, read_sealed, write_sealed
 
-# Sums, squares and differences of such numbers stay finite; nothing that is logged comes near.
-LARGEST = 1e100
-# Whole numbers beyond are no longer exact as floats.
-LARGEST_WHOLE = 2**53
-# Nothing that is written here nests deeper; what does would end in the recursion limit of whoever walks through it.
-DEEPEST = 50
-_SHOWN = 120
-# Aliases of YAML can stand for more than any program can walk through.
-_MOST = 1_000_000
+# In the order in which a run passes through them.
+STAGES = ("sft", "reward_model", "rl", "done")
 
 
 @dataclass(frozen=True)
-class MetricRow:
-    """One line of metrics.jsonl: the numbers logged at one step of one stage; a null stands as NaN.
-
-    `left_out`: names of the values that are no numbers, or none that can be reckoned with (`number`).
-    """
-
-    stage: str
-    step: int
-    values: Mapping[str, float]
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One line of evaluation.jsonl.
+class Records:
+    """What lay in a run folder after `step` updates of a stage.
 
     Attributes:
-        accuracy: NaN where the reward is no verdict of right or wrong; `correct` is None then.
-        count: answers behind the line.
-        reward: mean of the uncorrupted reward (the proxy reward where it is a learned model); NaN in older files.
-        gold_utility: mean of the task's known utility; NaN where it knows none.
-        samples: answers per problem; None in older files.
-        pass_at_k: pass@k by k; empty where it was not measured.
+        start: digest of `versions.json`, which has that of `config.yaml`.
+        metrics, evaluation: digest of the two logs, which only grow.
+        rollouts, details: digest of each file there, by name.
+        made: digest of the mark of each complete model, by the name of its folder.
+        summary: digest of `summary.json`; None before the run's end.
     """
 
-    step: int
     stage: str
-    set: str
-    accuracy: float
-    correct: int | None
-    count: int
-    reward: float = math.nan
-    gold_utility: float = math.nan
-    samples: int | None = None
-    pass_at_k: Mapping[int, float] = field(default_factory=dict)
+    step: int
+    start: Digest
+    metrics: Digest = NOTHING
+    evaluation: Digest = NOTHING
+    rollouts: Mapping[str, Digest] = field(default_factory=dict)
+    details: Mapping[str, Digest] = field(default_factory=dict)
+    made: Mapping[str, Digest] = field(default_factory=dict)
+    summary: Digest | None = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Orders the records of one run in time."""
+        return STAGES.index(self.stage), self.step
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        found: dict[str, Any] = {"stage": self.stage, "step": self.step}
+        for name in _FILES:
+            found[name] = getattr(self, name).plain()
+        for name in _FOLDERS:
+            found[name] = {key: digest.plain() for key, digest in getattr(self, name).items()}
+        return found if self.summary is None else {**found, "summary": self.summary.plain()}
+
+    @classmethod
+    def of_plain(cls, value: Mapping[str, Any]) -> Records:
+        """The records that `plain` made into JSON.
+
+        Raises:
+            ValueError: they are none.
+        """
+        try:
+            stage, step = value["stage"], value["step"]
+            start, metrics, evaluation = (Digest.of_plain(value[name]) for name in _FILES)
+            rollouts, details, made = (
+                {str(name): Digest.of_plain(of) for name, of in value[key].items()} for key in _FOLDERS
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"expected records of a run, got {type(error).__name__}: {error}") from error
+        if stage not in STAGES or not isinstance(step, int):
+            raise ValueError(f"expected a stage ({', '.join(STAGES)}) and a step, got {stage!r} and {step!r}")
+        summary = Digest.of_plain(value["summary"]) if "summary" in value else None
+        return cls(stage, step, start, metrics, evaluation, rollouts, details, made, summary)
 
 
-def number(value: Any) -> float | None:
-    """A number of at most 1e100 in size; None for anything else: text, booleans, NaN, infinities, larger ones."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -LARGEST <= value <= LARGEST else None
+_FILES = ("start", "metrics", "evaluation")
+_FOLDERS = ("rollouts", "details", "made")
 
 
-def whole(value: Any, least: int = 0) -> int | None:
-    """A whole number from `least` to 2**53, written with a point or without; None for anything else."""
-    found = number(value)
-    return int(found) if found is not None and found.is_integer() and least <= found <= LARGEST_WHOLE else None
+def after_warm_start(rewarded: bool) -> str:
+    """The stage that follows the warm start; `rewarded`: the run trains a reward model."""
+    return "reward_model" if rewarded else "rl"
 
 
-def shown(text: object) -> str:
-    """A text or the message of an error as part of a message: one line without control characters, cut to a length
-    that can be read."""
-    line = " ".join(str(text)[: 4 * _SHOWN].split())
-    clean = "".join(sign if sign.isprintable() else f"<U+{ord(sign):04X}>" for sign in line)
-    return clean if len(clean) <= _SHOWN else f"{clean[:_SHOWN]}..."
+def made_places(folder: RunFolder) -> tuple[Path, ...]:
+    """The models that a run makes once; each is complete if it exists."""
+    return folder.warm_started, folder.reward_model, folder.final
 
 
-def told(value: Any) -> str:
-    """A value from a file as part of a message; of lists only the type, however deep they nest."""
-    if isinstance(value, Mapping):
-        entries = list(value.items())[:12]
-        return shown("{" + ", ".join(f"{str(key)[:_SHOWN]!r}: {_scalar(entry)}" for key, entry in entries) + "}")
-    return shown(_scalar(value))
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(value[:_SHOWN])
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "a whole number beyond 1e40"
-    return repr(value) if value is None or isinstance(value, int | float) else type(value).__name__
-
-
-def parsed_json(data: bytes | str) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: it is no UTF-8, no JSON, holds a number of thousands of digits, or nests more than 50 deep.
-    """
-    try:
-        value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
-    except RecursionError:
-        value = None
-        deep = True
-    else:
-        deep = too_deep(value)
-    if deep:
-        raise ValueError(f"nesting deeper than {DEEPEST}")
-    return value
-
-
-def too_deep(value: Any) -> bool:
-    """Whether lists and mappings nest more than 50 deep; one that holds itself does."""
-    level = [value]
-    for _ in range(DEEPEST + 1):
-        # Each once: aliases of YAML may name one list a thousand times.
-        level = list({id(inner): inner for item in level for inner in _inside(item)}.values())
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: Any) -> list[Any]:
-    """The lists and mappings that a value holds."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [item for item in inner if isinstance(item, dict | list)]
-
-
-def parsed_line(data: bytes) -> dict[str, Any]:
-    """The object on a line of a .jsonl file.
-
-    Raises:
-        ValueError: as `parsed_json`, or it is no object.
-    """
-    value = parsed_json(data)
-    if not isinstance(value, dict):
-        raise ValueError(f"{type(value).__name__} instead of an object")
-    return value
-
-
-def parse_metrics(line: Mapping[str, Any], where: str) -> MetricRow:
-    """The line as a `MetricRow`.
-
-    Raises:
-        RunFolderError: no stage or no whole step; `where` is named.
-    """
-    stage, step = line.get("stage"), whole(line.get("step"))
-    if not isinstance(stage, str) or step is None:
-        raise RunFolderError(f"metrics: expected 'stage' and a whole 'step', got {told(line)} in {where}")
-    found = {key: number(value) for key, value in line.items() if key not in ("stage", "step")}
-    values = {
-        key: math.nan if value is None else value
-        for key, value in found.items()
-        if line[key] is None or value is not None
-    }
-    return MetricRow(stage, step, values, tuple(key for key in found if key not in values))
-
-
-def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
-    """The line as an `Evaluation`; keys that older versions did not write may be missing.
-
-    Raises:
-        RunFolderError: a key is missing or of another type, a share lies outside 0 to 1, or `correct` does not fit
-            `count`; `where` is named.
-    """
-    try:
-        row = _evaluation(line)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"evaluation: expected step, stage, set, accuracy, correct and count, got {told(line)} ({shown(error)}) "
-            f"in {where}"
-        ) from error
-    if row.correct is None and not math.isnan(row.accuracy):
-        raise RunFolderError(f"correct: expected a number where there is an accuracy, got null in {where}")
-    if row.correct is not None and not 0 <= row.correct <= row.count:
-        raise RunFolderError(f"correct: expected a number in 0..{row.count} (count), got {row.correct} in {where}")
-    return row
-
-
-def _evaluation(line: Mapping[str, Any]) -> Evaluation:
-    passed = line.get("pass_at_k")
-    if passed is not None and not isinstance(passed, Mapping):
-        raise TypeError("pass_at_k is no mapping")
-    by_k = {int(k): _share(value, "pass_at_k") for k, value in (passed or {}).items()}
-    if any(whole(k, 1) is None for k in by_k):
-        raise ValueError("pass_at_k of no number of answers")
-    return Evaluation(
-        step=_whole(line["step"], "step"),
-        stage=_name(line["stage"], "stage"),
-        set=_name(line["set"], "set"),
-        accuracy=_share(line["accuracy"], "accuracy"),
-        correct=None if line["correct"] is None else _whole(line["correct"], "correct"),
-        count=_whole(line["count"], "count"),
-        reward=_number(line.get("reward"), "reward"),
-        gold_utility=_number(line.get("gold_utility"), "gold_utility"),
-        samples=None if line.get("samples") is None else _whole(line["samples"], "samples"),
-        pass_at_k=dict(sorted(by_k.items())),
+def records_now(folder: RunFolder, stage: str, step: int) -> Records:
+    """What the run's own files hold now. A rollout file, which never changes, is read once in a process."""
+    steps: dict[str, dict[str, Digest]] = {"rollouts": {}, "details": {}}
+    for path, _ in folder.step_files():
+        if path not in folder.digests:
+            folder.digests[path] = Digest.of_file(path)
+        steps[path.parent.name][path.name] = folder.digests[path]
+    return Records(
+        stage,
+        step,
+        start=Digest.of_file(folder.versions),
+        metrics=Digest.of_file(folder.metrics),
+        evaluation=Digest.of_file(folder.evaluation),
+        rollouts=steps["rollouts"],
+        details=steps["details"],
+        made={place.name: Digest.of_file(place / MARK) for place in made_places(folder) if (place / MARK).is_file()},
     )
 
 
-def _name(value: Any, key: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{key} is no text")
-    return value
+def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
+    """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
+    return lambda step: records_now(folder, stage, step).plain()
 
 
-def _whole(value: Any, key: str) -> int:
-    found = whole(value)
-    if found is None:
-        raise TypeError(f"{key} is no whole number from 0 on")
-    return found
+def note_records(folder: RunFolder, stage: str, step: int, *, summary: bytes | None = None) -> None:
+    """Writes `records.json`: what has come since the last checkpoint, such as an evaluation, counts from now on."""
+    found = records_now(folder, stage, step).plain()
+    end = {} if summary is None else {"summary": Digest.of(summary).plain()}
+    write_sealed(folder.records, {**found, **end})
 
 
-def _number(value: Any, key: str) -> float:
-    found = math.nan if value is None else number(value)
-    if found is None:
-        raise TypeError(f"{key} is neither a number up to 1e100 nor null")
-    return found
-
-
-def _share(value: Any, key: str) -> float:
-    found = _number(value, key)
-    if found < 0 or found > 1:
-        raise ValueError(f"{key} is no share from 0 to 1")
-    return found
-
-
-def present(path: Path, kind: str = "file") -> bool:
-    """Whether there is a file (or a folder) of that name.
+def noted_records(folder: RunFolder) -> Records | None:
+    """The content of `records.json`; None where there is none.
 
     Raises:
-        RunFolderError: something else has the name: a folder, a link that leads nowhere, a pipe.
+        RunFolderError: it is not as it was written.
     """
+    if not folder.records.is_file():
+        return None
     try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        if os.path.lexists(path):
-            raise RunFolderError(f"{path}: expected a {kind}, got {shown(error)}") from error
-        return False
-    if not (stat.S_ISREG(mode) if kind == "file" else stat.S_ISDIR(mode)):
-        other = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a pipe or device"
-        raise RunFolderError(f"{path}: expected a {kind}, got {other}")
-    return True
+        return Records.of_plain(read_sealed(folder.records))
+    except (RunFolderError, ValueError) as error:
+        raise RunFolderError(
+            f"{error}: remove {folder.records}; what was done since the last checkpoint is then done again"
+        ) from error
 
 
-def read_text(path: Path) -> str:
-    """The text of a file.
+class Check:
+    """Compares what lies in a run folder with what records say; a complete model is read once."""
 
-    Raises:
-        RunFolderError: it is not there, not readable, or no UTF-8.
-    """
-    if not present(path):
-        raise RunFolderError(f"{path.name}: expected a readable file, got none in {path.parent}")
-    try:
-        return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path.name}: expected a readable file, got {shown(error)} in {path.parent}") from error
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._made: dict[str, str | None] = {}
 
+    def fault(self, records: Records, *, whole: bool = False) -> str | None:
+        """The first thing that is not as the records say, "path: expected ..., got ..."; None where all is.
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
-    """A file of settings, and its text.
+        Args:
+            whole: the logs must not have grown since.
+        """
+        folder = self.folder
+        for path, digest in ((folder.versions, records.start), *self._marks(records)):
+            if (fault := digest.fault(path)) is not None:
+                return fault
+        for name in records.made:
+            if (fault := self.made_fault(folder.checkpoints / name)) is not None:
+                return fault
+        for path, digest in ((folder.metrics, records.metrics), (folder.evaluation, records.evaluation)):
+            if (digest.size or path.exists()) and (fault := digest.fault(path, begins=not whole)) is not None:
+                return fault
+        for place, digests in ((folder.rollouts, records.rollouts), (folder.details, records.details)):
+            for name, digest in digests.items():
+                if (fault := digest.fault(place / name)) is not None:
+                    return fault
+        return None
 
-    Raises:
-        RunFolderError: it is not there or no whole YAML mapping; the message names the place.
-    """
-    text = read_text(path)
-    try:
-        value = yaml.safe_load(text)
-    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError, yaml.YAMLError) as error:
-        said = "nesting too deep" if isinstance(error, RecursionError) else shown(error)
-        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {said} in {path}") from error
-    return _object(value, path), text
+    def made_fault(self, place: Path) -> str | None:
+        """What is wrong with the files of a complete model; None where all are as its mark says."""
+        if place.name not in self._made:
+            try:
+                self._made[place.name] = files_fault(place, read_mark(place))
+            except RunFolderError as error:
+                self._made[place.name] = str(error)
+        return self._made[place.name]
 
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object.
-
-    Raises:
-        RunFolderError: it is not there, cut off, or something else.
-    """
-    try:
-        value = parsed_json(read_text(path))
-    except ValueError as error:
-        raise RunFolderError(f"{path.name}: expected a whole JSON file, got {shown(error)} in {path}") from error
-    return _object(value, path)
-
-
-def _object(value: Any, where: Path) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{where}: expected an object, got {type(value).__name__}")
-    if too_deep(value) or _entries(value, {}) > _MOST:
-        raise RunFolderError(f"{where}: expected an object, got one that nests too deep or repeats itself without end")
-    return value
-
-
-def _entries(value: Any, known: dict[int, int]) -> int:
-    """Lists and mappings inside a value, those that aliases name again counted again."""
-    if id(value) not in known:
-        known[id(value)] = 1 + sum(_entries(inner, known) for inner in _inside(value))
-    return known[id(value)]
+    def _marks(self, records: Records) -> list[tuple[Path, Digest]]:
+        return [(self.folder.checkpoints / name / MARK, digest) for name, digest in records.made.items()]

@@ -1,4 +1,4 @@
-"""A run folder in memory: what the figures and tables read, free of torch."""
+"""A run folder in memory, finished, still growing, or cut off by a kill: what the figures and tables read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geoalign.lab.store.records import Evaluation, MetricRow
+from geoalign.errors import RunFolderError
+from geoalign.lab.store.columns import Floats, Ints
+from geoalign.lab.store.json_files import numbered_lines, present, read_json, read_yaml
+from geoalign.lab.store.logs import Evaluation, MetricRow, parse_evaluation, parse_metrics
+from geoalign.lab.store.rollouts import DETAILS, RolloutStep, step_files, whole_rollouts
+from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
+from geoalign.lab.store.values import whole
+from geoalign.settings.masking import masked_yaml, without_secrets
+from geoalign.shown import brief, shown
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+_NOTED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,82 +31,6 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.steps)
-
-
-@dataclass(frozen=True, eq=False)
-class RolloutStep:
-    """The rollouts of one step, texts left in the file. All arrays are [B] in the order of the file.
-
-    Attributes:
-        step: the step.
-        path: the parquet file; `read_texts` gets prompts and responses from it.
-        row: global row in the generation batch.
-        group: group id.
-        reward: reward as the curator saw it; NaN where the row could not be scored.
-        true_reward: reward before corruption; NaN where not known.
-        flipped: True where the reward was corrupted; meaningful only where `flip_known`.
-        flip_known: True where the file says whether the reward was corrupted.
-        score: the curator's suspicion; NaN where unscored.
-        anomalous: what the curator flagged.
-        source: row whose content stands there; -1 where nothing does.
-        weight: factor on the advantage.
-    """
-
-    step: int
-    path: Path
-    row: Ints
-    group: Ints
-    reward: Floats
-    true_reward: Floats
-    flipped: Bools
-    flip_known: Bools
-    score: Floats
-    anomalous: Bools
-    source: Ints
-    weight: Floats
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    @property
-    def scored(self) -> Bools:
-        return ~np.isnan(self.score)
-
-    @property
-    def replaced(self) -> Bools:
-        """[B] True where another row's content stands."""
-        return (self.source != self.row) & (self.source >= 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """The density of the scores on a grid; `threshold` is NaN where no score was anomalous."""
-
-    grid: Floats
-    density: Floats
-    peak: float
-    mode: float
-    alpha: float
-    threshold: float
-
-
-@dataclass(frozen=True, eq=False)
-class Details:
-    """What one call's geometry looked like.
-
-    `winner`, `loser`, `raw_cosine` and `projected_cosine` are [P], one per pair; `raw_plane` and `projected_plane` are
-    [S, 2], row i being pair `plane_pairs[i]`: cosine to the prototype, widest spread across it.
-    """
-
-    step: int
-    winner: Ints
-    loser: Ints
-    raw_cosine: Floats
-    projected_cosine: Floats
-    density: Density | None
-    plane_pairs: Ints
-    raw_plane: Floats
-    projected_plane: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,3 +83,62 @@ class Run:
     @property
     def curator_name(self) -> str:
         return str(self.curator.get("type", "unknown"))
+
+
+def read_run(folder: Path) -> Run:
+    """Reads a run folder of schema version 1; prompts, responses and details stay in their files.
+
+    A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out stands in
+    `Run.notes`.
+
+    Raises:
+        RunFolderError: not a run folder, another schema version, or a part that no kill explains; the message names it.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RunFolderError(f"run folder: expected a folder, got {folder}")
+    notes: list[str] = []
+    files = RunFolder(folder)
+    config, config_text = read_yaml(files.config)
+    versions = read_json(files.versions)
+    if whole(versions.get("schema_version")) != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"schema_version: expected {SCHEMA_VERSION}, got {shown(versions.get('schema_version'))} "
+            f"in {folder / 'versions.json'}"
+        )
+    return Run(
+        folder=folder,
+        config=without_secrets(config),
+        config_text=masked_yaml(config_text),
+        versions=versions,
+        metrics=_metrics(files.metrics, notes),
+        rollouts=tuple(whole_rollouts(files.rollouts, notes)),
+        details=dict(step_files(files.details, DETAILS)),
+        evaluations=tuple(parse_evaluation(line, where) for line, where in numbered_lines(files.evaluation, notes)),
+        finished=_finished(files.summary, notes),
+        notes=tuple(notes),
+    )
+
+
+def _metrics(path: Path, notes: list[str]) -> tuple[MetricRow, ...]:
+    rows = [parse_metrics(line, where) for line, where in numbered_lines(path, notes)]
+    left_out = [(row, name) for row in rows for name in row.left_out]
+    for row, name in left_out[:_NOTED]:
+        notes.append(
+            f"{path.name}: {brief(name)} of stage {brief(row.stage)}, step {row.step} is no number up to 1e100 and is "
+            "left out"
+        )
+    if len(left_out) > _NOTED:
+        notes.append(f"{path.name}: {len(left_out) - _NOTED} further values that are no numbers are left out")
+    return tuple(rows)
+
+
+def _finished(path: Path, notes: list[str]) -> bool:
+    """Whether the run came to its end; its summary is not shown, but a broken one is noted."""
+    if not present(path):
+        return False
+    try:
+        read_json(path)
+    except RunFolderError as error:
+        notes.append(f"{path.name} could not be read: {error}")
+    return True

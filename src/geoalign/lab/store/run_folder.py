@@ -16,14 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import geoalign
-from geoalign.errors import RunFolderError
-from geoalign.lab.store.digests import SEAL, Digest, read_sealed, write_sealed
-from geoalign.lab.store.files import read_json, write_atomically
-from geoalign.lab.store.records import read_yaml
-from geoalign.lab.store.same_settings import as_read_now
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.flat import flat
+from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, write_atomically
+from geoalign.lab.store.json_files import read_json, read_yaml
+from geoalign.lab.store.seals import SEAL, Digest, checkpoint_paths, read_sealed, write_sealed
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
+# Beside the reward model: what it gets right on the pairs held out.
+ACCURACY_FILE = "pair_accuracy.json"
+
+# Settings that change what is kept, never what is computed.
+_FREE = ("output.", "launch.")
+_ABSENT = object()
 
 _STEP_FILE = re.compile(r"step-([0-9]{6,})(\.parquet|\.safetensors)")
 
@@ -47,6 +54,7 @@ class RunFolder:
         self.details = self.root / "details"
         self.checkpoints = self.root / "checkpoints"
         self.report = self.root / "report.html"
+        self.figures = self.root / "figures"
         # Of files that never change once they are written, so that each is read once.
         self.digests: dict[Path, Digest] = {}
 
@@ -83,7 +91,7 @@ class RunFolder:
     def has_content(self) -> bool:
         """True if the folder exists and holds more than a lock file and half-written files."""
         return self.root.is_dir() and any(
-            item.name != ".lock" and not item.name.endswith(".tmp") for item in self.root.iterdir()
+            item.name != LOCK and not item.name.endswith(HALF_WRITTEN) for item in self.root.iterdir()
         )
 
     def started(self) -> bool:
@@ -157,17 +165,21 @@ class RunFolder:
         data, _ = read_yaml(self.config)
         return as_read_now(data)
 
-    def step_file(self, folder: Path, step: int, suffix: str) -> Path:
-        """`folder/step-000012.suffix`."""
-        return folder / f"step-{step:06d}{suffix}"
+    def rollouts_of(self, step: int) -> Path:
+        """`rollouts/step-000012.parquet`."""
+        return self.rollouts / f"step-{step:06d}.parquet"
+
+    def details_of(self, step: int) -> Path:
+        """`details/step-000012.safetensors`."""
+        return self.details / f"step-{step:06d}.safetensors"
 
     def step_files(self) -> Iterator[tuple[Path, int]]:
         """Every rollout and detail file of the run and its step; what others have put beside them is left out."""
         for folder, suffix in ((self.rollouts, ".parquet"), (self.details, ".safetensors")):
             for path in sorted(folder.glob("step-*")):
-                found = _STEP_FILE.fullmatch(path.name)
-                if found and found[2] == suffix:
-                    yield path, int(found[1])
+                name = _STEP_FILE.fullmatch(path.name)
+                if name and name[2] == suffix:
+                    yield path, int(name[1])
 
     def drop_steps(self, keep: Callable[[int], bool]) -> int:
         """Removes rollout and detail files whose step `keep` refuses; returns how many."""
@@ -178,21 +190,21 @@ class RunFolder:
 
     def drop_half_written(self) -> None:
         """Removes what a killed run has left half-written, and nothing else: files and folders of its own names."""
-        for path in (*(_beside(path) for path in self._files()), *self._half_written_steps()):
+        for path in (*(beside(path) for path in self._files()), *self._half_written_steps()):
             path.unlink(missing_ok=True)
         for place in (self.warm_started, self.reward_model, self.final):
-            written = _beside(place)
+            written = beside(place)
             if written.is_dir() and not written.is_symlink():
                 shutil.rmtree(written)
 
     def check_kinds(self) -> None:
         """Raises RunFolderError if a file of the run is something else than a file, or a folder of it no folder."""
-        folders = [self.root, self.rollouts, self.details, self.checkpoints, self.root / "figures"]
+        folders = [self.root, self.rollouts, self.details, self.checkpoints, self.figures]
         folders += [self.warm_started, self.reward_model, self.final]
         for stage in (self.sft_checkpoints, self.reward_model_checkpoints, self.rl_checkpoints):
-            folders += [stage, *(path for path in stage.glob("checkpoint-*") if path.name[11:].isdigit())]
+            folders += [stage, *checkpoint_paths(stage)]
         files = [*self._files(), *(path for path, _ in self.step_files())]
-        half_written = [*(_beside(path) for path in self._files()), *self._half_written_steps()]
+        half_written = [*(beside(path) for path in self._files()), *self._half_written_steps()]
         for path in folders:
             if os.path.lexists(path) and not path.is_dir():
                 raise RunFolderError(f"{path}: expected a folder, got {_kind(path)}: put back what the run wrote")
@@ -206,13 +218,9 @@ class RunFolder:
 
     def _half_written_steps(self) -> Iterator[Path]:
         for folder in (self.rollouts, self.details):
-            for path in sorted(folder.glob("step-*.tmp")):
-                if _STEP_FILE.fullmatch(path.name.removesuffix(".tmp")):
+            for path in sorted(folder.glob(f"step-*{HALF_WRITTEN}")):
+                if _STEP_FILE.fullmatch(path.name.removesuffix(HALF_WRITTEN)):
                     yield path
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".tmp")
 
 
 def _kind(path: Path) -> str:
@@ -230,3 +238,39 @@ def package_versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "absent"
     return found
+
+
+def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
+    """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
+    difference = first_difference(now, then)
+    if difference is not None:
+        key, new, old = difference
+        raise ConfigError(
+            f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
+            f"resume with the same settings, or start a new run with another --output"
+        )
+
+
+def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a whole run as this version of the package reads them: what it has added stands at its default,
+    which means what was before. Settings that it no longer reads come back as they are."""
+    try:
+        return plain_run_config(parse_run_config(settings))
+    except ConfigError:
+        return dict(settings)
+
+
+def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
+    left, right = flat(now), flat(then)
+    for key in sorted({*left, *right}):
+        if key.startswith(_FREE):
+            continue
+        new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
+        if new != old or type(new) is not type(old):
+            return key, _shown(new), _shown(old)
+    return None
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else repr(value)

@@ -1,4 +1,4 @@
-"""JSON of other people's, read strictly: what Python's reader would pass over in silence is told."""
+"""JSON of other people's, read strictly: what Python's reader would pass over in silence is an error."""
 
 from __future__ import annotations
 
@@ -72,9 +72,12 @@ def strict_json(data: str | bytes) -> Any:
     """The value of a JSON text, in UTF-8 where it comes as bytes (a byte order mark is passed over).
 
     Raises:
-        ValueError, RecursionError: as `StrictJson.value`.
+        ValueError: as `StrictJson.value`; nesting that Python cannot read is one (`StrictJsonError`), too.
     """
-    return StrictJson().value(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+    try:
+        return StrictJson().value(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+    except RecursionError as error:
+        raise StrictJsonError(f"values nested more than {DEEPEST} levels deep") from error
 
 
 def behind_blanks(text: str, at: int) -> int:

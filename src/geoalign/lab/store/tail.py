@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from geoalign.lab.store.records import parsed_line, present
+from geoalign.lab.store.json_files import parsed_line, present
+from geoalign.lab.store.values import whole
 
 _PIECE = 1 << 20
 # A line of metrics has a few kilobytes; what never ends is not kept in memory.
 _LONGEST_LINE = 1 << 20
+_TAIL_BYTES = 16384
 
 
 class GrowingLines:
@@ -91,3 +93,18 @@ class GrowingLines:
         except ValueError:
             self.unreadable += 1
             return None
+
+
+def last_step(metrics: Path, stage: str = "rl") -> int:
+    """The step of the last whole line of a `metrics.jsonl` if it is of that stage, otherwise 0."""
+    if not metrics.is_file():
+        return 0
+    with metrics.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().rpartition(b"\n")[0].split(b"\n")
+    try:
+        line = parsed_line(lines[-1])
+    except ValueError:  # none, or one longer than the tail
+        return 0
+    return whole(line.get("step")) or 0 if line.get("stage") == stage else 0

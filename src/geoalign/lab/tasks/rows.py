@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.json_arrays import array_entries
-from geoalign.lab.tasks.parquet_rows import ParquetError, parquet_rows
-from geoalign.lab.tasks.text_files import LineError, text_lines
-from geoalign.shown import brief
+from geoalign.lab.tasks.raw_rows import RawRow, array_rows, json_rows, numbered_parquet_rows
 
 _ABSENT = object()
 
@@ -33,12 +30,20 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise ConfigError(f"{path}: expected a file, got none there")
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        return _json_rows(path)
+        return checked(json_rows(path, StrictJson(as_text=True)), path, "line")
     if path.name.endswith(".json"):
-        return _array_rows(path)
+        return checked(array_rows(path, StrictJson(as_text=True)), path, "row")
     if path.name.endswith(".parquet"):
-        return _parquet_rows(path)
+        return checked(numbered_parquet_rows(path), path, "row")
     raise ConfigError(f"{path}: expected a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+
+
+def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows with their place ("line 3"; `kind` is "line" or "row"); InputError with the place for one that is none."""
+    for raw in rows:
+        if raw.value is None:
+            raise InputError(f"{path}, {kind} {raw.line}: {raw.problem}")
+        yield f"{kind} {raw.line}", raw.value
 
 
 def field_of(row: Mapping[str, Any], name: str) -> Any:
@@ -62,42 +67,3 @@ def _step(value: Any, part: str) -> Any:
     # No list has so many entries that their numbers have 19 digits.
     index = isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19
     return value[int(part)] if index and int(part) < len(value) else _ABSENT
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = StrictJson(as_text=True)
-    try:
-        for number, line in text_lines(path):
-            yield f"line {number}", _json_object(path, number, line, reader)
-    except LineError as error:
-        raise InputError(f"{path}, line {error.line}: expected lines of JSON, got {error}") from error
-
-
-def _json_object(path: Path, number: int, line: bytes, reader: StrictJson) -> dict[str, Any]:
-    try:
-        row = reader.value(line.decode("utf-8"))
-        if not isinstance(row, dict):
-            raise ValueError(f"expected an object, got {type(row).__name__}")
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path}, line {number}: expected a JSON object in UTF-8, got {type(error).__name__}: {brief(error)}"
-        ) from error
-    return row
-
-
-def _array_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for entry in array_entries(path, StrictJson(as_text=True)):
-        where = f"{path}, row {entry.number}"
-        if entry.problem is not None:
-            raise InputError(f"{where}: {entry.problem}")
-        if not isinstance(entry.value, dict):
-            raise InputError(f"{where}: expected an object, got {type(entry.value).__name__}")
-        yield f"row {entry.number}", entry.value
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        for number, row in enumerate(parquet_rows(path), start=1):
-            yield f"row {number}", row
-    except ParquetError as error:
-        raise InputError(f"{path}: {error}") from error

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from geoalign.lab.store.checkpoints import MARK
+from geoalign.lab.store.seals import MARK
 
 
 class BeforeGeneration:

@@ -1,6 +1,6 @@
 """Trainer checkpoints that count only once they are complete.
 
-transformers writes a checkpoint file by file into its final place, and would go on from one that a kill cut short.
+transformers writes a checkpoint file by file into its final place, and would resume from one that a kill cut short.
 Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed. The
 mark lists every file with size and digest, so that a resumed run can tell whether all is as it was written.
 """
@@ -14,11 +14,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.store.checkpoints import prune
-from geoalign.lab.store.marks import MARK as MARK
-from geoalign.lab.store.marks import mark_complete
-
-_PREFIX = "checkpoint-"
+from geoalign.lab.store.seals import checkpoint_path, mark_complete, prune
 
 
 class CompleteCheckpoints(TrainerCallback):
@@ -43,7 +39,7 @@ class CompleteCheckpoints(TrainerCallback):
         """Called by the trainer on every process after the last file that it writes itself."""
         Processes.launched().barrier()
         if state.is_world_process_zero:
-            checkpoint = self.folder / f"{_PREFIX}{state.global_step}"
+            checkpoint = checkpoint_path(self.folder, state.global_step)
             mark_complete(checkpoint, step=state.global_step, run=self.run(state.global_step))
             if self.keep is not None:
                 prune(self.folder, self.keep)

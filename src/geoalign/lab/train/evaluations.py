@@ -16,8 +16,8 @@ from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
-from geoalign.lab.store.files import append_lines
-from geoalign.lab.store.run_records import note_records
+from geoalign.lab.store.json_files import append_lines
+from geoalign.lab.store.records import note_records
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.resume import drop_evaluation, evaluated
 from geoalign.lab.train.run import Run

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from geoalign.adapters.trl import CuratedStep
-from geoalign.lab.store.files import finite, write_atomically
+from geoalign.lab.store.rollouts import write_details, write_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.types import Curation, CurationDetails, Rollouts
-
-ROLLOUT_SCHEMA = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("row", pa.int64()),
-        ("group", pa.int64()),
-        ("sample", pa.int64()),
-        ("prompt", pa.string()),
-        ("response", pa.string()),
-        ("reward", pa.float64()),
-        ("true_reward", pa.float64()),
-        ("corrupted", pa.bool_()),
-        ("score", pa.float64()),
-        ("anomalous", pa.bool_()),
-        ("source", pa.int64()),
-        ("weight", pa.float64()),
-        ("tokens", pa.int64()),
-    ]
-)
 
 
 class Recorder:
@@ -54,22 +30,18 @@ class Recorder:
         """Writes one step; every file is whole or absent."""
         step = curated.step
         if self.rollouts:
-            table = rollout_table(curated)
-            path = self.folder.step_file(self.folder.rollouts, step, ".parquet")
-            sink = pa.BufferOutputStream()
-            pq.write_table(table, sink, compression="zstd")
-            write_atomically(path, sink.getvalue().to_pybytes())
+            write_rollouts(self.folder.rollouts_of(step), rollout_columns(curated))
         if curated.curation.details is not None:
-            write_details(self.folder.step_file(self.folder.details, step, ".safetensors"), curated.curation.details)
+            write_details(self.folder.details_of(step), *detail_arrays(curated.curation.details))
 
 
-def rollout_table(curated: CuratedStep) -> pa.Table:
-    """The table of one step in the columns of `ROLLOUT_SCHEMA`; null where a value is unknown or NaN."""
+def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
+    """The rollouts of one step in the columns of `ROLLOUT_SCHEMA`; null where a value is unknown or NaN."""
     rollouts, curation = curated.rollouts, curated.curation
     rows = len(rollouts)
     source, weight = placement(curation, rows)
     unknown = [None] * rows
-    columns = {
+    return {
         "step": [curated.step] * rows,
         "row": list(range(rows)),
         "group": rollouts.groups.tolist(),
@@ -85,7 +57,6 @@ def rollout_table(curated: CuratedStep) -> pa.Table:
         "weight": weight,
         "tokens": _tokens(curated, rollouts),
     }
-    return pa.table(columns, schema=ROLLOUT_SCHEMA)
 
 
 def _corrupted(rollouts: Rollouts) -> list[bool]:
@@ -121,9 +92,9 @@ def samples(groups: Tensor) -> list[int]:
     return indices
 
 
-def write_details(path: Path, details: CurationDetails) -> None:
-    """Writes pairs, density and plane coordinates as a safetensors file; the density's numbers are its metadata."""
-    pairs = details.pairs
+def detail_arrays(details: CurationDetails) -> tuple[dict[str, Any], dict[str, float] | None]:
+    """Pairs, density and plane coordinates as arrays, and the numbers of the density."""
+    pairs, density = details.pairs, details.density
     tensors = {
         "pairs.winner": pairs.winner,
         "pairs.loser": pairs.loser,
@@ -135,15 +106,12 @@ def write_details(path: Path, details: CurationDetails) -> None:
         "raw_plane": details.raw_plane,
         "projected_plane": details.projected_plane,
     }
-    metadata = {}
-    if details.density is not None:
-        density = details.density
+    if density is not None:
         tensors |= {"density.grid": density.grid, "density.density": density.density}
-        numbers = {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
-        metadata["density"] = json.dumps(finite(numbers))
-    # Without a projector raw and projected values are one tensor, which the format refuses to hold twice.
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, safetensors.torch.save(plain, metadata=metadata or None))
+    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
+    if density is None:
+        return arrays, None
+    return arrays, {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
 
 
 def _tokens(curated: CuratedStep, rollouts: Rollouts) -> list[Any]:

@@ -17,8 +17,9 @@ from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
-from geoalign.lab.store.digests import SEAL, sealed, unsealed
-from geoalign.lab.store.files import read_json, write_atomically
+from geoalign.lab.store.files import write_atomically
+from geoalign.lab.store.json_files import read_json
+from geoalign.lab.store.seals import SEAL, sealed, unsealed
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.run import Run
 

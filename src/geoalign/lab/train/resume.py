@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.checkpoints import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
-from geoalign.lab.store.files import keep_lines, read_lines, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
+from geoalign.lab.store.json_files import keep_lines, read_lines
+from geoalign.lab.store.records import Check, Records, made_places, noted_records
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_records import Check, Records, made_places, noted_records
-from geoalign.lab.store.same_settings import check_same_settings as check_same_settings
+from geoalign.lab.store.run_folder import check_same_settings as check_same_settings
+from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.resume_point import ResumePoint, last_good
-
-# What may stand in a folder whose run was killed before it had written its first two files. No config.yaml: alone it is
-# more likely a user's own file than ours.
-_BEFORE_START = {".lock", "versions.json"}
 
 
 def check_vacant(folder: RunFolder, *, resume: bool) -> None:
@@ -31,15 +28,18 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
         if not resume and not folder.finished():
             raise RunFolderError(
                 f"{folder.root}: expected a new folder, got one with an unfinished run: "
-                f"go on with it by --resume, or choose another --output"
+                f"resume it with --resume, or choose another --output"
             )
         return
     if folder.root.exists() and not folder.root.is_dir():
         raise RunFolderError(f"{folder.root}: expected a folder, got a file")
     if not folder.root.is_dir():
         return
+    # What a run leaves that was killed before it had written its first two files. No config.yaml: alone it is more
+    # likely a user's own file than ours.
+    early = {LOCK, folder.versions.name}
     others = [
-        item.name for item in folder.root.iterdir() if item.name not in _BEFORE_START and not item.name.endswith(".tmp")
+        item.name for item in folder.root.iterdir() if item.name not in early and not item.name.endswith(HALF_WRITTEN)
     ]
     for path, beside in ((folder.config, folder.versions), (folder.versions, folder.config)):
         if beside.is_file() and (folder.metrics.is_file() or folder.checkpoints.is_dir()):
@@ -67,8 +67,8 @@ def check_same_processes(folder: RunFolder, count: int) -> None:
 def finished_whole(folder: RunFolder, console: Console) -> bool:
     """True if the run is finished and everything that it has recorded is as it was written.
 
-    A summary that is not is told, and made again like that of an unfinished run. Of a run by a version of the package
-    that kept no digests nothing is checked.
+    A summary that is not is reported, and made again like that of an unfinished run. Of a run by a version that kept no
+    digests nothing is checked.
 
     Raises:
         RunFolderError: a log, rollouts or a model have changed; the message has the file.
@@ -108,9 +108,9 @@ def go_back(folder: RunFolder, console: Console) -> None:
         return
     point, refused = last_good(folder)
     for one in refused:
-        _say(console, f"{one.checkpoint.relative_to(folder.root)} is not gone on from. {one.why}.")
+        _say(console, f"{one.checkpoint.relative_to(folder.root)} is refused. {one.why}.")
     if point.checkpoint is not None or refused:
-        _say(console, f"Going on from {point.name}.")
+        _say(console, f"Resuming from {point.name}.")
     _restore(folder, point)
 
 

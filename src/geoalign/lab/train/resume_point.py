@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.checkpoints import checkpoint_folders, checkpoint_step
-from geoalign.lab.store.digests import Digest
-from geoalign.lab.store.marks import MARK, files_fault, read_mark
+from geoalign.lab.store.records import STAGES, Check, Records, noted_records
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_records import STAGES, Check, Records, noted_records
+from geoalign.lab.store.seals import (
+    MARK,
+    Digest,
+    checkpoint_folders,
+    checkpoint_path,
+    checkpoint_step,
+    files_fault,
+    read_mark,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,7 @@ class ResumePoint:
     """A moment to which a run can go back.
 
     Attributes:
-        name: what the user is told: a path within the run folder.
+        name: its name for the user: a path within the run folder.
         rank: orders the points of a run in time.
         records: what the run's own files held then; None where its mark does not say.
         checkpoint: the checkpoint with the state of the stage; None at a stage's start.
@@ -35,7 +41,7 @@ class ResumePoint:
 
 @dataclass(frozen=True)
 class Refused:
-    """A checkpoint that is not gone on from, and why."""
+    """A checkpoint that is refused, and why."""
 
     checkpoint: Path
     why: str
@@ -127,7 +133,7 @@ def _noted(folder: RunFolder, noted: Records) -> ResumePoint:
     """The point of `records.json`: something done after a checkpoint, or at a stage's start, without a state."""
     if not noted.step or noted.stage == "done":
         return ResumePoint(_name(folder, folder.records), noted.rank, noted)
-    place = dict(_checkpoint_folders(folder))[noted.stage] / f"checkpoint-{noted.step}"
+    place = checkpoint_path(dict(_checkpoint_folders(folder))[noted.stage], noted.step)
     own = _checkpoint(folder, place, noted.rank)
     return ResumePoint(own.name, noted.rank, noted, place, own.fault)
 

@@ -10,11 +10,11 @@ from typing import Any
 from geoalign.lab.evaluation.preference import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import save, trusts_code, weights_dtype
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.checkpoints import checkpoint_step, is_last, latest_complete
-from geoalign.lab.store.files import append_line, read_json, replace_folder, write_json
-from geoalign.lab.store.marks import mark_complete
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_records import note_records, records_of
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.json_files import append_line, read_json, write_json
+from geoalign.lab.store.records import note_records, records_of
+from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
+from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.callbacks import MetricLines, ProgressBar
 from geoalign.lab.train.checkpoints import CompleteCheckpoints
@@ -23,7 +23,6 @@ from geoalign.lab.train.run import Run
 
 STAGE = "reward_model"
 # What the reward model gets right on held-out pairs; part of its folder, so that runs that share it know it.
-ACCURACY_FILE = "pair_accuracy.json"
 
 _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 1024
 
@@ -67,7 +66,7 @@ def reward_model_stage(run: Run) -> None:
 def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePair]) -> None:
     """Saves the reward model with what it gets right on the pairs held out; its folder is there only if complete."""
     folder = run.folder
-    written = folder.reward_model.with_name(folder.reward_model.name + ".tmp")
+    written = beside(folder.reward_model)
     save(model, tokenizer, written)
     with _scorer(run, written) as scorer:
         found = asdict(pair_accuracy(scorer, held_out, run.task.takes_shortcut))

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.store.files import replace_folder
-from geoalign.lab.store.marks import MARK, files_fault, mark_complete, read_mark
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_records import after_warm_start, note_records
-from geoalign.lab.store.same_settings import as_read_now, first_difference
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.records import after_warm_start, note_records
+from geoalign.lab.store.run_folder import RunFolder, as_read_now, first_difference
+from geoalign.lab.store.seals import MARK, files_fault, mark_complete, read_mark
 
 # The settings that decide what the shared stages make.
 _SECTIONS = ("model", "task", "sft", "reward_model", "max_prompt_length")
@@ -59,7 +58,7 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False)
         if place.is_dir() or not origin.is_dir():
             continue
         _check_whole(origin)
-        written = place.with_name(place.name + ".tmp")
+        written = beside(place)
         if written.exists():
             shutil.rmtree(written)
         shutil.copytree(origin, written, copy_function=_link_or_copy)

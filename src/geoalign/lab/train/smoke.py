@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import numpy as np
 
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.run import EvaluationConfig, LaunchConfig, RunConfig, TinyModelConfig
-from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.json_files import read_lines
+from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.terminal import Console
@@ -104,14 +105,10 @@ def check_exercised(config: RunConfig, folder: RunFolder, console: Console) -> E
 
 def _exercised(folder: RunFolder) -> Exercised:
     rollouts = mixed = 0
-    for path in sorted(folder.rollouts.glob("*.parquet")):
-        table = pq.read_table(path, columns=["group", "reward"]).to_pydict()
-        rewards: dict[int, set[float]] = {}
-        for group, reward in zip(table["group"], table["reward"], strict=True):
-            if reward is not None:
-                rewards.setdefault(group, set()).add(reward)
-        rollouts += len(table["group"])
-        mixed += sum(len(values) > 1 for values in rewards.values())
+    for step in read_rollouts(folder.rollouts):
+        groups = [step.reward[(step.group == group) & ~np.isnan(step.reward)] for group in np.unique(step.group)]
+        rollouts += len(step)
+        mixed += sum(len(np.unique(rewards)) > 1 for rewards in groups)
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     return Exercised(rollouts, mixed, _sum(lines, "geoalign/pairs"), _sum(lines, "geoalign/replaced"))
 

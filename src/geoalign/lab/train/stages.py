@@ -18,9 +18,9 @@ from geoalign.lab.models.models import (
 )
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.corruption import RewardWithCorruption
-from geoalign.lab.store.checkpoints import is_last, latest_complete
-from geoalign.lab.store.files import append_line
-from geoalign.lab.store.run_records import after_warm_start, note_records, records_of
+from geoalign.lab.store.json_files import append_line
+from geoalign.lab.store.records import after_warm_start, note_records, records_of
+from geoalign.lab.store.seals import is_last, latest_complete
 from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.train.callbacks import MetricLines, ProgressBar
 from geoalign.lab.train.checkpoints import CompleteCheckpoints

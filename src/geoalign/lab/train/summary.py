@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from rich.table import Table
 
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
-from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.json_files import read_lines
+from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, percent, whole
@@ -55,13 +53,10 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
     among the anomalous rollouts of the whole run, beside their share among the rollouts in a pair.
     """
     rankings, counts = [], Tally()
-    for path in sorted(rollouts.glob("step-*.parquet")):
-        table = pq.read_table(path, columns=["group", "reward", "score", "corrupted", "anomalous"])
-        known = ~np.isnan(_floats(table["corrupted"]))
-        corrupted = _floats(table["corrupted"]) == 1
-        counting = rows_that_count(_floats(table["reward"]), table["group"].to_numpy(), known)
-        counts += tally(_floats(table["anomalous"]) == 1, corrupted, counting, known)
-        rankings.append(ranking(_floats(table["score"]), corrupted, counting))
+    for step in read_rollouts(rollouts):
+        counting = rows_that_count(step.reward, step.group, step.flip_known)
+        counts += tally(step.anomalous, step.flipped, counting, step.flip_known)
+        rankings.append(ranking(step.score, step.flipped, counting))
     mean, generations = mean_ranking(rankings)
     return {
         "auroc": _defined(mean.auroc),
@@ -83,7 +78,7 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     for label, value in _curator_rows(summary["curator"]):
         table.add_row(f"{curator}: {label}", value)
     console.print(table)
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+    console.print(f"Report: {RunFolder(folder).report}", soft_wrap=True, highlight=False)
 
 
 def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
@@ -147,11 +142,6 @@ def _new_groups(found: dict[str, Any]) -> str:
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
     return [value for line in lines if isinstance(value := line.get(key), (int, float))]
-
-
-def _floats(column: Any) -> NDArray[np.float64]:
-    """A column of numbers or booleans, NaN where it holds none."""
-    return np.array([math.nan if value is None else value for value in column.to_pylist()], dtype=np.float64)
 
 
 def _defined(value: float) -> float | None:

@@ -15,10 +15,10 @@ from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import json_text, read_json, write_atomically
-from geoalign.lab.store.lock import locked
+from geoalign.lab.store.files import locked, write_atomically
+from geoalign.lab.store.json_files import json_text, read_json
+from geoalign.lab.store.records import note_records
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_records import note_records
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.evaluations import evaluation_stage
 from geoalign.lab.train.references import reference_stage

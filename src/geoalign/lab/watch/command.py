@@ -17,7 +17,7 @@ from geoalign.lab.text import harmless
 from geoalign.lab.watch.comparison import WatchedComparison, comparison_view
 from geoalign.lab.watch.lines import evaluation_line, step_line
 from geoalign.lab.watch.run import News, WatchedRun, check_run_folder
-from geoalign.lab.watch.run_view import Screen, run_view, told
+from geoalign.lab.watch.run_view import Screen, run_view, status_line
 
 
 class Watched(Protocol):
@@ -64,7 +64,7 @@ class RunWatch:
         status = self.run.status()
         if status.state != self._state:
             self._state = status.state
-            lines.append(told(status, self.run))
+            lines.append(status_line(status, self.run))
         return lines
 
 
@@ -74,7 +74,7 @@ class ComparisonWatch:
     def __init__(self, folder: Path) -> None:
         self.comparison = WatchedComparison(folder)
         self._lines: list[tuple[str, str, str]] = []
-        self._told = ""
+        self._status_line = ""
 
     def look(self) -> bool:
         """Reads what is new."""
@@ -94,9 +94,9 @@ class ComparisonWatch:
         for name, state, error in self._lines:
             why = f": {harmless(' '.join(error.split()), encoding)}" if error else ""
             lines.append(f"{harmless(name, encoding)} {state}{why}")
-        now = f"{self.comparison.headline()}; {self.comparison.told()}"
-        if now != self._told:
-            self._told = now
+        now = f"{self.comparison.headline()}; {self.comparison.status_line()}"
+        if now != self._status_line:
+            self._status_line = now
             lines.append(now)
         return lines
 
@@ -106,7 +106,7 @@ def watch(folder: Path, console: Console, *, once: bool = False, follow: bool = 
 
     Args:
         once: show what there is now, as on a terminal, and return.
-        follow: go on looking after the end, for a run that is gone on with.
+        follow: go on looking after the end, for a run that is resumed.
         interval: seconds between looks.
 
     Raises:

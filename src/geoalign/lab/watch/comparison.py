@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.records import read_object, read_yaml
+from geoalign.lab.store.comparison import ComparisonFolder, read_result
+from geoalign.lab.store.json_files import read_yaml
 from geoalign.lab.text import duration, harmless, short
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.run_view import STAGES, Screen
@@ -21,7 +21,7 @@ from geoalign.lab.watch.sparkline import sparkline
 from geoalign.lab.watch.status import Lock, read_lock
 
 CellState = Literal["finished", "failed", "running", "waiting"]
-# Failed runs that are shown with their error; a line tells how many more there are.
+# Failed runs that are shown with their error; a line says how many more there are.
 _FAILURES = 5
 _SPARKS_FROM, _SPARK = 80, 20
 
@@ -92,15 +92,15 @@ class WatchedComparison:
         counts += [f"{count} {state}" for state in ("failed", "running", "waiting") if (count := states.count(state))]
         return ", ".join(counts)
 
-    def told(self) -> str:
+    def status_line(self) -> str:
         """Whether somebody works on it, in a sentence."""
         if self.over:
             return "nothing is left to run"
         if self.lock.held == "held":
             return f"running (process {self.lock.process})"
         if self.lock.held == "free":
-            return "stopped before its end: no process holds the comparison; geoalign compare --resume goes on with it"
-        return "no lock file tells whether it runs"
+            return "stopped before its end: no process holds the comparison; geoalign compare --resume resumes it"
+        return "no lock file says whether it runs"
 
     def _read_plan(self) -> None:
         version = _version(self.folder.config)
@@ -116,7 +116,7 @@ class WatchedComparison:
         if version is not None:
             cached = self._results.get(name)
             if cached is None or cached[0] != version:
-                cached = (version, _result(read_object(self.folder.result(planned.cell))))
+                cached = (version, _result(read_result(self.folder.result(planned.cell))))
                 self._results[name] = cached
             found = cached[1]
         if found is not None and found.state == "finished":
@@ -143,14 +143,14 @@ def _result(result: Mapping[str, object]) -> CellStatus:
 
 def comparison_view(comparison: WatchedComparison, screen: Screen) -> RenderableType:
     """The whole view of a comparison."""
-    told = comparison.told()
-    style = "red" if told.startswith("stopped") else "green"
+    line = comparison.status_line()
+    style = "red" if line.startswith("stopped") else "green"
     parts: list[RenderableType] = [
         Text(harmless(comparison.folder.root, screen.encoding), style="bold", overflow="fold"),
         Text(comparison.headline(), overflow="fold"),
-        Text(told, style=style, overflow="fold"),
+        Text(line, style=style, overflow="fold"),
     ]
-    shared = comparison.shared.course
+    shared = comparison.shared.history
     if not comparison.prepared and shared.current is not None:
         stage = STAGES.get(shared.current) or harmless(shared.current, screen.encoding, 40)
         parts.append(Text(f"shared {_step(comparison.shared, shared.current, stage)}"))
@@ -173,12 +173,12 @@ def _running(comparison: WatchedComparison, screen: Screen) -> Table:
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, run in comparison.running.items():
-        current = run.course.current
-        stage = run.course.stages.get(current or "")
+        current = run.history.current
+        stage = run.history.stages.get(current or "")
         reward = stage.newest("reward") if stage else None
         spark = ""
         if stage is not None and screen.width >= _SPARKS_FROM:
-            spark = " " + sparkline(stage.course("reward"), _SPARK, screen.encoding)
+            spark = " " + sparkline(stage.history("reward"), _SPARK, screen.encoding)
         age = run.status().age
         step = "starting" if current is None else _step(run, current, STAGES.get(current) or "step")
         cells = [harmless(name, screen.encoding), step if age is None else f"{step}, {duration(age)} ago"]
@@ -188,4 +188,4 @@ def _running(comparison: WatchedComparison, screen: Screen) -> Table:
 
 def _step(run: WatchedRun, stage: str, name: str) -> str:
     total = run.total_steps(stage)
-    return f"{name} {run.course.stages[stage].step:,}" + ("" if total is None else f" of {total:,}")
+    return f"{name} {run.history.stages[stage].step:,}" + ("" if total is None else f" of {total:,}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.text import duration, harmless, percent, short
-from geoalign.lab.watch.course import Evaluation, Step
+from geoalign.lab.watch.history import Step
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.run_view import STAGES, evaluated
 
@@ -33,4 +34,4 @@ def _shown(name: str, value: float) -> str:
 
 def evaluation_line(evaluation: Evaluation, encoding: str) -> str:
     """An evaluation of one set."""
-    return f"evaluation {harmless(evaluation.name, encoding, 40)} at step {evaluation.step}  {evaluated(evaluation)}"
+    return f"evaluation {harmless(evaluation.set, encoding, 40)} at step {evaluation.step}  {evaluated(evaluation)}"

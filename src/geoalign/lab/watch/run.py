@@ -1,4 +1,4 @@
-"""One run folder, watched: its settings, its course so far, where it stands."""
+"""One run folder, watched: its settings, its history so far, where it stands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.records import number, read_object, whole
+from geoalign.lab.store.files import LOCK
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import noted_steps
 from geoalign.lab.store.tail import GrowingLines
-from geoalign.lab.watch.course import Course, Evaluation, Step
+from geoalign.lab.store.values import number, whole
+from geoalign.lab.watch.history import History, Step
 from geoalign.lab.watch.status import Status, run_status
 
 # Where each stage's settings and checkpoints are.
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "rl": "grpo"}
-_CHECKPOINTS = {"sft": "sft", "reward_model": "reward_model_training", "rl": "rl"}
+_CHECKPOINTS = {"sft": "sft_checkpoints", "reward_model": "reward_model_checkpoints", "rl": "rl_checkpoints"}
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,13 @@ class WatchedRun:
     """A run folder that is looked at again and again; each look reads only what is new.
 
     Attributes:
-        course: what its files have said.
+        history: what its files have said.
         curator: the curator's name; "unknown" before the settings are there.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = RunFolder(folder)
-        self.course = Course()
+        self.history = History()
         self.curator = "unknown"
         self._metrics = GrowingLines(self.folder.metrics)
         self._evaluations = GrowingLines(self.folder.evaluation)
@@ -63,8 +66,8 @@ class WatchedRun:
             self._config = self.folder.read_config()
             self.curator = _curator(self._config)
         return News(
-            self.course.add_metrics(metrics),
-            self.course.add_evaluations(evaluations),
+            self.history.add_metrics(metrics),
+            self.history.add_evaluations(evaluations),
             restarted,
         )
 
@@ -74,10 +77,10 @@ class WatchedRun:
         if not cut or not self.folder.root.is_dir():
             return False
         if self._metrics.restarted:
-            self.course.stages, self.course.current, self._totals = {}, None, {}
-            self.course.malformed = self.course.unusable = 0
+            self.history.stages, self.history.current, self._totals = {}, None, {}
+            self.history.malformed = self.history.unusable = 0
         if self._evaluations.restarted:
-            self.course.evaluations = []
+            self.history.evaluations = []
         for tail in cut:
             tail.restarted = False
         return True
@@ -85,7 +88,7 @@ class WatchedRun:
     @property
     def left_out(self) -> int:
         """Lines that could not be used."""
-        return self.course.malformed + self._metrics.unreadable + self._evaluations.unreadable
+        return self.history.malformed + self._metrics.unreadable + self._evaluations.unreadable
 
     def status(self) -> Status:
         """Where the run stands now."""
@@ -106,13 +109,13 @@ class WatchedRun:
         if stated is not None:
             return stated
         if stage not in self._totals:
-            noted = _noted_steps(self.folder.checkpoints / _CHECKPOINTS[stage])
+            noted = noted_steps(getattr(self.folder, _CHECKPOINTS[stage]))
             if noted is not None:
                 self._totals[stage] = noted
         return self._totals.get(stage) or self._by_epochs(stage, settings.get("num_train_epochs"))
 
     def _by_epochs(self, stage: str, epochs: Any) -> int | None:
-        seen = self.course.stages.get(stage)
+        seen = self.history.stages.get(stage)
         done = seen.newest("epoch") if seen else None
         epochs = number(epochs)
         if seen is None or not done or done < 0 or epochs is None:
@@ -122,7 +125,7 @@ class WatchedRun:
 
     def seconds_left(self, stage: str) -> float | None:
         """Seconds to the stage's last update at the pace of the last ones; None where steps or pace are unknown."""
-        seen, total = self.course.stages.get(stage), self.total_steps(stage)
+        seen, total = self.history.stages.get(stage), self.total_steps(stage)
         pace = seen.seconds_per_step() if seen else None
         return None if seen is None or total is None or pace is None else max(0, total - seen.step) * pace
 
@@ -132,24 +135,12 @@ def _curator(config: Mapping[str, Any]) -> str:
     return str(curator.get("type", "unknown")) if isinstance(curator, Mapping) else "unknown"
 
 
-def _noted_steps(checkpoints: Path) -> int | None:
-    """The number of updates that the trainer has noted in any of a stage's checkpoints."""
-    for state in sorted(checkpoints.glob("checkpoint-*/trainer_state.json")):
-        try:
-            steps = whole(read_object(state).get("max_steps"), 1)
-        except RunFolderError:
-            continue  # removed or replaced at this moment; the next look tries again
-        if steps is not None:
-            return steps
-    return None
-
-
 def check_run_folder(folder: Path) -> None:
     """Raises RunFolderError where a folder has content, and none of it is a run's."""
     run = RunFolder(folder)
     if not run.has_content() or any(path.exists() for path in (run.versions, run.config, run.metrics)):
         return
-    names = sorted(item.name for item in folder.iterdir() if item.name != ".lock")
+    names = sorted(item.name for item in folder.iterdir() if item.name != LOCK)
     raise RunFolderError(
         f"{folder}: expected the folder of a run or a comparison, got one with {', '.join(names[:3])} and neither "
         f"{run.config.name} nor compare.yaml"

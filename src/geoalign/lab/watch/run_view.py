@@ -1,4 +1,4 @@
-"""A run on a terminal: what is newest, its course as sparklines, how long it will take."""
+"""A run on a terminal: what is newest, its history as sparklines, how long it will take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.text import duration, harmless, percent, short, whole
-from geoalign.lab.watch.course import Course, Evaluation, Stage
+from geoalign.lab.watch.history import History, Stage
 from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.sparkline import sparkline
 from geoalign.lab.watch.status import Status
@@ -35,11 +36,11 @@ class Screen:
 
 @dataclass(frozen=True)
 class Row:
-    """A quantity: its name, its value in words, and its course (none: no sparkline)."""
+    """A quantity: its name, its value in words, and its history (none: no sparkline)."""
 
     name: str
     value: str
-    course: Sequence[float] = ()
+    history: Sequence[float] = ()
 
 
 def run_view(run: WatchedRun, screen: Screen) -> RenderableType:
@@ -48,15 +49,15 @@ def run_view(run: WatchedRun, screen: Screen) -> RenderableType:
     parts: list[RenderableType] = [
         Text(harmless(run.folder.root, screen.encoding), style="bold", overflow="fold"),
         Text(headline(run, status, screen), overflow="fold"),
-        Text(told(status, run), style=_STYLES[status.state], overflow="fold"),
+        Text(status_line(status, run), style=_STYLES[status.state], overflow="fold"),
     ]
     rows = run_rows(run, screen)
     if rows:
         parts += [Text(""), _table(rows, screen)]
     if run.left_out:
         parts.append(Text(f"{run.left_out:,} unreadable lines are left out", style="yellow"))
-    if run.course.unusable:
-        said = f"{run.course.unusable:,} values that are no numbers, infinite or beyond 1e100 are left out"
+    if run.history.unusable:
+        said = f"{run.history.unusable:,} values that are no numbers, infinite or beyond 1e100 are left out"
         parts.append(Text(said, style="yellow", overflow="fold"))
     return Group(*parts)
 
@@ -70,20 +71,20 @@ _STYLES = {
 def headline(run: WatchedRun, status: Status, screen: Screen) -> str:
     """The curator, the stage and the step."""
     curator = f"curator {harmless(run.curator, screen.encoding, 40)}"
-    stage = run.course.current
+    stage = run.history.current
     if stage is None:
         return curator if run.curator != "unknown" else "nothing known yet"
     total = run.total_steps(stage)
     of = "" if total is None else f" of {total:,}"
     name = STAGES.get(stage) or harmless(stage, screen.encoding, 40)
-    parts = [curator, f"{name}: step {run.course.stages[stage].step:,}{of}"]
+    parts = [curator, f"{name}: step {run.history.stages[stage].step:,}{of}"]
     left = run.seconds_left(stage)
     if status.state != "finished" and left:
         parts.append(f"about {duration(left)} left")
     return ", ".join(parts)
 
 
-def told(status: Status, run: WatchedRun) -> str:
+def status_line(status: Status, run: WatchedRun) -> str:
     """Where the run stands, in a sentence."""
     ago = "no line yet" if status.age is None else f"last line {duration(status.age)} ago"
     process = "" if status.process is None else f" (process {status.process})"
@@ -92,8 +93,8 @@ def told(status: Status, run: WatchedRun) -> str:
         "waiting": f"waiting: nothing is written yet{process and ', process ' + str(status.process) + ' is there'}",
         "running": f"running{process}, {ago}",
         "stopped": f"stopped before its end: no process holds the run{process and ', last one' + process}; {ago}; "
-        f"geoalign train --resume goes on with it",
-        "unknown": f"not finished; no lock file tells whether it runs; {ago}",
+        f"geoalign train --resume resumes it",
+        "unknown": f"not finished; no lock file says whether it runs; {ago}",
         "finished": f"finished, {ago}",
         "removed": "the folder is gone; a comparison removes it when the run has its result",
     }[status.state]
@@ -101,14 +102,14 @@ def told(status: Status, run: WatchedRun) -> str:
 
 def run_rows(run: WatchedRun, screen: Screen) -> list[Row]:
     """The rows of the table: of the newest stage, then the evaluations."""
-    stage = run.course.stages.get(run.course.current or "")
+    stage = run.history.stages.get(run.history.current or "")
     if stage is None:
         rows = []
-    elif run.course.current == "rl":
+    elif run.history.current == "rl":
         rows = _reward(stage) + _flagged(stage) + _consensus(stage) + _speed(stage) + _policy(stage)
     else:
         rows = _policy(stage)
-    return rows + _evaluations(run.course, screen)
+    return rows + _evaluations(run.history, screen)
 
 
 def _reward(stage: Stage) -> list[Row]:
@@ -116,7 +117,7 @@ def _reward(stage: Stage) -> list[Row]:
     for name, label in (("reward", "reward"), ("curated", "curated"), ("true", "true")):
         value = stage.newest(name)
         if value is not None:
-            rows.append(Row(label, short(value), stage.course(name)))
+            rows.append(Row(label, short(value), stage.history(name)))
     return rows
 
 
@@ -128,11 +129,11 @@ def _flagged(stage: Stage) -> list[Row]:
     # Which of these there is depends on what the curator does with a flagged rollout.
     done = [("replaced", "replaced"), ("zero_weighted", "weight 0"), ("dropped", "left out")]
     acted = [(label, name) for name, label in done if stage.sums.get(name)] or [("replaced", "replaced")]
-    rows = [Row("flagged", f"{whole(flagged)}{share}", stage.course("flagged"))]
+    rows = [Row("flagged", f"{whole(flagged)}{share}", stage.history("flagged"))]
     for label, name in acted:
         value = stage.newest(name)
         if value is not None:
-            rows.append(Row(label, f"{whole(value)}; {whole(stage.sums[name])} so far", stage.course(name)))
+            rows.append(Row(label, f"{whole(value)}; {whole(stage.sums[name])} so far", stage.history(name)))
     return rows
 
 
@@ -143,8 +144,8 @@ def _consensus(stage: Stage) -> list[Row]:
     chance = 0.5 if chance is None else chance
     low, high = stage.newest("new_groups_low"), stage.newest("new_groups_high")
     ends = "" if low is None or high is None else f" ({short(low)} to {short(high)})"
-    rows = [Row("consensus", f"{short(accuracy)}{ends}, chance {short(chance)}", stage.course("new_groups"))]
-    lows = stage.course("new_groups_low")[-_RECENT:]
+    rows = [Row("consensus", f"{short(accuracy)}{ends}, chance {short(chance)}", stage.history("new_groups"))]
+    lows = stage.history("new_groups_low")[-_RECENT:]
     if lows:
         above = sum(value > chance for value in lows)
         rows.append(Row("", f"clear of chance in {above} of the last {len(lows)}"))
@@ -157,7 +158,7 @@ def _speed(stage: Stage) -> list[Row]:
         return []
     curation = stage.newest("curation_seconds")
     curating = "" if curation is None else f", curation {duration(curation)} a generation"
-    return [Row("speed", f"{duration(pace)} a step{curating}", stage.course("seconds"))]
+    return [Row("speed", f"{duration(pace)} a step{curating}", stage.history("seconds"))]
 
 
 def _policy(stage: Stage) -> list[Row]:
@@ -169,14 +170,14 @@ def _policy(stage: Stage) -> list[Row]:
         shown, clipped = short(value), stage.newest("clipped")
         if name == "tokens":
             shown += " tokens" + ("" if clipped is None else f", {percent(clipped)} cut short")
-        rows.append(Row(label, shown, stage.course(name)))
+        rows.append(Row(label, shown, stage.history(name)))
     return rows
 
 
-def _evaluations(course: Course, screen: Screen) -> list[Row]:
+def _evaluations(history: History, screen: Screen) -> list[Row]:
     sets: dict[str, list[Evaluation]] = {}
-    for evaluation in course.evaluations:
-        sets.setdefault(evaluation.name, []).append(evaluation)
+    for evaluation in history.evaluations:
+        sets.setdefault(evaluation.set, []).append(evaluation)
     rows = [_evaluation(name, found, screen) for name, found in list(sets.items())[:_SETS]]
     if len(sets) > _SETS:
         rows.append(Row("", f"{len(sets) - _SETS} more evaluation sets"))
@@ -218,6 +219,6 @@ def _table(rows: Sequence[Row], screen: Screen) -> Table:
     for row in rows:
         cells = [Text(row.name), Text(row.value)]
         if wide:
-            cells.append(Text(sparkline(row.course, width, screen.encoding)))
+            cells.append(Text(sparkline(row.history, width, screen.encoding)))
         table.add_row(*cells)
     return table

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from geoalign.lab.store.files import LOCK
+
 Held = Literal["held", "free", "unknown"]
 State = Literal["absent", "waiting", "running", "stopped", "unknown", "finished", "removed"]
 # struct flock on 64-bit Linux: type, whence, start, length, process.
@@ -45,7 +47,7 @@ class Status:
 def read_lock(folder: Path) -> Lock:
     """Asks the kernel who holds the lock of a run folder, without taking it; elsewhere than on Linux it only says
     whether a process of the number in the file is alive."""
-    path = folder / ".lock"
+    path = folder / LOCK
     try:
         with path.open("rb") as file:
             text = file.read(32).strip()

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.evaluation.rows import Part, Row, messages_json, read_part, whole_text, write_part
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.evaluation import Part, Row, messages_json, read_part, write_part
 
 HOSTILE = ["a\x00b", "\u202e\u2028</script>", "💥" * 50, "\\boxed{" * 40, "", "\ufeff\r\n", "'\";--"]
 ROW = Row("m", "aime24", "7", 0, '[{"role": "user", "content": "?"}]', "text", "1", 1.0, True, 5, 3, False)

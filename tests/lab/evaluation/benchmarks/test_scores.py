@@ -4,7 +4,6 @@ from itertools import combinations
 import pytest
 
 from geoalign.lab.evaluation.results import EvaluationScores, result_json, scores_of
-from geoalign.lab.evaluation.rows import Part, Row
 from geoalign.lab.evaluation.scores import (
     SetScores,
     accuracy_interval,
@@ -15,6 +14,7 @@ from geoalign.lab.evaluation.scores import (
 )
 from geoalign.lab.evaluation.sets import EvaluationSet, Prompt, PromptedSet
 from geoalign.lab.generation.models import EvaluatedModel
+from geoalign.lab.store.evaluation import Part, Row
 from geoalign.lab.tasks.base import Problem
 
 

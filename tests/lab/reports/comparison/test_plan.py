@@ -71,7 +71,7 @@ def test_an_unreadable_plan_is_refused(tmp_path):
         read_plan(tmp_path)
     path = tmp_path / "compare.yaml"
     for content, said in (
-        ("[1]", "expected an object, got list"),
+        ("[1]", "expected a mapping, got list"),
         ("arms: {}", "expected the settings of a comparison, got KeyError"),
         ("a: [", "expected a whole YAML file"),
     ):

@@ -94,10 +94,10 @@ def test_a_missing_key_a_short_snapshot_and_a_cut_off_file(tmp_path, make_result
     with pytest.raises(RunFolderError, match="snapshot columns of different length"):
         read_cell(path)
     _write(path, json.dumps(result)[:-100])
-    with pytest.raises(RunFolderError, match="expected a whole JSON file"):
+    with pytest.raises(RunFolderError, match="expected a JSON object"):
         read_cell(path)
     _write(path, "[]")
-    with pytest.raises(RunFolderError, match="expected an object, got list"):
+    with pytest.raises(RunFolderError, match="expected a JSON object, got list"):
         read_cell(path)
 
 

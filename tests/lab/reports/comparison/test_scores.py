@@ -17,7 +17,7 @@ from geoalign.lab.analysis.comparison.scores import (
     stacked,
 )
 from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.run import Series
 
 NAN = math.nan

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from geoalign.lab.reports.inspection import page as page_module
-from geoalign.lab.store.inspection_tables import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES, scores_schema
 
 # Without the background flags Chromium asks Google's hosts for updates at every start.
 FLAGS = (

@@ -73,8 +73,8 @@ def test_a_redacted_folder_has_no_texts(tmp_path, write_inspection):
         (lambda folder: rewrite(folder / "pairs.parquet", lambda table: replaced("better", [12] * len(table))(table)),
          "better: expected 0 to 11, got 12 in row 0"),
         (lambda folder: (folder / "summary.json").unlink(), "summary.json: expected a readable file, got none"),
-        (lambda folder: (folder / "summary.json").write_text("[1]"), "summary.json: expected an object, got list"),
-        (lambda folder: (folder / "summary.json").write_text("{"), "summary.json: expected a whole JSON file"),
+        (lambda folder: (folder / "summary.json").write_text("[1]"), "summary.json: expected a JSON object, got list"),
+        (lambda folder: (folder / "summary.json").write_text("{"), "summary.json: expected a JSON object"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, write_inspection, spoil, message):

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.config.loading import load_run_config, plain_run_config
-from geoalign.lab.store.files import read_lines
+from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.smoke import check_exercised, smoke_config
 

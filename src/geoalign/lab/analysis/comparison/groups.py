@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.lab.analysis.comparison.analysis import is_geoalign
 from geoalign.lab.analysis.comparison.table import ArmRow
 from geoalign.lab.store.comparison_plan import Plan
-from geoalign.lab.store.records import number
+from geoalign.lab.store.values import number
 
 ALPHA, DEPTH = "alpha", "projector.layers"
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from geoalign.lab.analysis.comparison.table import Curve
+from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.records import Evaluation
-from geoalign.lab.store.run import Floats, Ints, Series
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.run import Series
 
 BEFORE = "before_rl"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
-from geoalign.lab.store.run import Floats, Ints
+from geoalign.lab.store.columns import Floats, Ints
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
 

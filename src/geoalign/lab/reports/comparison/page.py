@@ -13,9 +13,10 @@ from geoalign.lab.analysis.comparison.table import Table
 from geoalign.lab.reports.comparison.sections import level_page, overview_section
 from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.pictures import make_folder, picture, write
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
-from geoalign.lab.store.records import read_object, read_text
+from geoalign.lab.store.json_files import read_json, read_text
 from geoalign.lab.text import inert
 from geoalign.settings.masking import masked_yaml
 
@@ -33,13 +34,14 @@ def build_comparison_report(folder: Path) -> Path:
         RunFolderError: the plan or a result cannot be read; the message names it.
     """
     folder = Path(folder)
+    files = ComparisonFolder(folder)
     plan = read_plan(folder)
     cells = read_results(folder)
     table = analyse(cells, plan)
     kept = planned_cells(cells, plan)
     levels = [level_page(level, kept, plan) for level in table.levels]
     overview = overview_section(table, plan)
-    figures = folder / "figures"
+    figures = files.figures
     make_folder(figures)
     drawn = {
         panel.name: picture(panel, figures)
@@ -60,12 +62,12 @@ def build_comparison_report(folder: Path) -> Path:
             pictures=drawn,
             failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
             missing=_missing(table),
-            config=inert(masked_yaml(read_text(folder / "compare.yaml")), CONFIG_LIMIT),
+            config=inert(masked_yaml(read_text(files.config)), CONFIG_LIMIT),
             versions=inert(_versions(folder), CONFIG_LIMIT),
             notes=[inert(note) for note in table.notes],
         )
     )
-    report = folder / "report.html"
+    report = files.report
     write(report, page.encode("utf-8"))
     return report
 
@@ -101,10 +103,10 @@ def _missing(table: Table) -> list[str]:
 
 def _versions(folder: Path) -> str:
     """The versions beside the results; they may have been left out of what was committed."""
-    path = folder / "versions.json"
+    path = ComparisonFolder(folder).versions
     if not path.exists():
         return "versions.json is not there"
     try:
-        return json.dumps(read_object(path), indent=2, ensure_ascii=False)
+        return json.dumps(read_json(path), indent=2, ensure_ascii=False)
     except RunFolderError as error:
         return f"versions.json could not be read: {error}"

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.store.run import Floats, Run
+from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.run import Run
 
 
 def action_shares(run: Run) -> tuple[Floats, Floats, Floats]:

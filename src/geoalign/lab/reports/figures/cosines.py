@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.store.run import Details, Floats
+from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.rollouts import Details
 
 ALIGNED = 0.8
 BINS = 40

@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 
 from geoalign.lab.analysis.statistics import ema, wilson_interval
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.store.records import Evaluation
-from geoalign.lab.store.run import Floats, RolloutStep, Run, Series
+from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.run import Run, Series
 from geoalign.lab.text import inert, label
 
 # Names under which the curated reward may be logged beside the raw one.

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.store.run import Density, RolloutStep
+from geoalign.lab.store.rollouts import Density, RolloutStep
 
 
 def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> Panel:

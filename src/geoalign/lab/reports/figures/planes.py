@@ -7,7 +7,8 @@ from matplotlib.patches import Circle
 
 from geoalign.lab.reports.figures.cosines import ALIGNED
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.store.run import Details, Floats
+from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.rollouts import Details
 
 
 def plane_panels(details: Details) -> list[Panel]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from geoalign.lab.analysis.statistics import ema
 from geoalign.lab.reports.figures.curves import SMOOTHED_FROM, evaluation_curves
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
-from geoalign.lab.store.records import Evaluation
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.run import Run
 from geoalign.lab.text import inert, label
 

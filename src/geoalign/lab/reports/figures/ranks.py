@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.store.run import Bools, Floats, Ints, RolloutStep
+from geoalign.lab.store.columns import Bools, Floats, Ints
+from geoalign.lab.store.rollouts import RolloutStep
 
 TENTHS = 10
 # More crosses than this hide one another; a regular subset is drawn and the caption says so.

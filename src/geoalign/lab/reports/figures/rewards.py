@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import Panel, Theme
-from geoalign.lab.store.run import Bools, Floats, RolloutStep
+from geoalign.lab.store.columns import Bools, Floats
+from geoalign.lab.store.rollouts import RolloutStep
 
 # More points than this hide one another and swell the page; a regular subset is drawn and the caption says so.
 MAX_POINTS = 2000

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.lab.store.columns import batches, decoded, texts
+from geoalign.lab.store.columns import Bools, Floats, Ints, batches, decoded, texts
+from geoalign.lab.store.curation import SCORES_FILE, TEXTS
 from geoalign.lab.store.inspection import Inspection, Scored
-from geoalign.lab.store.inspection_tables import SCORES_FILE, TEXTS
-from geoalign.lab.store.run import Bools, Floats, Ints
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000

@@ -12,8 +12,10 @@ import numpy as np
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verdict import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.store.inspection import Inspection, Scored
-from geoalign.lab.store.records import MetricRow, number, whole
-from geoalign.lab.store.run import RolloutStep, Run
+from geoalign.lab.store.logs import MetricRow
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.run import Run
+from geoalign.lab.store.values import number, whole
 from geoalign.lab.text import inert
 
 

@@ -12,8 +12,8 @@ from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
 from geoalign.lab.reports.pictures import make_folder, picture, write
+from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
-from geoalign.lab.store.inspection_tables import REPORT_FILE
 from geoalign.lab.text import inert
 
 ASSETS = Path(__file__).parent / "assets"
@@ -35,7 +35,7 @@ def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: Non
     inspection = read_inspection(folder)
     run = as_run(inspection)
     sections = inspection_sections(inspection, run)
-    figures = inspection.folder / "figures"
+    figures = inspection.folder / FIGURES
     make_folder(figures)
     packed = bundle(inspection)
     lines, total = skipped(inspection)

@@ -17,8 +17,9 @@ from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
 from geoalign.lab.reports.figures.style import Panel
 from geoalign.lab.reports.sections import Section, section
 from geoalign.lab.store.inspection import Inspection
-from geoalign.lab.store.records import number
-from geoalign.lab.store.run import Density, Details, Run
+from geoalign.lab.store.rollouts import Density, Details
+from geoalign.lab.store.run import Run
+from geoalign.lab.store.values import number
 
 GEOMETRIC = ("geoalign", "geoalign_released")
 

@@ -14,9 +14,9 @@ from geoalign.lab.analysis.comparison.table import LevelTable, Measure
 from geoalign.lab.reports.comparison.figures.looks import legend_above, slug
 from geoalign.lab.reports.comparison.figures.scores import reach
 from geoalign.lab.reports.figures.style import Panel, Theme
+from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.run import Floats
 from geoalign.lab.text import inert, label
 
 

@@ -15,7 +15,7 @@ from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import ema, seed_interval
 from geoalign.lab.reports.figures.curves import SMOOTHED_FROM
 from geoalign.lab.reports.figures.style import Theme
-from geoalign.lab.store.run import Floats
+from geoalign.lab.store.columns import Floats
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.
 PER_PICTURE = 5

@@ -12,8 +12,8 @@ from geoalign.lab.analysis.comparison.table import LevelTable
 from geoalign.lab.reports.comparison.figures.looks import slug
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel, Theme
+from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.comparison_results import Cell, Snapshot
-from geoalign.lab.store.run import Bools, Floats
 from geoalign.lab.text import inert, label
 
 BINS = 40

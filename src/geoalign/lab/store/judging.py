@@ -1,30 +1,48 @@
-"""The judge's answers on disk, so that nothing is asked twice."""
+"""The folder of a judging: what was judged by whom, the judge's answers on disk, and what came out."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.files import sync_folder
+from geoalign.lab.store.files import sync_folder, write_atomically
+from geoalign.lab.store.identity import SETTINGS, begin
+from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.strict_json import strict_json
+
+SCHEMA_VERSION = 1
 
 
-class MemoryAnswers:
-    """Answers kept for one call only, for a judge that costs nothing."""
+class JudgeFolder:
+    """Names the files; one folder holds one judging of two files by one judge."""
 
-    def __init__(self) -> None:
-        self._answers: dict[str, list[str]] = {}
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.settings = root / SETTINGS
+        self.cache = root / "cache.jsonl"
+        self.judgments = root / "judgments.jsonl"
+        self.result = root / "judge.json"
 
-    def answers(self, key: str) -> tuple[str, ...]:
-        """As `AnswerCache.answers`."""
-        return tuple(self._answers.get(key, ()))
+    def begin(self, identity: Mapping[str, Any]) -> None:
+        """Makes the folder that of a judging, or checks that it is of this one; answers may have been brought along.
 
-    def add(self, key: str, answer: str) -> None:
-        """As `AnswerCache.add`, but not durable."""
-        self._answers.setdefault(key, []).append(answer)
+        Raises:
+            RunFolderError, ConfigError: as `geoalign.lab.store.identity.begin`.
+        """
+        begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="judging", brought=self.cache.name)
+
+    def write(
+        self, identity: Mapping[str, Any], judgments: Iterable[Mapping[str, Any]], result: Mapping[str, Any]
+    ) -> None:
+        """Writes a line for each judgment, then what came out, beside what it depends on; each file atomic."""
+        # ASCII: the judge's text is written as it came, lone surrogates too.
+        write_atomically(self.judgments, "".join(json.dumps(line) + "\n" for line in judgments))
+        write_json(self.result, {"schema_version": SCHEMA_VERSION, **identity, **result})
 
 
 class AnswerCache:
@@ -85,15 +103,15 @@ class AnswerCache:
         data = self._file.readall() or b""
         whole = data.rfind(b"\n") + 1
         for number, line in enumerate(data[:whole].splitlines(), start=1):
-            value = self._line(line, number)
+            value = self._answer(line, number)
             self._answers.setdefault(value["key"], []).append(value["answer"])
         if whole < len(data):
             self._file.truncate(whole)
 
-    def _line(self, line: bytes, number: int) -> dict[str, Any]:
+    def _answer(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            value = strict_json(line)
+        except ValueError:
             value = None
         if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in ("key", "answer")):
             raise RunFolderError(

@@ -1,4 +1,7 @@
-"""The rows of an evaluation in parquet files, a part at a time: a part is there as a whole, or not at all."""
+"""The folder of an evaluation: what was asked for, the rows in parquet files a part at a time, and what came out.
+
+A part is there as a whole, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import write_atomically
+from geoalign.lab.store.identity import SETTINGS, begin
+from geoalign.lab.store.json_files import write_json
 
+SCHEMA_VERSION = 1
 _COUNTS = b"geoalign.counts"
 
 SCHEMA = pa.schema(
@@ -68,11 +75,6 @@ class Part:
     counts: Mapping[str, int]
 
 
-def whole_text(text: str) -> str:
-    """The text with U+FFFD for each half of a pair of surrogates, which neither parquet nor UTF-8 can hold."""
-    return text if text.isascii() else "".join("\ufffd" if "\ud800" <= one <= "\udfff" else one for one in text)
-
-
 def messages_json(prompt: Sequence[Mapping[str, str]]) -> str:
     """Chat messages as a row holds them."""
     return json.dumps([{"role": one["role"], "content": one["content"]} for one in prompt])
@@ -112,3 +114,32 @@ def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part
             f"{path}: expected {len(expected)} rows of this evaluation, got {len(found)}, another one in row {at}"
         )
     return Part(rows, {str(name): int(count) for name, count in counts.items()})
+
+
+class EvaluationFolder:
+    """Names the files; one folder holds one evaluation: these models on these sets with these settings."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.settings = root / SETTINGS
+        self.rows = root / "rows"
+        self.result = root / "results.json"
+        self.figures = root / "figures"
+
+    def part(self, model: str, name: str, number: int) -> Path:
+        """The file of one part of a model's rows on a set."""
+        return self.rows / model / name / f"part-{number:05d}.parquet"
+
+    def begin(self, identity: Mapping[str, Any], *, resume: bool) -> None:
+        """Makes the folder that of an evaluation, or checks that it is of this one.
+
+        Raises:
+            RunFolderError, ConfigError: as `geoalign.lab.store.identity.begin`.
+        """
+        begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="evaluation", resume=resume)
+
+    def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:
+        """Writes what came out, beside what it depends on."""
+        settings = {"schema_version": SCHEMA_VERSION, **identity}
+        about = {"schema_version": SCHEMA_VERSION, "settings": settings, "versions": versions}
+        write_json(self.result, {**about, **scores})

@@ -1,4 +1,4 @@
-"""The rows of a dump as they stand in the file: JSONL, an array of JSON, parquet; each row with its place."""
+"""The rows of a file as they stand there: JSONL, an array of JSON, parquet; each row with its place or its problem."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def raw_rows(path: Path) -> Iterator[RawRow]:
     """
     check_name(path)
     if is_parquet(path):
-        return _parquet_rows(path)
-    return _array_rows(path) if is_array(path) else _json_rows(path)
+        return numbered_parquet_rows(path)
+    return array_rows(path, StrictJson()) if is_array(path) else json_rows(path, StrictJson())
 
 
 def place(path: Path, line: int) -> str:
@@ -75,8 +75,9 @@ def place(path: Path, line: int) -> str:
     return f"{path}, {'row' if is_parquet(path) or is_array(path) else 'line'} {line}"
 
 
-def _json_rows(path: Path) -> Iterator[RawRow]:
-    number, reader = 0, StrictJson()
+def json_rows(path: Path, reader: StrictJson) -> Iterator[RawRow]:
+    """The lines of a file of JSON, empty ones passed over; behind one that cannot be unpacked nothing can be read."""
+    number = 0
     try:
         for line, data in text_lines(path):
             yield _json_row(number, line, data, reader)
@@ -99,9 +100,9 @@ def _json_row(number: int, line: int, data: bytes, reader: StrictJson) -> RawRow
     return _object_row(number, line, value, data)
 
 
-def _array_rows(path: Path) -> Iterator[RawRow]:
+def array_rows(path: Path, reader: StrictJson) -> Iterator[RawRow]:
     """The entries of one array of JSON; behind one that cannot be read nothing can be."""
-    for entry in array_entries(path):
+    for entry in array_entries(path, reader):
         number, data = entry.number - 1, entry.text.encode("utf-8")
         if entry.problem is not None:
             yield RawRow(number, entry.number, None, entry.problem, data, rest_lost=entry.last)
@@ -115,7 +116,8 @@ def _object_row(number: int, line: int, value: Any, data: bytes) -> RawRow:
     return RawRow(number, line, value, data=data)
 
 
-def _parquet_rows(path: Path) -> Iterator[RawRow]:
+def numbered_parquet_rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a parquet file; behind one that cannot be read nothing can be."""
     number = 0
     try:
         for number, value in enumerate(parquet_rows(path), start=1):

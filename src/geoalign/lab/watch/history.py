@@ -1,4 +1,4 @@
-"""What a run's files have said so far: the newest values, their course, and sums."""
+"""What a run's files have said so far: the newest values, their history, and sums."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.records import parse_evaluation, parse_metrics
+from geoalign.lab.store.logs import Evaluation, parse_evaluation, parse_metrics
 
-# Points of a course that are kept: many times what a terminal can show.
+# Points of a history that are kept: many times what a terminal can show.
 _KEPT = 4096
 # Logged names of a quantity; the first that a line has counts.
 QUANTITIES: dict[str, tuple[str, ...]] = {
@@ -47,29 +47,19 @@ class Step:
     values: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """One line of `evaluation.jsonl`: the values that are known of accuracy, reward and gold utility."""
-
-    stage: str
-    step: int
-    name: str
-    values: Mapping[str, float]
-
-
 @dataclass
 class Stage:
     """The lines of one stage.
 
     Attributes:
         step: of the newest line.
-        courses: quantity -> the last 4096 values that were logged.
+        histories: quantity -> the last 4096 values that were logged.
         sums: quantity -> sum over all lines.
         newest_of: quantity -> step of its newest value.
     """
 
     step: int = 0
-    courses: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_KEPT)))
+    histories: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_KEPT)))
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     newest_of: dict[str, int] = field(default_factory=dict)
 
@@ -77,26 +67,26 @@ class Stage:
         """Takes one line in."""
         self.step = step.step
         for name, value in step.values.items():
-            self.courses[name].append(value)
+            self.histories[name].append(value)
             self.sums[name] += value
             self.newest_of[name] = step.step
 
     def newest(self, name: str) -> float | None:
         """The last value of a quantity; None where none was logged. Not every update generates, so it may be older."""
-        return self.courses[name][-1] if self.courses.get(name) else None
+        return self.histories[name][-1] if self.histories.get(name) else None
 
-    def course(self, name: str) -> list[float]:
+    def history(self, name: str) -> list[float]:
         """The kept values of a quantity, oldest first."""
-        return list(self.courses.get(name, ()))
+        return list(self.histories.get(name, ()))
 
     def seconds_per_step(self, last: int = 50) -> float | None:
         """Mean seconds of the last updates as logged, generation and curation included, evaluations not."""
-        recent = self.course("seconds")[-last:]
+        recent = self.history("seconds")[-last:]
         return sum(recent) / len(recent) if recent else None
 
 
 @dataclass
-class Course:
+class History:
     """All stages and evaluations of a run, filled line by line.
 
     Attributes:
@@ -112,10 +102,10 @@ class Course:
 
     def add_metrics(self, lines: Iterable[Mapping[str, Any]]) -> list[Step]:
         """Takes lines of `metrics.jsonl` in, and returns them."""
-        found = []
+        taken = []
         for line in lines:
             try:
-                row = parse_metrics(line, "metrics.jsonl")
+                row = parse_metrics(line, "the log")
             except RunFolderError:
                 self.malformed += 1
                 continue
@@ -123,29 +113,25 @@ class Course:
             step = Step(row.stage, row.step, _quantities(row.values))
             self.stages.setdefault(row.stage, Stage()).add(step)
             self.current = row.stage
-            found.append(step)
-        return found
+            taken.append(step)
+        return taken
 
     def add_evaluations(self, lines: Iterable[Mapping[str, Any]]) -> list[Evaluation]:
         """Takes lines of `evaluation.jsonl` in, and returns them."""
-        found = []
+        taken = []
         for line in lines:
             try:
-                row = parse_evaluation(line, "evaluation.jsonl")
+                taken.append(parse_evaluation(line, "the log"))
             except RunFolderError:
                 self.malformed += 1
-                continue
-            named = {"accuracy": row.accuracy, "reward": row.reward, "gold_utility": row.gold_utility}
-            values = {name: value for name, value in named.items() if not math.isnan(value)}
-            found.append(Evaluation(row.stage, row.step, row.set, values))
-        self.evaluations += found
-        return found
+        self.evaluations += taken
+        return taken
 
 
 def _quantities(values: Mapping[str, float]) -> dict[str, float]:
-    found = {}
+    taken = {}
     for quantity, names in QUANTITIES.items():
         known = [values[name] for name in names if not math.isnan(values.get(name, math.nan))]
         if known:
-            found[quantity] = known[0]
-    return found
+            taken[quantity] = known[0]
+    return taken

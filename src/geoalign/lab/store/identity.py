@@ -1,0 +1,54 @@
+"""A folder that belongs to one identity: `settings.json` holds what its content depends on, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.flat import flat
+from geoalign.lab.store.files import LOCK, beside
+from geoalign.lab.store.json_files import read_json, write_json
+
+SETTINGS = "settings.json"
+_ABSENT = object()
+_WORDS = {"a_sha256": "sha256 of file A", "b_sha256": "sha256 of file B"}
+
+
+def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True, brought: str = "") -> None:
+    """Makes a folder that of an evaluation or a judging (`kind`), or checks that it is of this one.
+
+    Args:
+        resume: the folder may hold what was begun before.
+        brought: the name of a file that may have been brought along.
+
+    Raises:
+        RunFolderError: the folder holds other files, or something begun although `resume` is false, or broken settings.
+        ConfigError: it is of another identity; the message names the first key that differs.
+    """
+    settings = root / SETTINGS
+    if not settings.is_file():
+        # A kill while the settings were being written leaves their temporary file.
+        mine = {LOCK, beside(settings).name, brought}
+        others = sorted(path.name for path in root.iterdir() if path.name not in mine)
+        if others:
+            raise RunFolderError(
+                f"{root}: expected an empty folder or one of an earlier {kind}, got one with {others[0]}"
+            )
+        write_json(settings, identity)
+        return
+    if not resume:
+        raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
+    before, now = flat(read_json(settings)), flat(identity)
+    for key in dict.fromkeys([*now, *before]):
+        then, wanted = before.get(key, _ABSENT), now.get(key, _ABSENT)
+        if then != wanted:
+            raise ConfigError(
+                f"{_WORDS.get(key, key)}: expected {_shown(then)}, as the {kind} in {root}, got {_shown(wanted)}; "
+                "take the same files and settings as before, or take another --output"
+            )
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else repr(value)

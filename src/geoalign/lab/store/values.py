@@ -1,0 +1,72 @@
+"""Values from files, taken for what they should be: a number, a whole number, a share, a text, a mapping, a list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from geoalign.shown import shown
+
+# Sums, squares and differences of such numbers stay finite; nothing that is logged comes near.
+LARGEST = 1e100
+# Whole numbers beyond are no longer exact as floats.
+LARGEST_WHOLE = 2**53
+
+
+def number(value: Any) -> float | None:
+    """A number of at most 1e100 in size; None for anything else: text, booleans, NaN, infinities, larger ones."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -LARGEST <= value <= LARGEST else None
+
+
+def whole(value: Any, least: int = 0) -> int | None:
+    """A whole number from `least` to 2**53, written with a point or without; None for anything else."""
+    found = number(value)
+    return int(found) if found is not None and found.is_integer() and least <= found <= LARGEST_WHOLE else None
+
+
+def the_number(value: Any, name: str) -> float:
+    """A number, null as NaN; otherwise TypeError with the name."""
+    found = math.nan if value is None else number(value)
+    if found is None:
+        raise TypeError(f"{shown(value)} for {name}, a number up to 1e100")
+    return found
+
+
+def the_whole(value: Any, name: str, least: int = 0) -> int:
+    """A whole number from `least` on; otherwise TypeError with the name."""
+    found = whole(value, least)
+    if found is None:
+        raise TypeError(f"{shown(value)} for {name}, a whole number from {least} on")
+    return found
+
+
+def the_share(value: Any, name: str) -> float:
+    """A share from 0 to 1, null as NaN; otherwise TypeError or ValueError with the name."""
+    found = the_number(value, name)
+    if found < 0 or found > 1:
+        raise ValueError(f"{found} for {name}, a share from 0 to 1")
+    return found
+
+
+def the_text(value: Any, name: str) -> str:
+    """A text; otherwise TypeError with the name."""
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} for {name}, a text")
+    return value
+
+
+def the_mapping(value: Any, name: str) -> Mapping[str, Any]:
+    """A mapping, null as an empty one; otherwise TypeError with the name."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{type(value).__name__} for {name}, a mapping")
+    return value or {}
+
+
+def the_list(value: Any, name: str) -> list[Any]:
+    """A list, null as an empty one; otherwise TypeError with the name."""
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} for {name}, a list")
+    return value or []

@@ -12,6 +12,7 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.compare_loading import parse_compare_config, plain_compare_config
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun, computed, settings_key
+from geoalign.lab.store.compact import COMPACT
 from geoalign.lab.store.files import finite, read_json, write_atomically, write_json
 from geoalign.lab.store.run_folder import RunFolder, package_versions
 from geoalign.lab.store.same_settings import as_read_now, check_same_settings, first_difference
@@ -60,6 +61,11 @@ class ComparisonFolder:
         if self.root.exists() and not self.root.is_dir():
             raise RunFolderError(f"{self.root}: expected a folder, got a file")
         if self.started():
+            if (self.root / COMPACT).exists():
+                raise RunFolderError(
+                    f"{self.root}: expected a comparison's own folder, got one with {COMPACT}, which holds its results "
+                    f"alone and cannot be resumed: choose another --output"
+                )
             if not resume:
                 raise RunFolderError(
                     f"{self.root}: expected a new folder, got one with a comparison: go on with it by --resume, or "

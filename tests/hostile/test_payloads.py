@@ -10,7 +10,7 @@ import yaml
 from payloads import MARK, PAYLOADS
 from reports import parts_of, write_folder
 
-from geoalign.lab.reports import build_report, pictures
+from geoalign.lab.reports import build_report, documents
 from geoalign.lab.store.columns import decoded
 
 # One browser for this file, with the flags and the watch of the inspection page's tests.
@@ -124,7 +124,7 @@ def pages(tmp_path_factory):
     root = tmp_path_factory.mktemp("payloads")
     harmless = tuple(f"word {at}" for at in range(len(PAYLOADS)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "render", lambda panel, theme: b"<svg/>")
+        patch.setattr(documents, "render", lambda panel, theme: b"<svg/>")
         return {
             kind: [build_report(texts_in(kind, root / name / kind, texts)) for name, texts in
                    (("plain", harmless), ("hostile", PAYLOADS))]

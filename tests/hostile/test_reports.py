@@ -6,7 +6,7 @@ import pytest
 from harness import run
 from reports import Damage, damages, write_folder
 
-from geoalign.lab.reports import pictures
+from geoalign.lab.reports import documents
 
 ALL = list(damages())
 # A report that comes about takes a hundred times as long as one that is refused: the long form makes all of them.
@@ -38,7 +38,7 @@ def damaged(tmp_path, whole):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pages without drawing their figures, which takes nearly all of the time; all numbers are computed."""
-    monkeypatch.setattr(pictures, "render", lambda panel, theme: b"<svg/>")
+    monkeypatch.setattr(documents, "render", lambda panel, theme: b"<svg/>")
 
 
 def held(damage, folder):

@@ -436,11 +436,22 @@ def judge_command(
 @app.command("report")
 def report_command(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders of comparisons.")],
+    compact: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write a comparison's results there, as one small file to commit or send."),
+    ] = None,
 ) -> None:
     """Rebuild the report and figures of run folders; of comparisons, also the table, from the results there are."""
     from geoalign.lab.reports import build_report
     from geoalign.lab.store.comparison import ComparisonFolder
 
+    if compact is not None:
+        from geoalign.lab.reports.comparison.compact import compact_comparison
+
+        if len(runs) != 1:
+            raise typer.BadParameter("--compact takes the folder of one comparison")
+        Console().print(compact_comparison(runs[0], compact), highlight=False, soft_wrap=True)
+        return
     for run in runs:
         folder = ComparisonFolder(run)
         if folder.started():

@@ -128,7 +128,6 @@ def test_a_finished_comparison_is_only_reported_again(
                 "series": {"step": [1, 2]},
                 "detection": {"precision_among_replaced": None, "base_rate": None},
                 "snapshots": [],
-                "alpha_sweep": None,
                 "seconds": 1.0,
                 "seconds_per_step": 0.5,
                 "peak_memory_bytes": 1,

@@ -89,7 +89,6 @@ def test_the_rest_of_the_result(folder: RunFolder) -> None:
     assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
     assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
     assert found["seconds_per_step"] == 2.0  # (3 + 1 + 2) / 3
-    assert found["alpha_sweep"] is None
     # Corrupted .5 against .1, .2, .3 in both generations; each of the four rows is in one pair.
     assert found["detection"]["score"] == {"auroc": 1.0, "auprc": 1.0, "generations": 2}
     assert found["detection"]["pair_count"]["auroc"] == 0.5

@@ -6,14 +6,13 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.run_detection import detect
-from geoalign.lab.reports.choose import first_middle_last
-from geoalign.lab.reports.figures.actions import action_shares
-from geoalign.lab.reports.figures.cosines import share_aligned
+from geoalign.lab.analysis.detection import detect
 from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
+from geoalign.lab.reports.figures.details import share_aligned
 from geoalign.lab.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, render
-from geoalign.lab.reports.sections import figure_sections
+from geoalign.lab.reports.figures.training import action_shares
+from geoalign.lab.reports.sections import figure_sections, first_middle_last
 from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import read_details
 from geoalign.lab.store.run import read_run

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.figures.proxy import proxy_panels
+from geoalign.lab.reports.figures.curves import proxy_panels
 from geoalign.lab.reports.figures.style import LIGHT
 from geoalign.lab.reports.tables import RewardRow, accuracy_rows, reward_rows
 from geoalign.lab.store.logs import Evaluation, parse_evaluation

@@ -1,17 +1,30 @@
 """Terminal summary, report and comparison read the same numbers from the same run."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+import torch
+from rich.console import Console
 
-from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.analysis.run_detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect
+from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
+from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, consensus, level_of
+from geoalign.lab.analysis.detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect, pair_counts
+from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.compare.detection import detection as compared
-from geoalign.lab.compare.extract import read_generations
+from geoalign.lab.compare.detection import snapshot
+from geoalign.lab.compare.extract import extract, read_generations
+from geoalign.lab.curate.steps import group_pairs
+from geoalign.lab.curate.terminal import consensus_in_words
+from geoalign.lab.reports.tables import accuracy_rows, curator_totals
+from geoalign.lab.store.comparison_results import parse_cell
 from geoalign.lab.store.run import read_run
+from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.summary import detection as summarised
+from geoalign.lab.train.summary import print_summary, summarise
 
 
 @pytest.fixture
@@ -28,6 +41,11 @@ def run(make_run):
             row.update(reward=1.0, true_reward=1.0, corrupted=False, score=None)
         rows[40].update(true_reward=0.0, corrupted=True)
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), path)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["stage"] == "rl":
+            line["geoalign/hidden_seconds"] = 0.05 * line["step"]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
 
@@ -70,3 +88,69 @@ def test_the_base_rate_is_over_rows_in_a_pair_counted_by_hand(run):
     assert rows < 4 * 192 - 4 * 9
     assert summarised(run / "rollouts")["corrupted_share"] == corrupted / rows
     assert np.isfinite(corrupted / rows)
+
+
+def in_a_comparison(run):
+    """The run as a cell of a comparison."""
+    result = extract(RunFolder(run), {"type": "geoalign", "aggregation": "sum"})
+    whose = {"schema_version": 1, "status": "finished", "arm": "geoalign", "level": "flip", "seed": 0}
+    return parse_cell({**whose, **result}, run)
+
+
+def test_accuracy_on_new_groups_is_the_same(run):
+    summary = summarise(RunFolder(run))["curator"]
+    interval = accuracy_on_new_groups(
+        *(read_run(run).series(f"geoalign/new_group_accuracy{end}").values for end in ("", "_low", "_high"))
+    )
+    ends = (summary["new_group_accuracy_low"], summary["new_group_accuracy_high"])
+    assert (summary["new_group_accuracy"], *ends) == pytest.approx((interval.estimate, interval.low, interval.high))
+    assert mean(in_a_comparison(run).column("new_group_accuracy")) == pytest.approx(interval.estimate, rel=1e-5)
+    shown = consensus(read_run(run)).text
+    assert f"{interval.estimate:.1%} of pairs" in shown
+    assert f"{interval.low:.1%} to {interval.high:.1%}; chance {summary['chance_accuracy']:.0%}" in shown
+    console = Console(record=True, width=200)
+    print_summary(console, summarise(RunFolder(run)), "geoalign", run)
+    assert f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f}; 0.50)" in console.export_text()
+
+
+def test_the_verdict_on_a_dump_is_the_same_on_the_terminal_and_on_the_page():
+    for low, high, word, level in (
+        (0.55, 0.69, "Consensus: yes", "yes"), (0.4, 0.6, "Consensus: none", "no"),
+        (0.2, 0.4, "Consensus: against", "against"), (0.5, 0.6, "Consensus: none", "no"),
+    ):  # fmt: skip
+        numbers = {"new_group_accuracy_low": low, "new_group_accuracy_high": high, "groups": 40}
+        said = consensus_in_words({"new_group_accuracy": (low + high) / 2, **numbers})
+        assert said.startswith(word)
+        assert level_of(Interval((low + high) / 2, low, high), CHANCE) == level
+
+
+def test_pairs_are_counted_the_same(run):
+    for step, one in zip(read_run(run).rollouts, read_generations(run / "rollouts"), strict=True):
+        counts = pair_counts(step.reward, step.group)
+        naive = [
+            int(((step.group == group) & ~np.isnan(step.reward) & (step.reward != reward)).sum())
+            if not np.isnan(reward)
+            else 0
+            for group, reward in zip(step.group, step.reward, strict=True)
+        ]
+        assert counts.tolist() == naive == snapshot(one, mean_score=False)["pair_count"]
+        batch = SimpleNamespace(groups=torch.tensor(step.group), rewards=torch.tensor(step.reward))
+        of_groups = group_pairs(batch, None)
+        assert of_groups.tolist() == [counts[step.group == group].sum() // 2 for group in step.group]
+
+
+def test_accuracy_is_the_same(run):
+    summary, cell = summarise(RunFolder(run)), in_a_comparison(run)
+    rows = accuracy_rows(read_run(run))
+    assert {row.set: row.after.accuracy for row in rows} == summary["accuracy"]["after_rl"]
+    assert {row.set: row.before.accuracy for row in rows} == summary["accuracy"]["before_rl"]
+    curve = evaluation_series(cell, "accuracy").values
+    ends = [np.mean([getattr(row, when).accuracy for row in rows]) for when in ("before", "after")]
+    assert (curve[0], curve[-1]) == pytest.approx(tuple(ends), rel=1e-5)
+
+
+def test_the_seconds_of_curation_are_the_same(run):
+    total = next(item.value for item in curator_totals(read_run(run)) if item.name == "seconds")
+    # Four steps of 0.2 seconds in the curator, and 0.05, 0.1, 0.15 and 0.2 for hidden states.
+    assert total == pytest.approx(4 * 0.2 + 0.5)
+    assert in_a_comparison(run).column("curation_seconds").sum() == pytest.approx(total)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.lab.analysis.cost import curation_seconds
 from geoalign.lab.compare.detection import Generation, detection, snapshot
 from geoalign.lab.store.json_files import finite, read_lines
 from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
@@ -42,7 +43,7 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
         curator: its resolved settings, `type` included.
 
     Returns:
-        `evaluations`, `series`, `detection`, `snapshots`, `alpha_sweep` (none is made here), `seconds_per_step`.
+        `evaluations`, `series`, `detection`, `snapshots`, `seconds_per_step`.
     """
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     generations = read_generations(folder.rollouts)
@@ -56,7 +57,6 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
             "series": series(lines, generations),
             "detection": detection(generations, mean_score=mean_score),
             "snapshots": [snapshot(generation, mean_score=mean_score) for generation in spread(generations, SNAPSHOTS)],
-            "alpha_sweep": None,
             "seconds_per_step": sum(seconds) / len(seconds) if seconds else None,
         }
     )
@@ -88,9 +88,8 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[Generation]
 
 
 def _added_seconds(lines: list[Mapping[str, Any]]) -> list[float | None]:
-    parts = ("geoalign/seconds", "geoalign/hidden_seconds")
-    found = [[value for name in parts if (value := line.get(name)) is not None] for line in lines]
-    return [sum(values, 0.0) for values in found] if any(found) else [None] * len(lines)
+    found = [curation_seconds(line) for line in lines]
+    return [value or 0.0 for value in found] if any(value is not None for value in found) else [None] * len(lines)
 
 
 def _true_rewards(steps: list[int], generations: Iterable[Generation]) -> list[float | None]:

@@ -55,10 +55,10 @@ def _report(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table, plan: Plan) -> None:
-    """Prints per level scores, conduct, detection and the sentences; then failures and notes."""
+    """Prints per level scores, training dynamics, detection and the sentences; then failures and notes."""
     for level in table.levels:
         console.print(_scores(level, plan))
-        console.print(_conduct(level, plan))
+        console.print(_training_dynamics(level, plan))
         if (detection := _detection(level)) is not None:
             console.print(detection)
         for statement in level.statements:
@@ -83,7 +83,7 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
     return drawn
 
 
-def _conduct(level: LevelTable, plan: Plan) -> Drawn:
+def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
     shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
     samples = sorted({k for row in level.rows for k in row.pass_at_k})
     shown = samples[-1:]

@@ -13,12 +13,12 @@ from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.session import CurationSession
+from geoalign.lab.analysis.consensus import CHANCE
+from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.rows import Row
 from geoalign.method.intervals import clustered_proportion
 from geoalign.settings import GeoAlignConfig
 from geoalign.types import Curation, CurationDetails, Rollouts
-
-CHANCE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,26 +53,19 @@ def curate_step(session: CurationSession, rollouts: Rollouts, *, name: str) -> t
     """The curation of one step, its placement in the input's slots, and [B] the pairs of each rollout's group."""
     curation = session.curate(rollouts, details=True)
     placement = place(curation, rollouts.groups, by=name)
-    return curation, placement, _group_pairs(rollouts, curation.details)
+    return curation, placement, group_pairs(rollouts, curation.details)
 
 
-def strict_pairs(rewards: np.ndarray) -> int:
-    """Pairs of different rewards in one group; NaN forms none."""
-    scored = rewards[~np.isnan(rewards)]
-    _, equal = np.unique(scored, return_counts=True)
-    return int((len(scored) ** 2 - (equal**2).sum()) // 2)
-
-
-def _group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
+def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
     """The pairs that the curator formed; where it does not say, those of different rewards."""
     _, member = torch.unique(rollouts.groups, return_inverse=True)
     groups = int(member.max()) + 1
     if details is not None:
         counts = torch.bincount(member[details.pairs.winner.cpu()], minlength=groups).numpy()
     else:
-        rewards, order = rollouts.rewards.numpy(), member.argsort(stable=True)
-        sizes = torch.bincount(member, minlength=groups).tolist()
-        counts = np.array([strict_pairs(rewards[rows.numpy()]) for rows in order.split(sizes)])
+        # Each pair is counted by both of its rows.
+        of_rows = pair_counts(rollouts.rewards.numpy(), member.numpy())
+        counts = np.bincount(member.numpy(), weights=of_rows, minlength=groups).astype(np.int64) // 2
     return np.asarray(counts)[member.numpy()]
 
 

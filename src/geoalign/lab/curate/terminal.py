@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from geoalign.lab.analysis.consensus import CHANCE, level_of
+from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.curate.inputs import Input
 from geoalign.lab.tasks.raw_rows import place
 from geoalign.lab.terminal import Console, say
@@ -74,8 +76,9 @@ def consensus_in_words(consensus: Mapping[str, Any]) -> str:
         return f"Consensus: unknown. {consensus.get('reason', '')}".strip()
     low, high = consensus["new_group_accuracy_low"], consensus["new_group_accuracy_high"]
     span = f"{accuracy:.1%} of pairs in {consensus['groups']:,} new groups ({low:.1%} to {high:.1%}; chance 50%)"
-    if low > 0.5:
+    level = level_of(Interval(accuracy, low, high), CHANCE)
+    if level == "yes":
         return f"Consensus: yes. It orders {span}."
-    if high < 0.5:
+    if level == "against":
         return f"Consensus: against chance. It orders {span}: look at the rewards' sign."
     return f"Consensus: none to be seen. It orders {span}: what is flagged is flagged by chance."

@@ -9,8 +9,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from geoalign.lab.reports.documents import write
 from geoalign.lab.reports.figures.style import LIGHT, STEP_AXIS, Panel, Theme, render
-from geoalign.lab.reports.pictures import write
 from geoalign.lab.text import inert, label
 
 _LOOKS = (

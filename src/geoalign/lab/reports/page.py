@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.run_detection import detect
-from geoalign.lab.analysis.verdict import consensus
-from geoalign.lab.reports.choose import first_middle_last
+from geoalign.lab.analysis.consensus import consensus
+from geoalign.lab.analysis.detection import detect
+from geoalign.lab.reports.documents import make_folder, picture, write
 from geoalign.lab.reports.formats import environment
-from geoalign.lab.reports.pictures import make_folder, picture, write
-from geoalign.lab.reports.sections import figure_sections
+from geoalign.lab.reports.sections import figure_sections, first_middle_last
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run import Run, read_run

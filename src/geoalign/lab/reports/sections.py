@@ -1,24 +1,29 @@
-"""Which pictures stand in which section of the page, and why a section has none."""
+"""Which pictures stand in which section of the page of a run, and why a section has none."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from geoalign.lab.analysis.run_detection import Detection, why_no_scores
-from geoalign.lab.reports.choose import first_middle_last
-from geoalign.lab.reports.figures.actions import actions_panel
-from geoalign.lab.reports.figures.areas import areas_panel
-from geoalign.lab.reports.figures.cosines import cosine_panels
-from geoalign.lab.reports.figures.curves import accuracy_panel, reward_panel
-from geoalign.lab.reports.figures.density import density_panel
-from geoalign.lab.reports.figures.planes import plane_panels
-from geoalign.lab.reports.figures.policy import clip_panel, kl_panel
-from geoalign.lab.reports.figures.projector import projector_panel
-from geoalign.lab.reports.figures.proxy import proxy_panels
+from geoalign.lab.analysis.detection import Detection, why_no_scores
+from geoalign.lab.reports.figures.curves import accuracy_panel, proxy_panels, reward_panel
+from geoalign.lab.reports.figures.details import cosine_panels, density_panel, plane_panels
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, rank_curve, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel
+from geoalign.lab.reports.figures.training import actions_panel, areas_panel, clip_panel, kl_panel, projector_panel
 from geoalign.lab.store.rollouts import Details
 from geoalign.lab.store.run import Run
+
+Item = TypeVar("Item")
+# A picture, or the sentence that says why there is none.
+Drawn = Panel | str
+
+
+def first_middle_last(items: Sequence[Item]) -> list[Item]:
+    """The first, middle and last item, each once: fewer than three where there are fewer."""
+    places = sorted({0, (len(items) - 1) // 2, len(items) - 1}) if items else []
+    return [items[place] for place in places]
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,12 @@ def figure_sections(run: Run, details: dict[int, Details], detection: Detection)
     return {section.name: section for section in sections}
 
 
-def _ranks(run: Run, detection: Detection) -> list[Panel | str]:
+def _ranks(run: Run, detection: Detection) -> list[Drawn]:
     missing = why_no_scores(run)
     if missing:
         return [missing]
     curves = [rank_curve(step) for step in run.rollouts if step.scored.any()]
-    pictures: list[Panel | str] = [pooled_panel(curves)]
+    pictures: list[Drawn] = [pooled_panel(curves)]
     if detection.undefined:
         pictures.append(f"No flipped rewards are marked. {detection.undefined}")
     else:
@@ -63,11 +68,11 @@ def _first_middle_last_with_flips(curves: list[RankCurve]) -> list[RankCurve]:
     return first_middle_last([curve for curve in curves if curve.flipped.any()] or curves)
 
 
-def _densities(run: Run, details: dict[int, Details]) -> list[Panel | str]:
+def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
     if not details:
         return [_why_no_details(run)]
     rollouts = {step.step: step for step in run.rollouts}
-    panels: list[Panel | str] = [
+    panels: list[Drawn] = [
         density_panel(step, found.density, rollouts.get(step))
         for step, found in details.items()
         if found.density is not None
@@ -75,12 +80,12 @@ def _densities(run: Run, details: dict[int, Details]) -> list[Panel | str]:
     return panels or ["No density was drawn: too few scores, or all of them equal."]
 
 
-def _directions(run: Run, details: dict[int, Details]) -> list[Panel | str]:
+def _directions(run: Run, details: dict[int, Details]) -> list[Drawn]:
     with_pairs = [found for found in details.values() if len(found.raw_cosine)]
     if not with_pairs:
         return [_why_no_details(run) if not details else "The saved steps hold no pair."]
     last = with_pairs[-1]
-    planes: list[Panel | str] = list(plane_panels(last)) if len(last.plane_pairs) else ["No directions were sampled."]
+    planes: list[Drawn] = list(plane_panels(last)) if len(last.plane_pairs) else ["No directions were sampled."]
     return [*cosine_panels(last), *planes]
 
 
@@ -92,7 +97,7 @@ def _why_no_details(run: Run) -> str:
     return "No details were saved in this run (yet): pairs, directions and density are kept for chosen steps only."
 
 
-def section(name: str, title: str, pictures: list[Panel | str]) -> Section:
+def section(name: str, title: str, pictures: Sequence[Drawn]) -> Section:
     """Sorts what was drawn from the reasons why something was not."""
     return Section(
         name=name,

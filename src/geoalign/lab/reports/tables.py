@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoalign.lab.analysis.cost import CURATION_SECONDS
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
-from geoalign.lab.reports.choose import first_middle_last
+from geoalign.lab.reports.sections import first_middle_last
 from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import RolloutStep, read_texts
 from geoalign.lab.store.run import Run
@@ -19,7 +20,6 @@ FLAGGED_PER_STEP = 8
 _ALWAYS_TOLD = (
     ("pairs", "pairs", "with different rewards, over logged steps"),
     ("groups without a donor", "groups_without_donor", "no stable rollout to take their place: left unchanged"),
-    ("seconds", "seconds", "in the curator, over logged steps"),
 )
 _TOLD_IF_ANY = (
     ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
@@ -142,6 +142,7 @@ def curator_totals(run: Run) -> list[Total]:
             totals.extend(_logged(run, name, key, "sum over logged steps"))
     for name, key, note in _ALWAYS_TOLD:
         totals.extend(_logged(run, name, key, note))
+    totals.extend(_seconds(run))
     for name, key, note in _TOLD_IF_ANY:
         totals.extend(total for total in _logged(run, name, key, note) if total.value)
     return totals
@@ -206,6 +207,12 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> s
 def _logged(run: Run, name: str, key: str, note: str) -> list[Total]:
     series = run.series(f"geoalign/{key}")
     return [Total(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
+
+
+def _seconds(run: Run) -> list[Total]:
+    logged = [series.values.sum() for key in CURATION_SECONDS if len(series := run.series(key))]
+    note = "in the curator and in its pass for hidden states, over logged steps"
+    return [Total("seconds", float(sum(logged)), math.nan, note)] if logged else []
 
 
 def _last(evaluations: list[Evaluation]) -> Evaluation | None:

@@ -29,6 +29,8 @@ from geoalign.shown import shown
 SCHEMA_VERSION = 1
 # Below the folder of results, by level and arm.
 RESULT_FILES = "*/*/seed-*.json"
+# All of them in one file: what is committed or sent.
+COMPACT = "results.parquet"
 
 
 class ComparisonFolder:
@@ -74,6 +76,11 @@ class ComparisonFolder:
         if self.root.exists() and not self.root.is_dir():
             raise RunFolderError(f"{self.root}: expected a folder, got a file")
         if self.started():
+            if (self.root / COMPACT).exists():
+                raise RunFolderError(
+                    f"{self.root}: expected a comparison's own folder, got one with {COMPACT}, which holds its results "
+                    f"alone and cannot be resumed: choose another --output"
+                )
             if not resume:
                 raise RunFolderError(
                     f"{self.root}: expected a new folder, got one with a comparison: resume it with --resume, or "

@@ -1,4 +1,4 @@
-"""Reading the compact results of a comparison: one JSON file for each level, arm and seed."""
+"""The results of a comparison: a cell for each level, arm and seed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Bools, Floats
-from geoalign.lab.store.comparison import RESULT_FILES, SCHEMA_VERSION, ComparisonFolder, read_result
-from geoalign.lab.store.json_files import present
+from geoalign.lab.store.compact import results
+from geoalign.lab.store.comparison import SCHEMA_VERSION
 from geoalign.lab.store.logs import Evaluation, parse_evaluation
 from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole
 from geoalign.shown import brief
@@ -59,7 +59,6 @@ class Cell:
         replaced_precision: share of corrupted ones among the replaced; NaN where undefined.
         base_rate: share of corrupted ones; NaN where unknown.
         snapshots: a few generations.
-        alpha_sweep: columns of equal length, one of them "alpha"; empty where none was made.
         seconds, seconds_per_step, peak_memory_bytes: cost of the whole run; NaN where unknown.
     """
 
@@ -77,7 +76,6 @@ class Cell:
     replaced_precision: float
     base_rate: float
     snapshots: tuple[Snapshot, ...]
-    alpha_sweep: Mapping[str, Floats]
     seconds: float
     seconds_per_step: float
     peak_memory_bytes: float
@@ -89,34 +87,30 @@ class Cell:
 
 
 def read_results(folder: Path) -> tuple[Cell, ...]:
-    """Every cell under `folder`/results, by level, arm and seed.
+    """Every cell of the comparison in `folder`, by level, arm and seed.
 
     Raises:
-        RunFolderError: there is no such folder, a file is no whole result of schema 1, or a cell stands there twice.
+        RunFolderError: no results are there, one is not whole or of another schema, or a cell stands there twice.
     """
-    root = ComparisonFolder(folder).results
-    if not present(root, "folder"):
-        raise RunFolderError(f"comparison: expected a folder with results/, got {folder}")
     cells: dict[tuple[str, str, int], Cell] = {}
-    for path in sorted(root.glob(RESULT_FILES)):
-        cell = read_cell(path)
+    for value, path in results(folder):
+        cell = parse_cell(value, path)
         key = (cell.level, cell.arm, cell.seed)
         if key in cells:
             raise RunFolderError(
-                f"results: expected one file a cell, got a second for level {cell.level!r}, arm {cell.arm!r}, "
+                f"results: expected one result a cell, got a second for level {cell.level!r}, arm {cell.arm!r}, "
                 f"seed {cell.seed}: {path}"
             )
         cells[key] = cell
     return tuple(cells[key] for key in sorted(cells))
 
 
-def read_cell(path: Path) -> Cell:
-    """Reads one result file.
+def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
+    """The cell of one result.
 
     Raises:
-        RunFolderError: not a whole file, another schema, a missing key or a value of another kind, each named.
+        RunFolderError: another schema, a missing key or a value of another kind, each named.
     """
-    value = read_result(path)
     try:
         return _cell(value, path)
     except KeyError as error:
@@ -152,7 +146,6 @@ def _cell(value: Mapping[str, Any], path: Path) -> Cell:
         base_rate=the_number(detection.pop("base_rate", None), "base_rate"),
         detection={str(name): _quality(the_mapping(found, "detection")) for name, found in detection.items()},
         snapshots=tuple(_snapshot(item) for item in the_list(content["snapshots"], "snapshots")),
-        alpha_sweep=_columns("alpha_sweep", the_mapping(content.get("alpha_sweep"), "alpha_sweep"), "alpha"),
         seconds=the_number(value.get("seconds"), "seconds"),
         seconds_per_step=the_number(value.get("seconds_per_step"), "seconds_per_step"),
         peak_memory_bytes=the_number(value.get("peak_memory_bytes"), "peak_memory_bytes"),

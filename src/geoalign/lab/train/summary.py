@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from geoalign.lab.analysis.consensus import accuracy_on_new_groups
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.rollouts import read_rollouts
@@ -20,8 +21,6 @@ from geoalign.lab.train.reward_stage import held_out_accuracy
 _PREFIX = "geoalign/"
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
-# Averaged over the generations where they are defined.
-_MEANS = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high", "chance_accuracy")
 
 
 def summarise(folder: RunFolder) -> dict[str, Any]:
@@ -30,7 +29,6 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     evaluations = read_lines(folder.evaluation)
     curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
     counts = {name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS}
-    means = {name: _mean(_values(curated, _PREFIX + name)) for name in _MEANS}
     return {
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
@@ -42,7 +40,19 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "reward_model": held_out_accuracy(folder),
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
-        "curator": {**counts, **means, **detection(folder.rollouts)},
+        "curator": {**counts, **_consensus(curated), **detection(folder.rollouts)},
+    }
+
+
+def _consensus(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Accuracy on new groups over the generations with its 95% interval, and chance."""
+    name = f"{_PREFIX}new_group_accuracy"
+    interval = accuracy_on_new_groups(*(_values(curated, key) for key in (name, f"{name}_low", f"{name}_high")))
+    return {
+        "new_group_accuracy": _defined(interval.estimate),
+        "new_group_accuracy_low": _defined(interval.low),
+        "new_group_accuracy_high": _defined(interval.high),
+        "chance_accuracy": _mean(_values(curated, f"{_PREFIX}chance_accuracy")),
     }
 
 
@@ -122,7 +132,7 @@ def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
             ("rollouts replaced", whole(found["replaced"])),
             ("groups left without a donor", whole(found["groups_without_donor"])),
         ]
-        rows.append(("accuracy on new groups, mean (mean interval; chance)", _new_groups(found)))
+        rows.append(("accuracy on new groups, mean (95% interval; chance)", _new_groups(found)))
     if found["auroc"] is not None:
         rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(found["auroc"])))
     if found["corrupted_share_of_anomalous"] is not None:

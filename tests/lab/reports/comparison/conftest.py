@@ -159,7 +159,7 @@ def _result(
             "base_rate": rate,
         } if rate else {},
         "snapshots": [_snapshot(step, scoring, rate) for step in (0, 50, 98)],
-        "alpha_sweep": None, "seconds": 300.0, "seconds_per_step": 2.0,
+        "seconds": 300.0, "seconds_per_step": 2.0,
         "peak_memory_bytes": 1_000_000_000 + (20_000_000 if scoring else 0) + 1_000_000 * seed * (2 if scoring else 1),
         **over,
     }  # fmt: skip

@@ -23,7 +23,7 @@ from geoalign.lab.store.run import Series
 NAN = math.nan
 EMPTY = Cell(
     arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, run={}, evaluations=(), series={},
-    detection={}, replaced_precision=NAN, base_rate=NAN, snapshots=(), alpha_sweep={}, seconds=NAN,
+    detection={}, replaced_precision=NAN, base_rate=NAN, snapshots=(), seconds=NAN,
     seconds_per_step=NAN, peak_memory_bytes=NAN,
 )  # fmt: skip
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.detection import detection
 from geoalign.lab.analysis.comparison.scores import (
     by_generation,
+    detection,
     evaluation_series,
     final_score,
     mean,

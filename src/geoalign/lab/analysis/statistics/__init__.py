@@ -1,17 +1,16 @@
 """Intervals, paired differences, rankings and curves in numpy; no torch."""
 
-from geoalign.lab.analysis.statistics.curves import largest_drop, oscillation
-from geoalign.lab.analysis.statistics.multiple import holm
-from geoalign.lab.analysis.statistics.paired import (
+from geoalign.lab.analysis.statistics.curves import ema, largest_drop, oscillation
+from geoalign.lab.analysis.statistics.intervals import (
     MIN_SEEDS,
     PairedDifference,
+    holm,
     paired_difference,
     seed_interval,
     spread,
+    wilson_interval,
 )
-from geoalign.lab.analysis.statistics.proportions import wilson_interval
 from geoalign.lab.analysis.statistics.ranking import RankingCounts, auroc, average_precision, ranking_counts
-from geoalign.lab.analysis.statistics.smoothing import ema
 from geoalign.method.intervals import Interval, clustered_proportion, mean_interval
 
 __all__ = [

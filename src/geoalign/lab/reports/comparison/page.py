@@ -11,8 +11,8 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import analyse, planned_cells
 from geoalign.lab.analysis.comparison.table import Table
 from geoalign.lab.reports.comparison.sections import level_page, overview_section
+from geoalign.lab.reports.documents import make_folder, picture, write
 from geoalign.lab.reports.formats import environment
-from geoalign.lab.reports.pictures import make_folder, picture, write
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results

@@ -7,24 +7,21 @@ from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
-from geoalign.lab.reports.comparison.figures.alpha import alpha_panel, alpha_sweep_panel
-from geoalign.lab.reports.comparison.figures.conduct import (
+from geoalign.lab.reports.comparison.figures.alpha import alpha_panel
+from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
+from geoalign.lab.reports.comparison.figures.palette import heading, slug
+from geoalign.lab.reports.comparison.figures.scores import differences_panel, robustness_panels
+from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
+from geoalign.lab.reports.comparison.figures.training_dynamics import (
     detection_panel,
     logged_panels,
     pass_at_k_panel,
     projector_panel,
 )
-from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
-from geoalign.lab.reports.comparison.figures.looks import heading, slug
-from geoalign.lab.reports.comparison.figures.scores import differences_panel, robustness_panels
-from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
-from geoalign.lab.reports.figures.style import Panel
-from geoalign.lab.reports.sections import Section
+from geoalign.lab.reports.sections import Drawn, Section, section
 from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert
-
-Drawn = Panel | str
 
 
 @dataclass(frozen=True)
@@ -55,14 +52,14 @@ class LevelPage:
 
 def overview_section(table: Table, plan: Plan) -> Section:
     """Pictures over all levels: robustness against the corruption rate."""
-    return _section("robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan))
+    return section("robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan))
 
 
 def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPage:
     """Everything about one level."""
     like = reference(level.rows, plan)
     alpha = sweep(level.rows, ALPHA, like) if like else None
-    found = [_section(name, title, panels) for name, title, panels in _sections(level, like, alpha, cells, plan)]
+    found = [section(name, title, panels) for name, title, panels in _sections(level, like, alpha, cells, plan)]
     headroom, *others = level.statements
     return LevelPage(
         table=level,
@@ -87,6 +84,7 @@ def _sections(
         return [cell for cell in cells if cell.level == level.level and cell.arm == row.arm and cell.finished]
 
     none = f"No GeoAlign arm has a finished run at {inert(level.level, 40)}"
+    no_sweep = f"No two arms at {inert(level.level, 40)} differ in alpha alone."
     mine = cells_of(like) if like else []
     ranks: list[Drawn] = [f"{none}: no ranking by GDI."]
     distributions: list[Drawn] = [f"{none}: no distribution of its scores."]
@@ -99,7 +97,7 @@ def _sections(
         ("hacking", "Proxy reward against gold utility", _hacking(level, plan)),
         ("ranks", "Where corrupted rewards stand in the ranking", ranks),
         ("distributions", "Cumulative against mean scores", distributions),
-        ("alpha", "Sensitivity to alpha", _alpha(level, like, alpha, mine, plan)),
+        ("alpha", "Sensitivity to alpha", [alpha_panel(level, alpha, plan) if alpha else no_sweep]),
         ("projector", "Does the projector generalise?", [projector_panel(level, like, mine) if like else f"{none}."]),
         (
             "seeds",
@@ -117,22 +115,3 @@ def _sections(
 def _hacking(level: LevelTable, plan: Plan) -> list[Drawn]:
     panels = proxy_and_gold_panels(level, plan.metric)
     return panels or [f"No gold utility is known at {inert(level.level, 40)}, so reward hacking cannot be seen."]
-
-
-def _alpha(
-    level: LevelTable, like: ArmRow | None, alpha: Sweep | None, cells: Sequence[Cell], plan: Plan
-) -> list[Drawn]:
-    arms = f"No two arms at {inert(level.level, 40)} differ in alpha alone."
-    panels: list[Drawn] = [arms if alpha is None else alpha_panel(level, alpha, plan)]
-    if like is not None and any(cell.alpha_sweep for cell in cells):
-        panels.append(alpha_sweep_panel(level, like.arm, cells))
-    return panels
-
-
-def _section(name: str, title: str, drawn: Sequence[Drawn]) -> Section:
-    return Section(
-        name=name,
-        title=title,
-        panels=tuple(item for item in drawn if isinstance(item, Panel)),
-        reasons=tuple(item for item in drawn if isinstance(item, str)),
-    )

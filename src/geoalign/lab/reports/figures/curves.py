@@ -1,7 +1,8 @@
-"""Reward and accuracy over steps: raw points thin, the paper's smoothing thick."""
+"""Curves of reward, accuracy and gold utility."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,7 +21,7 @@ CURATED_KEYS = ("geoalign/curated_reward", "curated_reward")
 # With few evaluations a smoothed curve stays near the first one and hides the rest.
 SMOOTHED_FROM = 8
 _RAW = "Raw reward includes the corrupted ones. "
-_LOOKS = (
+_STYLES = (
     ("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("ink", "^", ":"), ("soft", "v", "-"),
 )  # fmt: skip
 
@@ -98,7 +99,7 @@ def accuracy_panel(run: Run) -> Panel | str:
 
     def draw(axes: Axes, theme: Theme) -> None:
         for at, (name, items) in enumerate(curves.items()):
-            _draw_accuracy(axes, items, name, _LOOKS[at % len(_LOOKS)], theme)
+            _draw_accuracy(axes, items, name, _STYLES[at % len(_STYLES)], theme)
         axes.set(xlabel=STEP_AXIS, ylabel="accuracy")
         axes.legend(loc="best")
 
@@ -158,3 +159,55 @@ def _true(rollouts: RolloutStep) -> Floats:
 
 def _same(first: Series, second: Series) -> bool:
     return len(first) == len(second) and np.allclose(first.values, second.values, rtol=0, atol=1e-9)
+
+
+_PROXY_STYLES = (("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("purple", "^", ":"))
+_WORDS = {
+    "reward": (
+        "evaluation-reward",
+        "Proxy reward at evaluations",
+        "proxy reward",
+        "Mean reward of the evaluation's answers, before any corruption: what the policy is trained towards.",
+    ),
+    "gold_utility": (
+        "evaluation-gold",
+        "Gold utility at evaluations",
+        "gold utility",
+        "What the task is really about, known because its texts are generated. Where it falls while the proxy reward "
+        "rises, the policy is exploiting the reward.",
+    ),
+}
+
+
+def proxy_panels(run: Run) -> list[Panel]:
+    """Proxy reward and gold utility over steps, each where the reward is no mere accuracy; none for other runs."""
+    lines = tuple(line for line in run.evaluations if line.correct is None)
+    panels = []
+    for metric, words in _WORDS.items():
+        known = tuple(line for line in lines if not math.isnan(getattr(line, metric)))
+        if known:
+            panels.append(_proxy_panel(evaluation_curves(known), metric, *words))
+    return panels
+
+
+def _proxy_panel(
+    curves: dict[str, list[Evaluation]], metric: str, name: str, title: str, axis: str, caption: str
+) -> Panel:
+    words = "; ".join(
+        f"{inert(key, 40)} from {getattr(items[0], metric):.3f} to {getattr(items[-1], metric):.3f}"
+        for key, items in curves.items()
+    )
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for at, (key, items) in enumerate(curves.items()):
+            colour, marker, dash = _PROXY_STYLES[at % len(_PROXY_STYLES)]
+            steps = [0 if item.stage == "before_rl" else item.step for item in items]
+            values = [getattr(item, metric) for item in items]
+            thick = ema(values) if len(items) >= SMOOTHED_FROM else values
+            shade = getattr(theme, colour)
+            axes.plot(steps, values, color=shade, linewidth=0.8, alpha=0.6, marker=marker, markersize=4)
+            axes.plot(steps, thick, color=shade, linestyle=dash, linewidth=2.2, label=label(key))
+        axes.set(xlabel=STEP_AXIS, ylabel=axis)
+        axes.legend(loc="best")
+
+    return Panel(name=name, title=title, alt=f"{title}, by set: {words}.", caption=caption, draw=draw)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.analysis.verdict import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.store.inspection import Inspection, Scored
 from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep

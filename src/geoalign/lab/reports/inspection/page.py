@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from geoalign.lab.reports.documents import Inline, inline
+from geoalign.lab.reports.documents import Inline, inline, make_folder, picture, write
 from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
-from geoalign.lab.reports.pictures import make_folder, picture, write
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
 from geoalign.lab.text import inert

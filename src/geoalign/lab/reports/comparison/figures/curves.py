@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import ema
-from geoalign.lab.reports.comparison.figures.looks import band, draw_band, legend_above, looks, portions, slug
+from geoalign.lab.reports.comparison.figures.palette import band, draw_band, legend_above, palette, portions, slug
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
 from geoalign.lab.store.comparison_plan import METRICS
 from geoalign.lab.text import inert, label
@@ -52,7 +52,7 @@ def _panels(level: LevelTable, which: str, name: str, metric: str) -> list[Panel
 
 
 def _panel(level: LevelTable, rows: Sequence[ArmRow], which: str, name: str, metric: str, number: int) -> Panel:
-    style = looks(level.rows)
+    style = palette(level.rows)
     ends = "; ".join(f"{inert(row.arm, 40)} {_ends(getattr(row, which))}" for row in rows)
 
     def draw(axes: Axes, theme: Theme) -> None:
@@ -75,7 +75,7 @@ def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     rows = [row for row in level.rows if row.role in ("baseline", "primary") and row.curve.values.size]
     if not any(len(row.seeds) > 1 for row in rows):
         return [f"Single seeds are drawn from two seeds on; {inert(level.level, 40)} has fewer."]
-    style = looks(level.rows)
+    style = palette(level.rows)
     spreads = "; ".join(f"{inert(row.arm, 40)}: {len(row.seeds)} seeds, last {_range(row.curve)}" for row in rows)
 
     def draw(axes: Axes, theme: Theme) -> None:
@@ -103,7 +103,7 @@ def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
 
 
 def _paths(level: LevelTable, rows: Sequence[ArmRow], number: int) -> Panel:
-    style = looks(level.rows)
+    style = palette(level.rows)
     known = [row for row in rows if row.gold_curve.values.size and row.reward_curve.values.size]
     words = "; ".join(
         f"{inert(row.arm, 40)}: proxy {_ends(row.reward_curve)}, gold {_ends(row.gold_curve)}" for row in known

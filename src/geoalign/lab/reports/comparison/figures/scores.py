@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.reports.comparison.figures.looks import legend_above, looks, portions, slug
+from geoalign.lab.reports.comparison.figures.palette import legend_above, palette, portions, slug
 from geoalign.lab.reports.figures.style import Panel, Theme
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.text import inert, label
@@ -21,7 +21,7 @@ def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
         return f"No arm at {inert(level.level, 40)} shares a finished seed with {inert(plan.baseline, 40)}."
-    style = looks(level.rows)
+    style = palette(level.rows)
     found = [row.score.difference for row in rows]
     words = "; ".join(f"{inert(row.arm, 40)} {_words(item.interval)}" for row, item in zip(rows, found, strict=True))
     undefined = [row.arm for row, item in zip(rows, found, strict=True) if not item.defined]
@@ -79,7 +79,7 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: Plan) -> list[Pan
 def _robustness_panel(
     levels: Sequence[LevelTable], part: Sequence[ArmRow], rows: Sequence[ArmRow], kind: str, plan: Plan, number: int
 ) -> Panel:
-    style = looks(rows)
+    style = palette(rows)
     columns = {row.arm: rate_curve(levels, row.arm) for row in part}
     words = "; ".join(
         f"{inert(arm, 40)} " + ", ".join(f"{item.estimate:.3f} at {rate:.0%}" for rate, item in column)

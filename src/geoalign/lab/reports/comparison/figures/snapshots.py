@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from geoalign.lab.analysis.comparison.table import LevelTable
-from geoalign.lab.reports.comparison.figures.looks import slug
+from geoalign.lab.reports.comparison.figures.palette import slug
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel, Theme
 from geoalign.lab.store.columns import Bools, Floats

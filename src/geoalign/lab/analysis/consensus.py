@@ -1,0 +1,133 @@
+"""Was there a consensus to trust? The projector's accuracy on new groups against chance, in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoalign.lab.analysis.statistics import Interval, mean_interval
+from geoalign.lab.store.run import Floats, Run
+
+CHANCE = 0.5
+# With fewer steps a last quarter is too few for an interval that says anything.
+LATE_FROM = 16
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of "yes", "no", "against", "faded", "unknown", in a headline; the numbers in words; the steps behind them."""
+
+    level: str
+    headline: str
+    text: str
+    steps: int
+
+
+def consensus(run: Run) -> Verdict:
+    """Compares accuracy on new groups with chance, over the run and over its last quarter.
+
+    The interval over the run is Student's t over steps, which takes steps as independent; with one step it is that
+    step's own interval over groups. The share of steps whose own interval holds chance is told beside it.
+    """
+    series = run.series("geoalign/new_group_accuracy")
+    if not len(series):
+        return Verdict("unknown", "No accuracy on new groups was measured.", _why_unmeasured(run), 0)
+    chance = _chance(run)
+    overall = _interval(run, series.values)
+    level = level_of(overall, chance)
+    last = series.values[-(len(series) // 4) :]
+    late = _interval(run, last) if len(series) >= LATE_FROM else overall
+    if level == "yes" and level_of(late, chance) != "yes":
+        level = "faded"
+    text = [
+        f"On groups the projector had not been trained on, it told the better response of a pair from the worse one in "
+        f"{overall.estimate:.1%} of pairs ({_over(len(series))}; 95% interval {_span(overall)}; chance {chance:.0%})."
+    ]
+    if len(series) >= LATE_FROM:
+        text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({_span(late)}).")
+    text.extend(_doubtful_steps(run, chance))
+    return Verdict(level, HEADLINES[level], " ".join(text), len(series))
+
+
+HEADLINES = {
+    "yes": "Yes: there was a consensus to trust.",
+    "no": "No: chance lies inside the interval, so the data show no consensus to trust.",
+    "against": "No: accuracy on new groups was below chance. What the projector learnt misled it on new prompts.",
+    "faded": "Only in part: there was a consensus over the run, but its last quarter shows none beyond chance.",
+    "unknown": "Unknown: a single measurement without an interval.",
+}
+
+
+def level_of(interval: Interval, chance: float) -> str:
+    """A verdict's level by where chance lies: "yes" below the interval, "against" above it, "no" in it."""
+    if math.isnan(interval.low) or math.isnan(interval.high):
+        return "unknown"
+    if interval.low > chance:
+        return "yes"
+    return "against" if interval.high < chance else "no"
+
+
+def accuracy_on_new_groups(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Interval:
+    """A run's accuracy on new groups: the mean over its steps with Student's t interval.
+
+    One step's interval is its own, over its groups; NaN without any step.
+
+    Args:
+        values: the accuracy at each step.
+        low, high: the ends of the steps' own intervals.
+    """
+    if len(values) == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    if len(values) > 1:
+        return mean_interval(np.asarray(values, dtype=np.float64))
+    ends = (float(low[-1]), float(high[-1])) if len(low) and len(high) else (math.nan, math.nan)
+    return Interval(float(values[0]), *ends)
+
+
+def _interval(run: Run, values: Floats) -> Interval:
+    low, high = (run.series(f"geoalign/new_group_accuracy_{end}").values for end in ("low", "high"))
+    return accuracy_on_new_groups(values.tolist(), low.tolist(), high.tolist())
+
+
+def _doubtful_steps(run: Run, chance: float) -> list[str]:
+    """How often a step's own interval held chance, and how many rollouts were replaced in such steps all the same."""
+    low = run.series("geoalign/new_group_accuracy_low")
+    lows = dict(zip(low.steps.tolist(), low.values.tolist(), strict=True))
+    if not lows:
+        return []
+    doubtful = {step for step, value in lows.items() if value <= chance}
+    if not doubtful:
+        return ["In no step did the step's own interval, over its groups, reach down to chance."]
+    replaced = run.series("geoalign/replaced")
+    acted = sum(value for step, value in zip(replaced.steps, replaced.values, strict=True) if int(step) in doubtful)
+    sentence = (
+        f"In {len(doubtful)} of {len(lows)} steps the step's own interval, over its groups, reached down to chance"
+    )
+    return [f"{sentence}; {acted:,.0f} rollouts were replaced in those steps all the same."]
+
+
+def _chance(run: Run) -> float:
+    series = run.series("geoalign/chance_accuracy")
+    return float(series.values[-1]) if len(series) else CHANCE
+
+
+def _why_unmeasured(run: Run) -> str:
+    if run.curator_name in ("grpo", "unknown"):
+        return f"The curator of this run ({run.curator_name}) looks for no consensus."
+    return (
+        f"The curator {run.curator_name} logged none: it trains no projector, or the first batch was the only one "
+        "(a projector is tested on a new batch before it is trained on it)."
+    )
+
+
+def _over(count: int) -> str:
+    return "one step" if count == 1 else f"mean over {count} steps"
+
+
+def _span(interval: Interval) -> str:
+    if math.isnan(interval.low) or math.isnan(interval.high):
+        return "undefined"
+    return f"{interval.low:.1%} to {interval.high:.1%}"

@@ -1,0 +1,40 @@
+"""A comparison in a folder small enough to be committed or sent."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.analysis.comparison.groups import reference
+from geoalign.lab.reports.documents import make_folder
+from geoalign.lab.store.compact import write_compact
+from geoalign.lab.store.comparison import COMPACT
+from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison_results import read_results
+
+_BESIDE = ("compare.yaml", "versions.json", "table.csv")
+
+
+def compact_comparison(folder: Path, into: Path) -> Path:
+    """Writes the comparison in `folder` to the folder `into`, with all results in one file, and returns that file.
+
+    `geoalign report` makes the same table and page of it. Of the snapshots those alone are kept that the page draws:
+    of the arm, at each level, that the others are variants of.
+
+    Raises:
+        RunFolderError: the plan or a result cannot be read, `into` is `folder`, or it holds results of its own.
+    """
+    folder, into = Path(folder), Path(into)
+    plan = read_plan(folder)
+    levels = analyse(read_results(folder), plan).levels
+    arms = [(level.level, row.arm) for level in levels if (row := reference(level.rows, plan)) is not None]
+    make_folder(into)
+    if into.resolve() == folder.resolve() or (into / "results").exists():
+        raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, into / name)
+    write_compact(folder, into / COMPACT, arms)
+    return into / COMPACT

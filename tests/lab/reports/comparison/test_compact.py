@@ -1,0 +1,133 @@
+"""A comparison's results in one file: the same table and page, small, and refused by name where damaged."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from geoalign.errors import RunFolderError
+from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.cli import app
+from geoalign.lab.reports.comparison import build_comparison_report
+from geoalign.lab.reports.comparison.compact import compact_comparison
+from geoalign.lab.store.compact import SCHEMA
+from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
+from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison_results import read_results
+
+ARMS = {"grpo": 0.5, "pair_count": 0.52, "geoalign": 0.6, "oracle": 0.7, "clean": 0.75}
+
+
+@pytest.fixture
+def folder(make_comparison):
+    made = make_comparison(
+        {"flip_10": ARMS, "flip_20": ARMS},
+        seeds=(0, 1, 2),
+        settings={"geoalign": {"alpha": 0.05, "tail": None, "projector": {"layers": 3}}},
+        failed=[("flip_20", "oracle", 1)],
+        missing=[("flip_20", "grpo", 2)],
+        gold=0.2,
+        sets=("easy", "hard"),
+    )
+    # A run that stands for two cells, as runs do that the corruption does not touch.
+    one, other = (made / "results" / level / "clean" / "seed-0.json" for level in ("flip_10", "flip_20"))
+    other.write_text(json.dumps({**json.loads(one.read_text()), "level": "flip_20"}))
+    return made
+
+
+def numbers(folder):
+    plan = read_plan(folder)
+    return table_as_json(analyse(read_results(folder), plan), plan)
+
+
+def test_the_table_and_the_page_are_the_same(folder, tmp_path):
+    small = tmp_path / "small" / "comparison"
+    small.parent.mkdir()
+    compact_comparison(folder, small)
+    assert not (small / "results").exists()
+    assert numbers(small) == numbers(folder)
+    pages = [build_comparison_report(place).read_bytes() for place in (folder, small)]
+    assert pages[0] == pages[1]
+    # What was made compact is made so again, byte by byte.
+    again = compact_comparison(small, tmp_path / "again")
+    assert again.read_bytes() == (small / COMPACT).read_bytes()
+
+
+def test_a_row_a_cell_a_run_once_and_snapshots_of_the_arm_that_is_drawn(folder, tmp_path):
+    rows = pq.read_table(compact_comparison(folder, tmp_path / "small")).to_pylist()
+    assert len(rows) == 2 * 5 * 3 - 1
+    shared = {f"{row['level']}/{row['arm']}/seed-{row['seed']}": row for row in rows}["flip_20/clean/seed-0"]
+    assert shared["same_run_as"] == "flip_10/clean/seed-0"
+    assert shared["series"] is None
+    assert {row["arm"] for row in rows if row["snapshots"]} == {"geoalign"}
+    assert {row["same_run_as"] for row in rows if row["status"] == "failed"} == {None}
+
+
+def test_the_command(folder, tmp_path):
+    said = CliRunner().invoke(app, ["report", str(folder), "--compact", str(tmp_path / "small")])
+    assert said.exit_code == 0, said.output
+    assert (tmp_path / "small" / COMPACT).is_file()
+    assert (tmp_path / "small" / "compare.yaml").read_bytes() == (folder / "compare.yaml").read_bytes()
+    two = CliRunner().invoke(app, ["report", str(folder), str(folder), "--compact", str(tmp_path / "two")])
+    assert two.exit_code != 0
+
+
+def test_it_is_not_written_beside_results_nor_resumed(folder, tmp_path):
+    with pytest.raises(RunFolderError, match="expected a folder without results"):
+        compact_comparison(folder, folder)
+    small = compact_comparison(folder, tmp_path / "small").parent
+    with pytest.raises(RunFolderError, match=r"results\.parquet.*cannot be resumed"):
+        ComparisonFolder(small).check_vacant(resume=True)
+    shutil.copytree(folder / "results", small / "results")
+    with pytest.raises(RunFolderError, match="got both"):
+        read_results(small)
+
+
+def _changed(path, change):
+    rows = pq.read_table(path).to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows[0].update(same_run_as="nowhere"), "same_run_as: expected the name of a run, got 'nowhere'"),
+        (lambda rows: rows[0].update(settings="{"), "expected texts, JSON and lists"),
+        (lambda rows: rows[0].update(run="[" * 60 + "]" * 60), "nesting deeper than 50"),
+        (lambda rows: rows[0].update(settings="[]"), "list for settings"),
+        (lambda rows: rows[0].update(arm=None), "expected the key 'arm'"),
+        (lambda rows: rows[0].update(status="running"), "status: expected 'finished' or 'failed', got 'running'"),
+        (lambda rows: rows[0].update(seconds=float("inf")), "where a number up to 1e100"),
+        (lambda rows: rows[0].update(series=[("step", [1.0, 2.0]), ("reward", [0.5])]), "1 values beside 2 of step"),
+        (lambda rows: rows[0].update(evaluations=[None]), "expected texts, JSON and lists"),
+        (lambda rows: rows[0].update(snapshots=[None]), "expected the key 'step'|expected the key 'score'"),
+        (lambda rows: rows.append(rows[0]), "got a second for level"),
+    ],
+)
+def test_damaged_rows_are_refused_by_name(folder, tmp_path, change, said):
+    path = compact_comparison(folder, tmp_path / "small")
+    _changed(path, change)
+    with pytest.raises(RunFolderError, match=said) as caught:
+        read_results(path.parent)
+    assert COMPACT in str(caught.value)
+
+
+def test_other_files_are_refused_by_name(folder, tmp_path):
+    path = compact_comparison(folder, tmp_path / "small")
+    table = pq.read_table(path)
+    whole = path.read_bytes()
+    for damaged, said in (
+        (table.drop_columns(["series"]), "columns: expected .*series"),
+        (table.replace_schema_metadata({b"geoalign_results_schema": b"2"}), "schema_version: expected 1, got"),
+        (table.set_column(2, "seed", table["seed"].cast(pa.string())), "seed: expected int64, got string"),
+    ):
+        pq.write_table(damaged, path)
+        with pytest.raises(RunFolderError, match=said):
+            read_results(path.parent)
+    path.write_bytes(whole[:-100])
+    with pytest.raises(RunFolderError, match="expected a whole parquet file"):
+        read_results(path.parent)

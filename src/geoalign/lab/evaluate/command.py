@@ -22,7 +22,7 @@ from geoalign.lab.evaluation.rows import Row
 from geoalign.lab.evaluation.running import run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
-from geoalign.lab.generation.engines import settled
+from geoalign.lab.generation.loading import device_and_dtype
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe
 from geoalign.lab.models.quiet import quieten
 from geoalign.lab.progress import stage_progress
@@ -174,7 +174,7 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
         served.check()
         return served
     if model.path is not None:
-        device = model.device or settled(config)[0] or "cpu"
+        device = model.device or device_and_dtype(config)[0] or "cpu"
         return stack.enter_context(RewardModelScorer.load(model.path, replace(model, device=device)))
     return None
 

@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.flat import flat
 from geoalign.lab.evaluation.sets import EvaluationSet
-from geoalign.lab.generation.engines import settled
+from geoalign.lab.generation.loading import device_and_dtype
 from geoalign.lab.generation.models import Described
 from geoalign.lab.store.files import read_json, write_json
 
@@ -71,7 +71,7 @@ class EvaluationFolder:
 def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
     """What the rows of an evaluation depend on, as `settings.json` holds it; where files lie is left out."""
     settings = asdict(config)
-    device, dtype = settled(config)
+    device, dtype = device_and_dtype(config)
     kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
     if not config.trust_remote_code:  # absent in evaluations begun before there was this setting
         del kept["trust_remote_code"]

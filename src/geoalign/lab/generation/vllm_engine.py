@@ -39,7 +39,7 @@ class VLLMEngine:
         self._tokenizer = tokenizer
         try:
             self._llm: Any = LLM(
-                model=model.place,
+                model=model.path,
                 revision=model.revision,
                 tokenizer_revision=model.revision,
                 dtype=dtype,
@@ -48,7 +48,7 @@ class VLLMEngine:
                 **options,
             )
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"vllm: expected a model that it loads, got {model.place!r}: {error}") from error
+            raise ConfigError(f"vllm: expected a model that it loads, got {model.path!r}: {error}") from error
 
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int

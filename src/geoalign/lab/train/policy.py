@@ -146,7 +146,7 @@ def train_policy(
     *,
     callbacks: Sequence[TrainerCallback],
     resume_from: Path | None,
-    tell_engine: Callable[[TrainerEngine | None], None] = lambda engine: None,
+    on_engine: Callable[[TrainerEngine | None], None] = lambda engine: None,
 ) -> None:
     """Trains `model` in place by GRPO on curated rollouts.
 
@@ -154,7 +154,7 @@ def train_policy(
         rows: one dict per prompt, in the order in which they are used (`plan_prompts`); TRL's sampler does not shuffle.
         rewards: TRL reward functions.
         resume_from: a complete checkpoint of the same run, written at a generation boundary.
-        tell_engine: told the trainer's own engine before the first callback; None where it generates by the model.
+        on_engine: called with the trainer's own engine before the first callback; None where it generates by the model.
     """
     trainer = PolicyTrainer(
         model=model,
@@ -171,5 +171,5 @@ def train_policy(
         details_every=curating.details_every,
     )
     trainer.remove_callback(PrinterCallback)
-    tell_engine(engine_of(trainer))
+    on_engine(engine_of(trainer))
     trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)

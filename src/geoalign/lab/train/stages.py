@@ -127,7 +127,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
             curating,
             callbacks=callbacks,
             resume_from=resume_from,
-            tell_engine=evaluations.use,
+            on_engine=evaluations.use,
         )
 
 

@@ -28,7 +28,7 @@ FORBIDDEN = [
     r"laid over",
     r"lies? over",
     r"is told",
-    r"quieten",
+    r"silence_logs",
     r"whoever",
     r"in earnest",
     r"at hand",

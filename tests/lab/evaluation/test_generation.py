@@ -1,10 +1,10 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from geoalign.errors import InputError
-from geoalign.lab.generation.sampling import end_tokens, pad_token, response_length
+from geoalign.lab.generation.engine import end_tokens, response_length
+from geoalign.lab.generation.transformers_engine import pad_token
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ def test_every_token_that_ends_a_response_counts(named: object, own: int | None,
 
 def test_a_response_ends_at_the_first_end_token() -> None:
     # Qwen3 ends with either of two tokens, and pads with the second.
-    tokens = torch.tensor([4, 4, 9, 9, 9])
+    tokens = [4, 4, 9, 9, 9]
     assert response_length(tokens, frozenset({7, 9})) == (3, True)
     assert response_length(tokens, frozenset({7})) == (5, False)
 

@@ -1,10 +1,13 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.lab.train.callbacks import MetricLines, PeriodicEvaluation, ProgressBar
+from geoalign.lab.config.run import EvaluationConfig, RunConfig
+from geoalign.lab.train.callbacks import MetricLines, ProgressBar
+from geoalign.lab.train.evaluations import InTraining
 
 
 @pytest.fixture
@@ -23,9 +26,15 @@ def test_each_logged_step_is_one_line_and_the_closing_one_is_none(arguments: Tra
     assert lines == [{"stage": "rl", "step": 4, "loss": 0.5}]
 
 
-def test_evaluation_every_so_many_steps_but_not_at_the_end(arguments: TrainingArguments) -> None:
+def test_evaluation_every_so_many_steps_but_not_at_the_end(
+    arguments: TrainingArguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evaluated: list[tuple[int, str]] = []
-    callback = PeriodicEvaluation(3, lambda step, model: evaluated.append((step, model)))
+    monkeypatch.setattr(InTraining, "_evaluate", lambda self, stage, step, model: evaluated.append((step, model)))
+    run: Any = SimpleNamespace(
+        config=RunConfig(evaluation=EvaluationConfig(every=3)), grpo=SimpleNamespace(use_vllm=False)
+    )
+    callback = InTraining(run, None, None, None)  # type: ignore[arg-type]
     for step in range(1, 10):
         callback.on_step_end(
             arguments, TrainerState(global_step=step, max_steps=9), TrainerControl(), model=f"model {step}"

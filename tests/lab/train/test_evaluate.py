@@ -24,7 +24,8 @@ from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.responses import read_responses
 from geoalign.lab.evaluation.results import EvaluationScores
-from geoalign.lab.generation.engines import Generated, TransformersEngine
+from geoalign.lab.generation.engine import Generated
+from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
@@ -93,7 +94,7 @@ class Scripted:
         self.answer, self.asked = answer, {}  # type: ignore[var-annotated]
         self.tokenizer: Any = None
 
-    def generate(self, prompts: Any, seeds: Any, max_new_tokens: int) -> list[Generated]:
+    def generate(self, prompts: Any, seeds: Any, *, temperature: float, max_new_tokens: int) -> list[Generated]:
         found = []
         for ids in prompts:
             text = self.tokenizer.decode(ids)
@@ -204,11 +205,11 @@ def test_real_files_and_resuming_after_every_stop(
 
     generate, calls = TransformersEngine.generate, [0]
 
-    def stopping(self: TransformersEngine, *arguments: Any) -> list[Generated]:
+    def stopping(self: TransformersEngine, *arguments: Any, **options: Any) -> list[Generated]:
         calls[0] += 1
         if calls[0] % 2 == 0:
             raise KeyboardInterrupt
-        return generate(self, *arguments)
+        return generate(self, *arguments, **options)
 
     # Every second batch is broken off; six parts need six stops at most.
     monkeypatch.setattr(TransformersEngine, "generate", stopping)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from geoalign.lab.generation.sampling import GREEDY, new_tokens, sampled
+from geoalign.lab.generation.transformers_engine import GREEDY, new_tokens
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train import policy
@@ -31,7 +31,8 @@ class StandIn:
     def generate(self, prompts: list[list[int]], images: Any, num_generations: int) -> Any:
         self.asked.append(len(prompts))
         tokenizer = self.trainer.processing_class
-        options = sampled(self.temperature) if self.temperature else GREEDY
+        drawn = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        options = drawn if self.temperature else GREEDY
         longest = self.max_completion_length
         made = new_tokens(
             self.trainer.model, prompts, pad=tokenizer.pad_token_id, max_new_tokens=longest, options=options

@@ -24,7 +24,7 @@ CURATED = {
 }
 
 
-KILLED = Path(__file__).parent / "killed_process.py"
+KILLED, EVALUATING = (Path(__file__).parent / name for name in ("killed_process.py", "evaluating_process.py"))
 
 
 def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProcess[str]:
@@ -81,6 +81,26 @@ def test_every_problem_is_evaluated_once(made: tuple[Path, RunFolder, str]) -> N
         ("rl", 2, 8),
         ("after_rl", 4, 8),
     ]
+
+
+def test_an_evaluation_does_not_depend_on_the_number_of_processes(
+    made: tuple[Path, RunFolder, str], tmp_path: Path
+) -> None:
+    _, folder, _ = made
+    lines, texts = [], []
+    for count in (1, 2, 3):
+        root = tmp_path / str(count)
+        root.mkdir()
+        done = launch(EVALUATING, folder.root, root, processes=count)
+        assert done.returncode == 0, done.stderr[-6000:]
+        lines.append((root / "evaluation.jsonl").read_text())
+        texts += [json.loads((root / f"texts-{rank}.json").read_text()) for rank in range(count)]
+    assert lines[0] == lines[1] == lines[2]
+    assert all(found == texts[0] for found in texts)
+    # Two evaluations of 4 problems x 2: the second draws anew from the same model.
+    assert len(texts[0]) == 16
+    assert len(set(texts[0])) > 8
+    assert texts[0][:8] != texts[0][8:]
 
 
 # With the second, process 0 has written its part of a checkpoint that process 1 has not.

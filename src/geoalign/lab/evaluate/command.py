@@ -21,7 +21,7 @@ from geoalign.lab.evaluation.results import EvaluationScores, print_scores, resu
 from geoalign.lab.evaluation.running import run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
-from geoalign.lab.generation.engines import settled
+from geoalign.lab.generation.loading import device_and_dtype
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress
@@ -172,7 +172,7 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
         served.check()
         return served
     if model.path is not None:
-        device = model.device or settled(config)[0] or "cpu"
+        device = model.device or device_and_dtype(config)[0] or "cpu"
         return stack.enter_context(RewardModelScorer.load(model.path, replace(model, device=device)))
     return None
 

@@ -46,7 +46,7 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
     # A checkpoint may be named by itself and through its run.
-    named = _with_own_names(list({one.place: one for one in found}.values()))
+    named = _with_own_names(list({one.path: one for one in found}.values()))
     return [replace(one, trust_remote_code=config.trust_remote_code) for one in named]
 
 
@@ -79,14 +79,14 @@ def _of_folder(path: Path, config: EvaluateConfig) -> EvaluatedModel:
         raise ConfigError(f"{path}: expected a model (config.json) or a run folder, got a folder that is neither")
     if config.revision is not None:
         raise ConfigError(f"revision: expected null for the folder {path}, got {config.revision!r}")
-    place = path.resolve()
-    run = _run_of(place)
+    folder = path.resolve()
+    run = _run_of(folder)
     options = _options(config, run)
-    if is_checkpoint(place):
-        root = run.root if run is not None else place.parent
-        return _checkpoint(path, _file_name(root.name), str(root), checkpoint_step(place), options)
+    if is_checkpoint(folder):
+        root = run.root if run is not None else folder.parent
+        return _checkpoint(path, _file_name(root.name), str(root), checkpoint_step(folder), options)
     # The last model of a run goes by the run's name here too.
-    named = run.root if run is not None and place == run.final else place
+    named = run.root if run is not None and folder == run.final else folder
     return EvaluatedModel(_file_name(named.name), str(path), template_options=options)
 
 
@@ -94,10 +94,10 @@ def _checkpoint(path: Path, name: str, root: str, step: int, options: Mapping[st
     return EvaluatedModel(f"{name}-step-{step:06d}", str(path), series=root, step=step, template_options=options)
 
 
-def _run_of(place: Path) -> RunFolder | None:
+def _run_of(folder: Path) -> RunFolder | None:
     """The run in whose folder a model lies; None where it lies in none."""
-    runs = [RunFolder(parent) for parent in place.parents[1:3]]
-    return next((run for run in runs if run.started() and place.is_relative_to(run.checkpoints)), None)
+    runs = [RunFolder(parent) for parent in folder.parents[1:3]]
+    return next((run for run in runs if run.started() and folder.is_relative_to(run.checkpoints)), None)
 
 
 def _of_hub(text: str, config: EvaluateConfig) -> EvaluatedModel:
@@ -131,19 +131,19 @@ def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
     return [
         replace(
             model,
-            name=_own(model.name, model.place, names),
+            name=_own(model.name, model.path, names),
             series=None if model.series is None else _own(_file_name(Path(model.series).name), model.series, series),
         )
         for model in models
     ]
 
 
-def _own(name: str, place: str, taken: dict[str, str]) -> str:
-    """The name under which a place goes: `name` itself, or with the first number that is free."""
-    if place not in taken:
+def _own(name: str, path: str, taken: dict[str, str]) -> str:
+    """The name under which a path goes: `name` itself, or with the first number that is free."""
+    if path not in taken:
         number, own = 1, name
         while own in taken.values():
             number += 1
             own = f"{name}-{number}"
-        taken[place] = own
-    return taken[place]
+        taken[path] = own
+    return taken[path]

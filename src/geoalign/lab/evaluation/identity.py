@@ -8,7 +8,7 @@ from typing import Any
 
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.sets import EvaluationSet
-from geoalign.lab.generation.engines import settled
+from geoalign.lab.generation.loading import device_and_dtype
 from geoalign.lab.generation.models import Described
 
 # Settings that stand in `models` and `sets` as what they come to, or change no row.
@@ -18,7 +18,7 @@ _ELSEWHERE = ("samples", "pass_at_k", "problems", "max_new_tokens", "device", "c
 def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
     """What the rows of an evaluation depend on, as `settings.json` holds it; where files lie is left out."""
     settings = asdict(config)
-    device, dtype = settled(config)
+    device, dtype = device_and_dtype(config)
     kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
     if not config.trust_remote_code:  # absent in evaluations begun before there was this setting
         del kept["trust_remote_code"]

@@ -78,7 +78,7 @@ def result_json(scores: EvaluationScores) -> dict[str, Any]:
 
 def _model_json(one: ModelScores) -> dict[str, Any]:
     return {
-        "place": one.model.place,
+        "place": one.model.path,
         "revision": one.model.revision,
         "series": one.model.series,
         "step": one.model.step,

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
+import torch
+
+from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.evaluation.sets import Prompt, PromptedSet
-from geoalign.lab.generation.draws import seed_of
-from geoalign.lab.generation.engines import Engine, Generated, open_engine
+from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
+from geoalign.lab.evaluation.sets import PromptedSet
+from geoalign.lab.generation.engine import Engine
+from geoalign.lab.generation.loading import open_engine
 from geoalign.lab.generation.models import Described
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
 
-Slots = Sequence[tuple[Prompt, int]]
 Sources = Callable[[PromptedSet], RewardSource | None]
 
 
@@ -30,7 +33,7 @@ def run_model(
 ) -> dict[str, Part]:
     """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
 
-    What stands in a part depends on the settings and its place alone, not on what was made before. The model is loaded
+    What stands in a part depends on the settings and its number alone, not on what was made before. The model is loaded
     only if something is missing.
 
     Args:
@@ -51,7 +54,7 @@ def run_model(
                 batch = slots[start : start + config.batch]
                 path = folder.part(model.model.name, one.set.name, number)
                 if path.is_file():
-                    parts.append(read_part(path, [_place(model, one, slot) for slot in batch]))
+                    parts.append(read_part(path, [_key(model, one, slot) for slot in batch]))
                 else:
                     if engine is None:
                         engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))
@@ -67,36 +70,36 @@ def make_part(
     engine: Engine,
     model: Described,
     one: PromptedSet,
-    batch: Slots,
+    batch: Sequence[Slot],
     source: RewardSource | None,
     config: EvaluateConfig,
 ) -> Part:
     """Generates and scores the responses of one part.
 
     Raises:
+        ConfigError: so many at a time do not fit into the device's memory.
         UnscoredError: too many of them could not be scored.
     """
-    seeds = [seed_of(config.seed, one.set.name, prompt.problem.id, sample) for prompt, sample in batch]
-    generated = engine.generate([prompt.tokens for prompt, _ in batch], seeds, one.set.max_new_tokens)
-    texts = [whole_text(response.text) for response in generated]
-    counts = {"not_text": sum(text != response.text for text, response in zip(texts, generated, strict=True))}
-    rewards: list[float | None] = [None] * len(batch)
-    if source is not None:
-        before = reasons(source)
-        scores = source.score(
-            texts,
-            [prompt.problem.answer for prompt, _ in batch],
-            prompts=[list(prompt.problem.prompt) for prompt, _ in batch],
+    before = {} if source is None else reasons(source)
+    try:
+        answers = answer(
+            engine,
+            batch,
+            source,
+            Sampling(config.seed, one.set.name, config.temperature, one.set.max_new_tokens),
         )
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"batch_size: expected as many responses as fit into memory, got {len(batch)} of up to "
+            f"{one.set.max_new_tokens} tokens: start with a smaller one in another --output ({error})"
+        ) from error
+    counts = {"not_text": sum(scored.response != scored.generated.text for scored in answers)}
+    if source is not None:
         since = reasons_since(source, before)
-        check_scored(scores, config.reward.max_unscored, why=since, what=f"a batch of {one.set.name}")
+        rewards = [scored.reward for scored in answers if scored.reward is not None]
+        check_scored(rewards, config.reward.max_unscored, why=since, what=f"a batch of {one.set.name}")
         counts |= since
-        rewards = list(scores)
-    rows = [
-        _row(model, one, slot, text, response, reward)
-        for slot, text, response, reward in zip(batch, texts, generated, rewards, strict=True)
-    ]
-    return Part(tuple(rows), counts)
+    return Part(tuple(_row(model, one, scored) for scored in answers), counts)
 
 
 def joined(parts: Sequence[Part]) -> Part:
@@ -108,32 +111,25 @@ def joined(parts: Sequence[Part]) -> Part:
     return Part(tuple(row for part in parts for row in part.rows), counts)
 
 
-def _place(model: Described, one: PromptedSet, slot: tuple[Prompt, int]) -> tuple[str, str, str, int]:
+def _key(model: Described, one: PromptedSet, slot: Slot) -> tuple[str, str, str, int]:
     prompt, sample = slot
     return (model.model.name, one.set.name, whole_text(prompt.problem.id), sample)
 
 
-def _row(
-    model: Described,
-    one: PromptedSet,
-    slot: tuple[Prompt, int],
-    text: str,
-    response: Generated,
-    reward: float | None,
-) -> Row:
-    prompt, _ = slot
-    name, in_set, problem, sample = _place(model, one, slot)
+def _row(model: Described, one: PromptedSet, scored: Answer) -> Row:
+    prompt = scored.prompt
+    name, in_set, problem, sample = _key(model, one, (prompt, scored.sample))
     return Row(
         model=name,
         set=in_set,
         id=problem,
         sample=sample,
         prompt=messages_json(prompt.problem.prompt),
-        response=text,
+        response=scored.response,
         answer=whole_text(prompt.problem.answer),
-        reward=reward,
-        correct=reward is not None and reward > 0.5 if one.set.kind == "benchmark" else None,
-        tokens=response.tokens,
+        reward=scored.reward,
+        correct=scored.correct if one.set.kind == "benchmark" else None,
+        tokens=scored.generated.tokens,
         prompt_tokens=len(prompt.tokens),
-        truncated=response.truncated,
+        truncated=scored.generated.truncated,
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from geoalign.lab.analysis.statistics import Interval, clustered_proportion, ema, mean_interval, wilson_interval
-from geoalign.lab.analysis.statistics.pass_at_k import pass_at_k, powers_of_two
+from geoalign.lab.analysis.statistics.pass_at_k import mean_pass_at_k, pass_at_k, powers_of_two
+from geoalign.lab.evaluation.answers import Answer
 from geoalign.lab.evaluation.sets import PromptedSet
 from geoalign.lab.store.evaluation import Part, Row
+from geoalign.lab.tasks.base import Problem
+
+_Item = TypeVar("_Item")
 
 # The paper reports the average over the last five evaluations (appendix, "Evaluation and Metrics").
 LAST = 5
@@ -73,9 +77,9 @@ class Curve:
 def score(one: PromptedSet, part: Part) -> SetScores:
     """The scores of a model on a set from all its rows."""
     rows, benchmark = part.rows, one.set.kind == "benchmark"
-    accuracy, how, passed = None, None, {}
+    right, accuracy, how, passed = [0], None, None, {}
     if benchmark:
-        right = [sum(bool(row.correct) for row in group) for group in _by_problem(rows, one.set.samples)]
+        right = right_answers(rows, one.set.samples)
         accuracy, how = accuracy_interval(right, one.set.samples)
         passed = {k: pass_interval(right, one.set.samples, k) for k in powers_of_two(one.set.samples)}
     scored = not benchmark and all(row.reward is not None for row in rows)
@@ -86,7 +90,7 @@ def score(one: PromptedSet, part: Part) -> SetScores:
         left_out=one.left_out,
         samples=one.set.samples,
         responses=len(rows),
-        correct=sum(bool(row.correct) for row in rows) if benchmark else None,
+        correct=sum(right) if benchmark else None,
         accuracy=accuracy,
         interval=how,
         pass_at_k=passed,
@@ -96,6 +100,40 @@ def score(one: PromptedSet, part: Part) -> SetScores:
         tokens=math.fsum(row.tokens for row in rows) / len(rows),
         counts=part.counts,
     )
+
+
+def evaluation_values(
+    answers: Sequence[Answer], samples: int, *, binary: bool, gold_utility: Callable[[Problem, str], float | None]
+) -> dict[str, Any]:
+    """The values of one line of `evaluation.jsonl`; None where there is no such value.
+
+    Args:
+        answers: by problem, then by sample.
+        binary: whether a reward says right or wrong; only then there are accuracy and pass@k.
+        gold_utility: what a response is truly worth; None: not known. The mean is over those of which it is known.
+    """
+    right = right_answers(answers, samples)
+    golds = [gold_utility(scored.prompt.problem, scored.response) for scored in answers]
+    passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
+    return {
+        "accuracy": sum(right) / len(answers) if binary else None,
+        "correct": sum(right) if binary else None,
+        "count": len(answers),
+        "reward": _mean([scored.reward for scored in answers]),
+        "gold_utility": _mean(golds),
+        "samples": samples,
+        "pass_at_k": passed if binary else None,
+    }
+
+
+class _Judged(Protocol):
+    @property
+    def correct(self) -> bool | None: ...
+
+
+def right_answers(rows: Sequence[_Judged], samples: int) -> list[int]:
+    """How many of the responses to each problem are right; `rows` go by problem, with `samples` to each."""
+    return [sum(bool(row.correct) for row in group) for group in _by_problem(rows, samples)]
 
 
 def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Literal["wilson", "clustered"]]:
@@ -161,8 +199,13 @@ def _wilson(successes: int, trials: int) -> Interval:
     return Interval(found.estimate, min(found.low, found.estimate), max(found.high, found.estimate))
 
 
-def _by_problem(rows: Sequence[Row], samples: int) -> list[Sequence[Row]]:
+def _by_problem(rows: Sequence[_Item], samples: int) -> list[Sequence[_Item]]:
     return [rows[start : start + samples] for start in range(0, len(rows), samples)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def _reward(groups: Sequence[Sequence[Row]]) -> Interval:

@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.benchmarks import load_benchmark
 from geoalign.lab.tasks.chat import rendered, token_ids
@@ -48,14 +49,6 @@ class EvaluationSet:
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """A problem with the tokens of its prompt."""
-
-    problem: Problem
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class PromptedSet:
     """A set as one model reads it: the prompts it takes, and how many were left out for which reason."""
 
@@ -63,9 +56,9 @@ class PromptedSet:
     prompts: tuple[Prompt, ...]
     left_out: Mapping[str, int]
 
-    def slots(self) -> list[tuple[Prompt, int]]:
+    def slots(self) -> list[Slot]:
         """Every response to be generated, by problem, then by sample."""
-        return [(prompt, sample) for prompt in self.prompts for sample in range(self.set.samples)]
+        return slots_of(self.prompts, self.set.samples)
 
 
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:

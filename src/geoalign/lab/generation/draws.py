@@ -1,4 +1,4 @@
-"""Sampling in which each response has a random stream of its own: what is drawn depends on seed and place alone.
+"""Sampling in which each response has a random stream of its own: what is drawn depends on its name alone.
 
 torch's generator is one stream for a whole batch, so a response would depend on everything drawn before it and beside
 it. Here response (set, id, sample) has its own uniform numbers u_1, u_2, ..., and token t is the first one at which the
@@ -20,9 +20,9 @@ from geoalign.errors import InputError
 
 
 def seed_of(seed: int, name: str, problem: str, sample: int) -> int:
-    """The seed of one response, from 0 to 2^63 - 1: a hash of the evaluation's seed and of the response's place."""
-    place = json.dumps([seed, name, problem, sample]).encode()
-    return int.from_bytes(hashlib.sha256(place).digest()[:8], "big") >> 1
+    """The seed of one response, from 0 to 2^63 - 1: a hash of the evaluation's seed and name and of the response's."""
+    key = json.dumps([seed, name, problem, sample]).encode()
+    return int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
 
 
 def uniforms(seeds: Sequence[int], count: int) -> Tensor:

@@ -27,16 +27,16 @@ class EvaluatedModel:
 
     Attributes:
         name: what it is called in files and tables; letters that file names take, unique in an evaluation.
-        place: its folder, or its id on the hub.
+        path: its folder, or its id on the hub.
         revision: branch, tag or commit on the hub; None for a folder.
         series: of which run it is a checkpoint, None for none.
         step: after how many steps it was written, None where it is no checkpoint.
-        template_options: what its chat template is told.
+        template_options: options of its chat template.
         trust_remote_code: the Python code that comes with it may run.
     """
 
     name: str
-    place: str
+    path: str
     revision: str | None = None
     series: str | None = None
     step: int | None = None
@@ -46,7 +46,7 @@ class EvaluatedModel:
     def settings(self, **more: Any) -> PretrainedModelConfig:
         """As a run's settings would name it; `more`: further ones, such as dtype."""
         return PretrainedModelConfig(
-            path=self.place, revision=self.revision, trust_remote_code=self.trust_remote_code, **more
+            path=self.path, revision=self.revision, trust_remote_code=self.trust_remote_code, **more
         )
 
 
@@ -69,7 +69,7 @@ def describe(model: EvaluatedModel) -> Described:
     try:
         settings = from_pretrained(
             AutoConfig,
-            model.place,
+            model.path,
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
             setting="trust_remote_code",
@@ -77,14 +77,14 @@ def describe(model: EvaluatedModel) -> Described:
     except OwnCodeError:
         raise
     except (OSError, ValueError) as error:
-        raise ConfigError(f"MODEL: expected a causal language model, got {model.place!r}: {error}") from error
+        raise ConfigError(f"MODEL: expected a causal language model, got {model.path!r}: {error}") from error
     try:
         tokenizer = initial_tokenizer(model.settings(), alphabet=None)
     except ConfigError as error:
         raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
     longest = getattr(settings.get_text_config(), "max_position_embeddings", None)
-    folder = Path(model.place)
-    known = fingerprint(folder) if folder.is_dir() else f"{model.place}@{getattr(settings, '_commit_hash', None)}"
+    folder = Path(model.path)
+    known = fingerprint(folder) if folder.is_dir() else f"{model.path}@{getattr(settings, '_commit_hash', None)}"
     return Described(model, tokenizer, longest, known)
 
 

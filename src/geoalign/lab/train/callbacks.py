@@ -1,4 +1,4 @@
-"""What a stage does beside training: lines of metrics, evaluations, a progress bar. TRL's own printing is off."""
+"""What a stage does beside training: lines of metrics, a progress bar. TRL's own printing is off."""
 
 from __future__ import annotations
 
@@ -41,50 +41,6 @@ class MetricLines(TrainerCallback):
             self.write({"stage": self.stage, "step": state.global_step, **logs})
         # The last entry stays: the trainers before RL take their token count from it (`InRunFolder`).
         del state.log_history[:-1]
-
-
-class PeriodicEvaluation(TrainerCallback):
-    """Evaluates every so many updates, before the checkpoint of that step is written; the last step is left out.
-
-    Args:
-        every: updates between evaluations.
-        evaluate: takes the number of updates and the model; must leave every random generator as it was.
-    """
-
-    def __init__(self, every: int, evaluate: Callable[[int, Any], None]) -> None:
-        self.every = every
-        self.evaluate = evaluate
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Called by the trainer after each update."""
-        if state.global_step % self.every == 0 and state.global_step < state.max_steps:
-            self.evaluate(state.global_step, kwargs["model"])
-
-
-class EvaluationAround(TrainerCallback):
-    """Evaluates before the first update and after the last, inside the trainer, whose engine is there only then.
-
-    Args:
-        before, after: take the number of updates and the model; None: nothing.
-    """
-
-    def __init__(self, before: Callable[[int, Any], None] | None, after: Callable[[int, Any], None] | None) -> None:
-        self.before = before
-        self.after = after
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
-        if self.before is not None and state.global_step == 0:
-            self.before(0, kwargs["model"])
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Called by the trainer after the last update, when its last checkpoint is written."""
-        if self.after is not None:
-            self.after(state.global_step, kwargs["model"])
 
 
 class ProgressBar(TrainerCallback):

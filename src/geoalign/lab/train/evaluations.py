@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.lab.evaluation.policy import Engine, EvaluatedResponse, EvaluationResult, evaluate_policy
+from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.scores import evaluation_values
+from geoalign.lab.generation.engine import Engine
+from geoalign.lab.generation.trainer_engine import TrainerEngine
+from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.models.models import load_saved, template_options
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.records import note_records
-from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.references import fill_references
 from geoalign.lab.train.resume import drop_evaluation, evaluated
 from geoalign.lab.train.run import Run
-
-# Two processes never draw alike: seeds of runs are smaller than this.
-_SEEDS_APART = 2**31
 
 
 def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
@@ -33,100 +32,117 @@ def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: 
     if run.processes.is_main:
         drop_evaluation(run.folder, stage)
     model, tokenizer = load_saved(model_folder, run.config.model)
-    model = model.to(run.grpo.device)
+    engine = TransformersEngine(model.to(run.grpo.device), tokenizer)
     with stage_progress(run.console) as progress:
-        evaluate(run, source, model, tokenizer, stage=stage, step=step, progress=progress)
+        evaluate(run, source, engine, tokenizer, stage=stage, step=step, progress=progress)
 
 
 def evaluate(
-    run: Run,
-    source: RewardSource,
-    model: Any,
-    tokenizer: Any,
-    *,
-    stage: str,
-    step: int,
-    progress: Progress,
-    engine: Engine | None = None,
+    run: Run, source: RewardSource, engine: Engine, tokenizer: Any, *, stage: str, step: int, progress: Progress
 ) -> None:
     """Appends one line per evaluation set, all in one write; leaves every random generator as it was.
 
-    Several processes share the problems; what each draws depends on the seed and its rank. An `engine` of all of them
-    (vLLM's) generates instead of the model, with draws of its own.
+    Several processes share the responses; what each response draws depends on the seed, stage, step, set, problem and
+    sample alone. A `TrainerEngine` makes batches and draws of its own.
     """
-    settings, processes = run.config.evaluation, run.processes
-    lines = []
+    settings, lines = run.config.evaluation, []
     for name, problems in run.evaluation_sets().items():
         samples = settings.samples_of(name, last=stage == "after_rl")
-        share = processes.share(problems)
-        # Where one engine answers all processes, each has to ask for as many.
-        asked = share if engine is None else _padded(share, problems, math.ceil(len(problems) / processes.count))
-        task = progress.add_task("evaluation", total=len(share) * samples, values=name)
-        rows: list[EvaluatedResponse] = []
-        before = reasons(source)
+        slots = slots_of(prompts_of(problems, tokenizer, template_options(run.config.model)), samples)
+        task = progress.add_task("evaluation", total=len(slots), values=name)
         with undisturbed(run.config.seed):
-            if asked:
-                found = evaluate_policy(
-                    model,
-                    tokenizer,
-                    asked,
-                    source,
-                    samples=samples,
+            answers = answer_together(
+                engine,
+                slots,
+                source,
+                Sampling(
+                    seed=run.config.seed,
+                    stream=f"{stage}/{step}/{name}",
                     temperature=settings.temperature,
                     max_new_tokens=settings.max_new_tokens or run.generation.longest,
-                    batch_size=settings.batch_size,
-                    seed=run.config.seed + processes.rank * _SEEDS_APART,
-                    template_options=template_options(run.config.model),
-                    engine=engine,
-                    gold_utility=run.task.gold_utility,
-                    progress=partial(_advance, progress, task),
-                )
-                rows += found.rows[: len(share) * samples]
-        found = EvaluationResult(source.binary, samples, _in_order(problems, processes.gather(rows)))
-        check_scored(
-            [row.reward for row in found.rows],
-            run.config.reward.max_unscored,
-            why=reasons_since(source, before),
-            what=f"evaluation set {name}",
-        )
-        progress.update(task, values=f"{name}: {_shown(found)}", visible=stage != "rl")
-        lines.append({"step": step, "stage": stage, "set": name, **evaluation_values(found)})
-    if processes.is_main:
+                ),
+                run.processes,
+                max_unscored=run.config.reward.max_unscored,
+                what=f"evaluation set {name}",
+                batch_size=None if isinstance(engine, TrainerEngine) else settings.batch_size,
+                progress=partial(_advance, progress, task),
+            )
+        values = evaluation_values(answers, samples, binary=source.binary, gold_utility=run.task.gold_utility)
+        progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
+        lines.append({"step": step, "stage": stage, "set": name, **values})
+    if run.processes.is_main:
         append_lines(run.folder.evaluation, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
             note_records(run.folder, "done" if run.folder.final.is_dir() else "rl", step)
 
 
-def evaluation_values(found: EvaluationResult) -> dict[str, Any]:
-    """The values of one line of `evaluation.jsonl`; None where there is no such value."""
-    passed = found.pass_at_k()
-    return {
-        "accuracy": found.accuracy,
-        "correct": found.correct,
-        "count": found.count,
-        "reward": found.reward,
-        "gold_utility": found.gold_utility,
-        "samples": found.samples,
-        "pass_at_k": None if passed is None else {str(k): value for k, value in passed.items()},
-    }
+class InTraining(TrainerCallback):
+    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
+
+    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+
+    Where the trainer generates with vLLM, the evaluations before and after RL and the reference rewards are done in
+    here too: outside, the same weights would have to be generated from by transformers, which takes many times longer.
+    A run that is killed between its last update and its last evaluation makes up for it that way.
+    """
+
+    def __init__(self, run: Run, source: RewardSource, tokenizer: Any, progress: Progress) -> None:
+        self._run = run
+        self._source = source
+        self._tokenizer = tokenizer
+        self._progress = progress
+        self._engine: TrainerEngine | None = None
+        self._with_vllm = run.grpo.use_vllm
+
+    def use(self, engine: TrainerEngine | None) -> None:
+        """Has everything that follows generated by `engine`; None: by the model."""
+        self._engine = engine
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
+        if self._with_vllm and state.global_step == 0:
+            engine = self._engine_of(kwargs["model"])
+            fill_references(self._run, self._source, engine, self._tokenizer, progress=self._progress)
+            self._once("before_rl", 0, kwargs["model"])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Called by the trainer after each update."""
+        every = self._run.config.evaluation.every
+        if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
+            self._evaluate("rl", state.global_step, kwargs["model"])
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer after the last update, when its last checkpoint is written."""
+        if self._with_vllm:
+            self._once("after_rl", state.global_step, kwargs["model"])
+
+    def _once(self, stage: str, step: int, model: Any) -> None:
+        run = self._run
+        if evaluated(run.folder, stage, len(run.evaluation_sets())):
+            return
+        run.processes.barrier()  # all have looked before one writes
+        if run.processes.is_main:
+            drop_evaluation(run.folder, stage)
+        self._evaluate(stage, step, model)
+
+    def _evaluate(self, stage: str, step: int, model: Any) -> None:
+        engine = self._engine_of(model)
+        evaluate(self._run, self._source, engine, self._tokenizer, stage=stage, step=step, progress=self._progress)
+
+    def _engine_of(self, model: Any) -> Engine:
+        return self._engine or TransformersEngine(model, self._tokenizer)
 
 
-def _padded(share: list[Problem], problems: Sequence[Problem], size: int) -> list[Problem]:
-    return [*share, *[problems[0]] * (size - len(share))]
+def _shown(values: dict[str, Any]) -> str:
+    if values["accuracy"] is not None:
+        return f"accuracy {values['accuracy']:.3f}"
+    shown = {"reward": values["reward"], "gold utility": values["gold_utility"]}
+    return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
 
 
-def _in_order(problems: Sequence[Problem], rows: Sequence[EvaluatedResponse]) -> tuple[EvaluatedResponse, ...]:
-    """By problem, then by sample, whichever process they come from."""
-    place = {problem.id: number for number, problem in enumerate(problems)}
-    return tuple(sorted(rows, key=lambda row: (place[row.problem_id], row.sample)))
-
-
-def _shown(found: EvaluationResult) -> str:
-    if found.accuracy is not None:
-        return f"accuracy {found.accuracy:.3f}"
-    values = {"reward": found.reward, "gold utility": found.gold_utility}
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
-
-
-def _advance(progress: Progress, task: TaskID, done: int) -> None:
+def _advance(progress: Progress, task: Any, done: int) -> None:
     progress.update(task, completed=done)

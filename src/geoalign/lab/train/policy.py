@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from datasets import Dataset
+from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig
 
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
@@ -16,9 +21,84 @@ from geoalign.adapters.trl.states import HiddenSource
 from geoalign.curators.base import Curator
 from geoalign.errors import UnscoredError
 from geoalign.hidden.positions import HiddenPosition
-from geoalign.lab.train.before_generation import BeforeGeneration
-from geoalign.lab.train.policy_shift import PolicyShift
-from geoalign.lab.train.trainer_engine import TrainerEngine, engine_of
+from geoalign.lab.generation.trainer_engine import TrainerEngine, engine_of
+from geoalign.lab.store.seals import MARK
+
+
+class BeforeGeneration:
+    """What a checkpoint needs that generating changes: the random generators and the token count, as they are now.
+
+    Kept so that a generation that came to nothing leaves no trace.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._python = random.getstate()
+        self._numpy = np.random.get_state()
+        self._torch = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        self._tokens = trainer.state.num_input_tokens_seen
+
+    def save_checkpoint(self, trainer: Any) -> None:
+        """Writes the checkpoint of the trainer's last update, unless it is there: a run resumes from it bit for bit.
+
+        Checkpoints lie where the trainer would generate anew, and here it was about to. Before the first update there
+        is nothing to keep.
+        """
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+        if self._cuda:
+            torch.cuda.set_rng_state_all(self._cuda)
+        trainer.state.num_input_tokens_seen = self._tokens
+        step = trainer.state.global_step
+        there = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}" / MARK
+        if step == 0 or not trainer.model.training or there.is_file():
+            return
+        trainer._save_checkpoint(trainer.model, trial=None)
+        trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
+
+
+class PolicyShift:
+    """Mixin for a TRL GRPO trainer: logs `ppo_kl`, how far the policy has moved since it generated.
+
+    It is the mean over response tokens of old minus new log-probability, measured whatever `beta` is.
+
+    TRL logs a divergence only from the reference model, and only if `beta` is not zero. This one compares the
+    policy with itself at generation time (the k1 estimate that PPO engines call `ppo_kl`), from the log-
+    probabilities that TRL's loss computes anyway. Where TRL keeps no old ones (one update per generation) the two
+    are equal, and it is 0 by construction. No tensor of TRL's is changed.
+    """
+
+    _new_logps: Tensor | None = None
+    _listens: bool = False
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
+        if self._listens:
+            self._new_logps = result[0].detach()
+        return result
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        self._listens, self._new_logps = True, None
+        try:
+            loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
+        finally:
+            self._listens = False
+        if self._new_logps is not None:
+            self._log_shift(inputs, self._new_logps)
+            self._new_logps = None
+        return loss
+
+    def _log_shift(self, inputs: dict[str, Any], new: Tensor) -> None:
+        trainer: Any = self
+        mask = inputs["completion_mask"].to(new.dtype)
+        if "tool_mask" in inputs:
+            mask = mask * inputs["tool_mask"]
+        old = inputs.get("old_per_token_logps")
+        moved = new.new_zeros(()) if old is None else ((old - new) * mask).sum()
+        total = trainer.accelerator.reduce(torch.stack([moved, mask.sum()]), reduction="sum")
+        mode = "train" if trainer.model.training else "eval"
+        trainer._metrics[mode]["ppo_kl"].append((total[0] / total[1].clamp(min=1)).item())
 
 
 class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
@@ -66,7 +146,7 @@ def train_policy(
     *,
     callbacks: Sequence[TrainerCallback],
     resume_from: Path | None,
-    tell_engine: Callable[[TrainerEngine | None], None] = lambda engine: None,
+    on_engine: Callable[[TrainerEngine | None], None] = lambda engine: None,
 ) -> None:
     """Trains `model` in place by GRPO on curated rollouts.
 
@@ -74,7 +154,7 @@ def train_policy(
         rows: one dict per prompt, in the order in which they are used (`plan_prompts`); TRL's sampler does not shuffle.
         rewards: TRL reward functions.
         resume_from: a complete checkpoint of the same run, written at a generation boundary.
-        tell_engine: told the trainer's own engine before the first callback; None where it generates by the model.
+        on_engine: called with the trainer's own engine before the first callback; None where it generates by the model.
     """
     trainer = PolicyTrainer(
         model=model,
@@ -91,5 +171,5 @@ def train_policy(
         details_every=curating.details_every,
     )
     trainer.remove_callback(PrinterCallback)
-    tell_engine(engine_of(trainer))
+    on_engine(engine_of(trainer))
     trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)

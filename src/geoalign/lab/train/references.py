@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from rich.progress import Progress
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.evaluation.policy import Engine, evaluate_policy
+from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.generation.engine import Engine
+from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.models.models import load_saved, template_options
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.seals import SEAL, sealed, unsealed
@@ -30,9 +30,9 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
 
     All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
-    draw without this stage. A batch holds about as many responses as one generation of RL; what it gives depends on
-    the run's seed and its place alone, and it is kept at once: a killed stage goes on with the next batch and reaches
-    the same file.
+    draw without this stage. A batch holds about as many responses as one generation of RL, shared by the processes, and
+    is kept at once. What a response draws depends on the run's seed, its problem and its number alone: a killed stage
+    continues with the next batch and reaches the same file.
 
     Raises:
         RunFolderError: the file there was made with other settings, or is no such file.
@@ -40,46 +40,34 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     if FIELD not in run.curator.requires or not _batches_left(run, _kept(run, _settings(run))):
         return
     model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
+    engine = TransformersEngine(model.to(run.grpo.device), tokenizer)
     with stage_progress(run.console) as progress:
-        fill_references(run, source, model.to(run.grpo.device), tokenizer, progress=progress)
+        fill_references(run, source, engine, tokenizer, progress=progress)
 
 
-def fill_references(
-    run: Run, source: RewardSource, model: Any, tokenizer: Any, *, progress: Progress, engine: Engine | None = None
-) -> None:
-    """Does what is left of the reference rewards, with the starting model or an engine that has its weights.
-
-    Every process works on a batch of its own; an engine may need all of them to ask at once, so one that has nothing
-    left to do repeats a batch, which is not used.
-    """
+def fill_references(run: Run, source: RewardSource, engine: Engine, tokenizer: Any, *, progress: Progress) -> None:
+    """Does what is left of the reference rewards, with an engine that has the weights of the starting model."""
     if FIELD not in run.curator.requires:
         return
-    settings, processes = _settings(run), run.processes
+    settings = _settings(run)
     rewards = _kept(run, settings)
-    batches = _batches_left(run, rewards)
-    count, left = run.config.reward.references, list(batches)
+    count = run.config.reward.references
     total = len(run.prompts_used()) * count
     bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
-    for start in range(0, len(left), processes.count):
-        mine = processes.share(left[start : start + processes.count])
-        place = mine[0] if mine else left[start]
-        found = []
-        if mine or engine is not None:
-            found.append(_batch_rewards(run, source, model, tokenizer, batches[place], place, engine))
-        for batch in processes.gather(found if mine else []):
-            rewards |= batch
-        if processes.is_main:
+    for batch in _batches_left(run, rewards):
+        rewards |= _batch_rewards(run, source, engine, tokenizer, batch)
+        if run.processes.is_main:
             write_atomically(run.folder.references, _text(settings, rewards))
         progress.update(bar, completed=len(rewards) * count)
-    processes.barrier()
+    run.processes.barrier()
 
 
-def _batches_left(run: Run, rewards: Mapping[str, Any]) -> dict[int, list[Problem]]:
-    """The batches of prompts that have no reference rewards yet, by their place."""
+def _batches_left(run: Run, rewards: Mapping[str, Any]) -> list[list[Problem]]:
+    """The batches of prompts that have no reference rewards yet."""
     problems = run.prompts_used()
     size = max(1, run.generation.prompts * run.generation.samples // run.config.reward.references)
     batches = [problems[start : start + size] for start in range(0, len(problems), size)]
-    return {place: batch for place, batch in enumerate(batches) if any(problem.id not in rewards for problem in batch)}
+    return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]
 
 
 def reference_rewards(run: Run) -> dict[str, list[float | None]]:
@@ -99,39 +87,23 @@ def reference_rewards(run: Run) -> dict[str, list[float | None]]:
 
 
 def _batch_rewards(
-    run: Run,
-    source: RewardSource,
-    model: Any,
-    tokenizer: Any,
-    problems: Sequence[Problem],
-    place: int,
-    engine: Engine | None = None,
+    run: Run, source: RewardSource, engine: Engine, tokenizer: Any, problems: Sequence[Problem]
 ) -> dict[str, list[float | None]]:
-    count = run.config.reward.references
-    before = reasons(source)
+    prompts = prompts_of(problems, tokenizer, template_options(run.config.model))
     with undisturbed(run.config.seed):
-        found = evaluate_policy(
-            model,
-            tokenizer,
-            problems,
+        answers = answer_together(
+            engine,
+            slots_of(prompts, run.config.reward.references),
             source,
-            samples=count,
-            temperature=float(run.grpo.temperature),
-            max_new_tokens=run.generation.longest,
-            batch_size=len(problems) * count,
-            seed=_seed(run.config.seed, place),
-            template_options=template_options(run.config.model),
-            engine=engine,
+            Sampling(run.config.seed, "references", float(run.grpo.temperature), run.generation.longest),
+            run.processes,
+            max_unscored=run.config.reward.max_unscored,
+            what="a batch of reference responses",
         )
-    check_scored(
-        [row.reward for row in found.rows],
-        run.config.reward.max_unscored,
-        why=reasons_since(source, before),
-        what="a batch of reference responses",
-    )
     rewards: dict[str, list[float | None]] = {problem.id: [] for problem in problems}
-    for row in found.rows:
-        rewards[row.problem_id].append(None if math.isnan(row.reward) else row.reward)
+    for scored in answers:
+        unscored = scored.reward is None or math.isnan(scored.reward)
+        rewards[scored.prompt.problem.id].append(None if unscored else scored.reward)
     return rewards
 
 
@@ -167,7 +139,3 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
 
 def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
     return json.dumps(sealed({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _seed(seed: int, place: int) -> int:
-    return int.from_bytes(blake2b(f"references/{seed}/{place}".encode(), digest_size=4).digest(), "big")

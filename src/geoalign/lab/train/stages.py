@@ -25,7 +25,7 @@ from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.train.callbacks import MetricLines, ProgressBar
 from geoalign.lab.train.checkpoints import CompleteCheckpoints
 from geoalign.lab.train.counted import CountedReward
-from geoalign.lab.train.in_training import InTraining
+from geoalign.lab.train.evaluations import InTraining
 from geoalign.lab.train.policy import Curating, train_policy
 from geoalign.lab.train.prompts import short_enough
 from geoalign.lab.train.recorder import Recorder
@@ -102,13 +102,13 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
         gather=run.processes.gather if run.processes.count > 1 else None,
     )
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
-    callbacks: list[Any] = [
+    evaluations = InTraining(run, source, tokenizer, bar.progress)
+    callbacks = [
         MetricLines("rl", lambda line: append_line(folder.metrics, line)),
         CompleteCheckpoints(folder.rl_checkpoints, config.output.keep_checkpoints, records_of(folder, "rl")),
         bar,
+        evaluations,
     ]
-    evaluations = InTraining(run, source, tokenizer, bar.progress)
-    callbacks += evaluations.callbacks()
     curating = Curating(
         curator=run.curator,
         hidden_position=config.hidden_position,
@@ -137,7 +137,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
             curating,
             callbacks=callbacks,
             resume_from=resume_from,
-            tell_engine=evaluations.use,
+            on_engine=evaluations.use,
         )
 
 

@@ -183,7 +183,7 @@ def _stages_before_rl(run: Run) -> None:
 
 def _rl_stages(run: Run) -> None:
     with reward_source(run) as source:
-        # With vLLM the trainer's own engine does both, once it has been started (`in_training`).
+        # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
         if not run.grpo.use_vllm:
             evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
             reference_stage(run, source)

@@ -56,7 +56,7 @@ def test_logits_that_are_no_numbers_are_an_error() -> None:
         chosen(torch.tensor([[0.0, torch.nan]]), _draws(0.5), 1.0)
 
 
-def test_a_response_draws_by_its_place_and_the_seed_alone() -> None:
+def test_a_response_draws_by_its_name_and_the_seed_alone() -> None:
     first = seed_of(0, "aime24", "7", 0)
     assert first == seed_of(0, "aime24", "7", 0)
     others = [seed_of(1, "aime24", "7", 0), seed_of(0, "aime25", "7", 0), seed_of(0, "aime24", "8", 0)]
@@ -65,7 +65,7 @@ def test_a_response_draws_by_its_place_and_the_seed_alone() -> None:
     assert all(0 <= one < 2**63 for one in others)
 
 
-def test_a_place_is_any_text() -> None:
+def test_a_name_is_any_text() -> None:
     assert seed_of(0, "s", "\ud800", 0) != seed_of(0, "s", "\ud801", 0)
 
 

@@ -1,6 +1,7 @@
 """transformers' generate on a tiny model; vLLM's calls against a stand-in, because the real one needs a GPU."""
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,15 +11,20 @@ import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.generation.engines import Engine, open_engine, settled
+from geoalign.lab.evaluation.answers import Prompt
+from geoalign.lab.evaluation.running import make_part
+from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
+from geoalign.lab.generation.engine import Engine
+from geoalign.lab.generation.loading import device_and_dtype, open_engine
 from geoalign.lab.generation.models import EvaluatedModel, describe
+from geoalign.lab.tasks.base import Problem
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]
 
 
 @pytest.fixture
 def opened(tiny_folder: Path) -> Any:
-    def engine(**values: Any) -> Engine:
+    def engine(**values: Any) -> AbstractContextManager[Engine]:
         found = describe(EvaluatedModel("tiny", str(tiny_folder)))
         return open_engine(found.model, found.tokenizer, EvaluateConfig(**{"device": "cpu", **values}))
 
@@ -27,32 +33,34 @@ def opened(tiny_folder: Path) -> Any:
 
 def test_responses_do_not_depend_on_what_stands_beside_them(opened: Any) -> None:
     with opened() as engine:
-        together = engine.generate(PROMPTS, [1, 2, 3], 12)
-        alone = [engine.generate([prompt], [seed], 12)[0] for prompt, seed in zip(PROMPTS, [1, 2, 3], strict=True)]
-        backwards = engine.generate(PROMPTS[::-1], [3, 2, 1], 12)[::-1]
+        together = engine.generate(PROMPTS, [1, 2, 3], temperature=1.0, max_new_tokens=12)
+        alone = [
+            engine.generate([prompt], [seed], temperature=1.0, max_new_tokens=12)[0]
+            for prompt, seed in zip(PROMPTS, [1, 2, 3], strict=True)
+        ]
+        backwards = engine.generate(PROMPTS[::-1], [3, 2, 1], temperature=1.0, max_new_tokens=12)[::-1]
     assert together == alone == backwards
     assert len({one.text for one in together}) == 3
 
 
 def test_two_samples_of_one_prompt_differ_and_the_same_seed_repeats(opened: Any) -> None:
     with opened() as engine:
-        one, two, again = engine.generate([PROMPTS[0]] * 3, [1, 2, 1], 12)
+        one, two, again = engine.generate([PROMPTS[0]] * 3, [1, 2, 1], temperature=1.0, max_new_tokens=12)
     assert one != two
     assert one == again
 
 
 def test_greedy_is_greedy(opened: Any) -> None:
-    with opened(temperature=0) as engine:
-        first = engine.generate(PROMPTS, [1, 2, 3], 12)
-        assert engine.generate(PROMPTS, [4, 5, 6], 12) == first
-    # Nearly no temperature takes the likeliest token too.
-    with opened(temperature=1e-6) as engine:
-        assert engine.generate(PROMPTS, [1, 2, 3], 12) == first
+    with opened() as engine:
+        first = engine.generate(PROMPTS, [1, 2, 3], temperature=0.0, max_new_tokens=12)
+        assert engine.generate(PROMPTS, [4, 5, 6], temperature=0.0, max_new_tokens=12) == first
+        # Nearly no temperature takes the likeliest token too.
+        assert engine.generate(PROMPTS, [1, 2, 3], temperature=1e-6, max_new_tokens=12) == first
 
 
 def test_a_response_at_the_limit_is_truncated(opened: Any) -> None:
     with opened() as engine:
-        found = engine.generate(PROMPTS * 30, list(range(90)), 40)
+        found = engine.generate(PROMPTS * 30, list(range(90)), temperature=1.0, max_new_tokens=40)
     assert all(one.truncated == (one.tokens == 40) or one.tokens == 40 for one in found)
     ended = [one for one in found if not one.truncated]
     # An untrained model of 262 tokens ends at a token with probability 1/262: of 90 responses about 13 do.
@@ -67,21 +75,23 @@ def test_a_model_or_a_device_that_is_not_there_is_named(opened: Any, tmp_path: P
         opened(device="meta:x")
 
 
-def test_too_many_at_a_time_names_the_setting(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any, **options: Any) -> None:
-        raise torch.OutOfMemoryError("no memory")
+def test_too_many_at_a_time_names_the_setting(tiny_folder: Path) -> None:
+    class Full:
+        def generate(self, *arguments: Any, **options: Any) -> Any:
+            raise torch.OutOfMemoryError("no memory")
 
-    with opened() as engine:
-        monkeypatch.setattr("geoalign.lab.generation.engines.new_tokens", full)
-        with pytest.raises(ConfigError, match="batch_size: expected as many responses as fit into memory, got 3 of"):
-            engine.generate(PROMPTS, [1, 2, 3], 12)
+    problem = Problem("p", ({"role": "user", "content": "?"},), "1")
+    one = PromptedSet(EvaluationSet("set", "benchmark", (problem,), 3, 12, ()), (Prompt(problem, (1,)),), {})
+    model = describe(EvaluatedModel("tiny", str(tiny_folder)))
+    with pytest.raises(ConfigError, match="batch_size: expected as many responses as fit into memory, got 3 of up to"):
+        make_part(Full(), model, one, one.slots(), None, EvaluateConfig(device="cpu"))
 
 
 def test_the_type_of_the_weights_follows_the_device() -> None:
-    assert settled(EvaluateConfig(device="cpu")) == ("cpu", "float32")
-    assert settled(EvaluateConfig(device="cuda:1")) == ("cuda:1", "bfloat16")
-    assert settled(EvaluateConfig(device="cuda", dtype="float16")) == ("cuda", "float16")
-    assert settled(EvaluateConfig(engine="vllm")) == (None, "bfloat16")
+    assert device_and_dtype(EvaluateConfig(device="cpu")) == ("cpu", "float32")
+    assert device_and_dtype(EvaluateConfig(device="cuda:1")) == ("cuda:1", "bfloat16")
+    assert device_and_dtype(EvaluateConfig(device="cuda", dtype="float16")) == ("cuda", "float16")
+    assert device_and_dtype(EvaluateConfig(engine="vllm")) == (None, "bfloat16")
 
 
 class SamplingParams:
@@ -132,17 +142,17 @@ class Letters:
         return "".join(chr(token) for token in tokens if token)
 
 
-def _vllm_engine(place: str = "owner/model", **values: Any) -> Engine:
+def _vllm_engine(place: str = "owner/model", **values: Any) -> AbstractContextManager[Engine]:
     config = EvaluateConfig(engine="vllm", **values)
     return open_engine(EvaluatedModel("m", place, revision=config.revision), Letters(), config)
 
 
 def test_vllm_is_made_and_asked_as_documented(vllm: type[StandIn]) -> None:
     settings = {"tensor_parallel_size": 2, "max_model_len": 16384}
-    with _vllm_engine(temperature=0.7, seed=5, revision="main", vllm=settings) as engine:
-        found = engine.generate([[72, 105, 0], [72]], [11, 12], 30)
-    place = {"model": "owner/model", "revision": "main", "tokenizer_revision": "main"}
-    assert vllm.made == [{**place, "dtype": "bfloat16", "seed": 5, "trust_remote_code": False, **settings}]
+    with _vllm_engine(seed=5, revision="main", vllm=settings) as engine:
+        found = engine.generate([[72, 105, 0], [72]], [11, 12], temperature=0.7, max_new_tokens=30)
+    place = {"model": "owner/model", "revision": "main", "tokenizer_revision": "main", "trust_remote_code": False}
+    assert vllm.made == [{**place, "dtype": "bfloat16", "seed": 5, **settings}]
     ((prompts, params),) = vllm.asked
     assert prompts == [{"prompt_token_ids": [72, 105, 0]}, {"prompt_token_ids": [72]}]
     assert [one.values for one in params] == [(0.7, 30, 11, False), (0.7, 30, 12, False)]
@@ -152,14 +162,17 @@ def test_vllm_is_made_and_asked_as_documented(vllm: type[StandIn]) -> None:
 def test_vllm_says_which_responses_reached_the_limit(vllm: type[StandIn]) -> None:
     vllm.reasons = ["length", "stop"]
     with _vllm_engine() as engine:
-        assert [one.truncated for one in engine.generate([[72], [73]], [1, 2], 1)] == [True, False]
+        assert [one.truncated for one in engine.generate([[72], [73]], [1, 2], temperature=1.0, max_new_tokens=1)] == [
+            True,
+            False,
+        ]
 
 
 @pytest.mark.parametrize(("reasons", "said"), [(["stop"], "expected 2 responses, got 1"), (["stop", "abort"], "row 1")])
 def test_vllm_that_answers_otherwise_is_an_error(vllm: type[StandIn], reasons: list[str], said: str) -> None:
     vllm.reasons = reasons
     with _vllm_engine() as engine, pytest.raises(InputError, match=said):
-        engine.generate([[72], [73]], [1, 2], 1)
+        engine.generate([[72], [73]], [1, 2], temperature=1.0, max_new_tokens=1)
 
 
 def test_vllm_that_does_not_load_or_is_not_there(vllm: type[StandIn], monkeypatch: pytest.MonkeyPatch) -> None:

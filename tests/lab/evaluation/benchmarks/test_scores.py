@@ -3,6 +3,7 @@ from itertools import combinations
 
 import pytest
 
+from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.results import EvaluationScores, result_json, scores_of
 from geoalign.lab.evaluation.scores import (
     SetScores,
@@ -12,7 +13,7 @@ from geoalign.lab.evaluation.scores import (
     pass_interval,
     score,
 )
-from geoalign.lab.evaluation.sets import EvaluationSet, Prompt, PromptedSet
+from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
 from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.store.evaluation import Part, Row
 from geoalign.lab.tasks.base import Problem

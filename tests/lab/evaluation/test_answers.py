@@ -5,8 +5,29 @@ import pytest
 import torch
 
 from geoalign.errors import InputError
-from geoalign.lab.evaluation import evaluate_policy
+from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.scores import evaluation_values
+from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.models.processes import Processes
 from geoalign.lab.tasks import Problem
+
+
+def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens, **options):
+    """The values of an evaluation's line, and its answers as `rows`."""
+    samples = options.get("samples", 1)
+    answers = answer_together(
+        options.get("engine") or TransformersEngine(model, tokenizer),
+        slots_of(prompts_of(problems, tokenizer), samples),
+        source,
+        Sampling(options.get("seed", 0), "set", options.get("temperature", 0.0), max_new_tokens),
+        options.get("processes", Processes()),
+        max_unscored=1.0,
+        what="the set",
+        batch_size=batch_size,
+        progress=options.get("progress", lambda done: None),
+    )
+    gold = options.get("gold_utility", lambda problem, response: None)
+    return SimpleNamespace(rows=answers, **evaluation_values(answers, samples, binary=source.binary, gold_utility=gold))
 
 
 def _problems(count):
@@ -63,7 +84,7 @@ def _even_only(prompt):
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
     seen = []
-    result = evaluate_policy(
+    result = evaluated(
         Script(tokenizer, _even_only),
         tokenizer,
         _problems(5),
@@ -75,19 +96,19 @@ def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
     # Numbers 0, 2 and 4 of 0..4 are even.
     assert (result.correct, result.count, result.accuracy) == (3, 5, 0.6)
     assert [row.correct for row in result.rows] == [True, False, True, False, True]
-    assert [row.problem_id for row in result.rows] == ["p0", "p1", "p2", "p3", "p4"]
+    assert [row.prompt.problem.id for row in result.rows] == ["p0", "p1", "p2", "p3", "p4"]
     assert result.rows[0].response == r"\boxed{1}"
     # Nine characters and the end.
-    assert result.rows[0].tokens == 10
-    assert not result.rows[0].truncated
+    assert result.rows[0].generated.tokens == 10
+    assert not result.rows[0].generated.truncated
     assert seen[-1] == 5
 
 
 def test_several_samples_go_by_problem(tokenizer):
-    result = evaluate_policy(
+    result = evaluated(
         Script(tokenizer, _even_only), tokenizer, _problems(2), Exact(), batch_size=4, max_new_tokens=20, samples=3
     )
-    assert [(row.problem_id, row.sample) for row in result.rows] == [
+    assert [(row.prompt.problem.id, row.sample) for row in result.rows] == [
         ("p0", 0), ("p0", 1), ("p0", 2), ("p1", 0), ("p1", 1), ("p1", 2),
     ]  # fmt: skip
     assert result.accuracy == 0.5
@@ -113,7 +134,7 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     def gold(problem, response):
         return None if problem.id == "p1" else len(response) / 10
 
-    result = evaluate_policy(
+    result = evaluated(
         Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])]),
         tokenizer,
         _problems(3),
@@ -125,12 +146,12 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     # Lengths 1 and 5; the empty response has no score, and p1 no gold utility: (0.1 + 0.5) / 2.
     assert result.reward == 3.0
     assert result.gold_utility == pytest.approx(0.3)
-    assert (result.accuracy, result.correct, result.pass_at_k(), result.count) == (None, None, None, 3)
+    assert (result.accuracy, result.correct, result.pass_at_k, result.count) == (None, None, None, 3)
     assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
 
 
 def test_nothing_known_is_none(tokenizer):
-    result = evaluate_policy(
+    result = evaluated(
         Script(tokenizer, lambda prompt: ""), tokenizer, _problems(2), Length(), batch_size=2, max_new_tokens=3
     )
     assert (result.reward, result.gold_utility) == (None, None)
@@ -143,36 +164,23 @@ def test_pass_at_k_counts_the_right_answers_of_each_problem(tokenizer):
         first, second = prompt.rstrip("=").split("+")
         return f"\\boxed{{{int(first) + int(second)}}}" if next(calls) else "0"
 
-    result = evaluate_policy(
+    result = evaluated(
         Script(tokenizer, response_to), tokenizer, _problems(2), Exact(), batch_size=3, max_new_tokens=20, samples=4
     )
     # One of four right, then three: k = 1: (1/4 + 3/4) / 2; k = 2: (1 - 3/6 + 1) / 2; k = 4: 1.
-    assert result.pass_at_k() == {1: 0.5, 2: 0.75, 4: 1.0}
+    assert result.pass_at_k == {"1": 0.5, "2": 0.75, "4": 1.0}
     assert (result.accuracy, result.reward, result.correct, result.count) == (0.5, 0.5, 4, 8)
 
 
 def test_a_response_without_an_end_is_truncated(tokenizer):
-    result = evaluate_policy(
-        Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5
-    )
+    result = evaluated(Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5)
     (row,) = result.rows
-    assert (row.truncated, row.tokens, row.correct, row.response) == (True, 5, False, r"\boxe")
-
-
-def test_temperature_zero_is_greedy_and_else_the_whole_vocabulary_is_sampled(tokenizer):
-    script = Script(tokenizer, _even_only)
-    for temperature in (0.0, 0.7):
-        evaluate_policy(
-            script, tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5, temperature=temperature
-        )
-    greedy, sampled = script.calls
-    assert greedy["do_sample"] is False
-    assert (sampled["do_sample"], sampled["temperature"], sampled["top_k"], sampled["top_p"]) == (True, 0.7, 0, 1.0)
+    assert (row.generated.truncated, row.generated.tokens, row.correct, row.response) == (True, 5, False, r"\boxe")
 
 
 def _responses(model, tokenizer, **values):
     options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
-    result = evaluate_policy(model, tokenizer, _problems(4), Exact(), **options)
+    result = evaluated(model, tokenizer, _problems(4), Exact(), **options)
     return [row.response for row in result.rows]
 
 
@@ -213,33 +221,81 @@ def test_the_modes_are_put_back_after_an_error(model, tokenizer, generator_state
     model.train()
     before = generator_state()
     with pytest.raises(RuntimeError, match="broken"):
-        evaluate_policy(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
+        evaluated(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
     assert all(module.training for module in model.modules())
     assert torch.equal(generator_state(), before)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"problems": []}, "problems: expected at least one, got none"),
-        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
-        ({"samples": 0}, "samples: expected at least 1, got 0"),
-        ({"max_new_tokens": -1}, "max_new_tokens: expected at least 1, got -1"),
-        ({"temperature": -1.0}, "temperature: expected at least 0"),
-        ({"temperature": float("nan")}, "temperature: expected at least 0"),
-    ],
-)
-def test_bad_input_is_refused_by_name(tokenizer, values, message):
-    options = {"problems": _problems(1), "batch_size": 1, "max_new_tokens": 1, **values}
-    problems = options.pop("problems")
-    with pytest.raises(InputError, match=message):
-        evaluate_policy(Script(tokenizer, _even_only), tokenizer, problems, Exact(), **options)
-
-
-def test_a_tokenizer_without_chat_template_or_padding_is_refused(model):
-    bare = SimpleNamespace(chat_template=None, pad_token_id=0, eos_token_id=1)
-    with pytest.raises(InputError, match="tokenizer: expected one with a chat template"):
-        evaluate_policy(model, bare, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
+def test_a_tokenizer_without_padding_is_refused(model):
     endless = SimpleNamespace(chat_template="x", pad_token_id=None, eos_token_id=None)
     with pytest.raises(InputError, match="tokenizer: expected a padding or an end token"):
-        evaluate_policy(model, endless, _problems(1), Exact(), batch_size=1, max_new_tokens=1)
+        TransformersEngine(model, endless)
+
+
+def test_the_model_alone_is_asked_for_the_likeliest_token(tokenizer):
+    """A draw is made by a processor of ours, from the response's own stream, not by torch's generator."""
+    script = Script(tokenizer, _even_only)
+    for temperature in (0.0, 0.7):
+        evaluated(script, tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5, temperature=temperature)
+    greedy, sampled = script.calls
+    assert greedy["do_sample"] is sampled["do_sample"] is False
+    assert "logits_processor" not in greedy
+    assert len(sampled["logits_processor"]) == 1
+
+
+def test_what_is_drawn_depends_on_neither_the_batch_nor_the_problems_beside_it(model, tokenizer):
+    together = _responses(model, tokenizer, batch_size=8)
+    assert _responses(model, tokenizer, batch_size=1) == together
+    alone = evaluated(
+        model, tokenizer, _problems(4)[2:3], Exact(), batch_size=3, max_new_tokens=8, samples=2, temperature=1.0, seed=1
+    )
+    assert [row.response for row in alone.rows] == together[4:6]
+
+
+class OneOf(Processes):
+    """One of several processes that come one after another: what the earlier ones made is kept in `made`."""
+
+    def gather(self, items):
+        MADE.append(items)
+        return [item for part in MADE for item in part]
+
+
+MADE: list = []
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_processes_give_the_answers_of_one(model, tokenizer, count):
+    options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1}
+    alone = evaluated(model, tokenizer, _problems(4), Length(), **options)
+    assert len({row.response for row in alone.rows}) == 8
+    MADE.clear()
+    for rank in range(count):
+        shared = evaluated(model, tokenizer, _problems(4), Length(), processes=OneOf(rank, count), **options)
+    assert [len(part) for part in MADE] == {2: [4, 4], 3: [3, 3, 2]}[count]
+    assert shared == alone
+
+
+def test_every_process_asks_for_equally_many(model, tokenizer):
+    """A server of all processes answers once each has asked."""
+
+    class Counting(TransformersEngine):
+        def generate(self, prompts, seeds, **options):
+            asked.append(len(prompts))
+            return super().generate(prompts, seeds, **options)
+
+    asked: list[int] = []
+    for rank in range(3):
+        MADE.clear()
+        evaluated(
+            None,
+            tokenizer,
+            _problems(2),
+            Exact(),
+            batch_size=None,
+            max_new_tokens=2,
+            samples=2,
+            engine=Counting(model, tokenizer),
+            processes=OneOf(rank, 3),
+        )
+        assert len(MADE[0]) == [2, 1, 1][rank]
+    assert asked == [2, 2, 2]

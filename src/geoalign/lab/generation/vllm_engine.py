@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.generation.engines import Generated, settled
+from geoalign.lab.generation.engine import Generated
 from geoalign.lab.generation.models import EvaluatedModel
 
 
@@ -20,40 +19,47 @@ class VLLMEngine:
     Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
     settings, come the others, so that the whole vocabulary is drawn from. The text is decoded here, as of transformers.
 
+    Args:
+        seed: of the engine itself; every response has its own.
+        options: further ones of `LLM`.
+
     Raises:
         MissingExtraError: vLLM is not installed.
         ConfigError: it does not load the model with these settings.
     """
 
-    def __init__(self, model: EvaluatedModel, tokenizer: Any, config: EvaluateConfig) -> None:
+    def __init__(
+        self, model: EvaluatedModel, tokenizer: Any, *, dtype: str, seed: int, options: Mapping[str, Any]
+    ) -> None:
         try:
             from vllm import LLM, SamplingParams
         except ImportError as error:
             raise MissingExtraError(f"engine=vllm needs vLLM: pip install vllm ({error})") from error
         self._params = SamplingParams
         self._tokenizer = tokenizer
-        self._temperature = config.temperature
         try:
             self._llm: Any = LLM(
-                model=model.place,
+                model=model.path,
                 revision=model.revision,
                 tokenizer_revision=model.revision,
-                dtype=settled(config)[1],
-                seed=config.seed,
+                dtype=dtype,
+                seed=seed,
                 trust_remote_code=model.trust_remote_code,
-                **config.vllm,
+                **options,
             )
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"vllm: expected a model that it loads, got {model.place!r}: {error}") from error
+            raise ConfigError(f"vllm: expected a model that it loads, got {model.path!r}: {error}") from error
 
-    def generate(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], max_new_tokens: int) -> list[Generated]:
-        """One response to each prompt of tokens.
+    def generate(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
+    ) -> list[Generated]:
+        """One response to each prompt of tokens, as `Engine`.
 
         Raises:
             InputError: vLLM answers with something else than one finished response to each prompt.
         """
         params = [
-            self._params(temperature=self._temperature, max_tokens=max_new_tokens, seed=seed, detokenize=False)
+            self._params(temperature=temperature, max_tokens=max_new_tokens, seed=seed, detokenize=False)
             for seed in seeds
         ]
         outputs = self._llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)

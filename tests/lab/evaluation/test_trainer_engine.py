@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from trl.generation.vllm_generation import VLLMGeneration
 
-from geoalign.lab.train.trainer_engine import TrainerEngine, engine_of
+from geoalign.lab.generation.engine import Generated
+from geoalign.lab.generation.trainer_engine import TrainerEngine, engine_of
 
 
 class Echo:
@@ -34,14 +35,23 @@ class Echo:
 
 
 def trainer_with(engine: Any) -> Any:
-    return SimpleNamespace(vllm_generation=engine, _last_loaded_step=-1, state=SimpleNamespace(global_step=0))
+    tokenizer = SimpleNamespace(eos_token_id=9, decode=lambda ids, skip_special_tokens: ",".join(map(str, ids)))
+    return SimpleNamespace(
+        vllm_generation=engine,
+        _last_loaded_step=-1,
+        state=SimpleNamespace(global_step=0),
+        model=SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=8)),
+        processing_class=tokenizer,
+    )
 
 
 def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
     engine = Echo()
     before = dict(vars(engine))
-    generate = TrainerEngine(trainer_with(engine))
-    assert generate([[1, 2, 3], [4], [4]], temperature=0.5, max_new_tokens=7) == [[3, 2, 1], [4], [4]]
+    trainer = TrainerEngine(trainer_with(engine))
+    # Ends with either of two tokens, the tokenizer's 9 and the model's 8.
+    found = trainer.generate([[9, 2, 3], [4], [8, 4]], [0, 1, 2], temperature=0.5, max_new_tokens=7)
+    assert found == [Generated("3,2,9", 3, False), Generated("4", 1, True), Generated("4,8", 2, False)]
     assert engine.calls == [
         {
             "images": None,
@@ -61,18 +71,18 @@ def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
 def test_settings_come_back_after_an_error() -> None:
     engine = Echo()
     with pytest.raises(RuntimeError, match="nothing"):
-        TrainerEngine(trainer_with(engine))([], temperature=0.0, max_new_tokens=1)
+        TrainerEngine(trainer_with(engine)).generate([], [], temperature=0.0, max_new_tokens=1)
     assert (engine.temperature, engine.max_completion_length) == (0.7, 99)
 
 
 def test_weights_are_sent_once_for_each_step() -> None:
     engine = Echo()
     trainer = trainer_with(engine)
-    generate = engine_of(trainer)
-    assert generate is not None
+    found = engine_of(trainer)
+    assert found is not None
     for step, synced in ((0, 1), (0, 1), (3, 2)):
         trainer.state.global_step = step
-        generate([[1]], temperature=1.0, max_new_tokens=1)
+        found.generate([[1]], [0], temperature=1.0, max_new_tokens=1)
         assert engine.synced == synced
         assert trainer._last_loaded_step == step
 

@@ -1,10 +1,12 @@
-"""Evaluations by the engine with which a trainer generates its rollouts: vLLM, colocated or as a server."""
+"""The vLLM with which a trainer of TRL generates its rollouts, colocated or as a server, as an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from geoalign.lab.generation.engine import Generated, end_tokens, generated
 
 # What an evaluation sets on TRL's `VLLMGeneration` for as long as it takes.
 _WHOLE_VOCABULARY = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
@@ -16,7 +18,7 @@ def engine_of(trainer: Any) -> TrainerEngine | None:
 
 
 class TrainerEngine:
-    """Generates under the trainer's current weights, with sampling settings of its own.
+    """Generates under the trainer's current weights, with sampling settings of its own; vLLM draws, not our streams.
 
     Every process has to call it, with equally many prompts: a server answers all processes in one request.
     """
@@ -24,13 +26,10 @@ class TrainerEngine:
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
 
-    def __call__(self, prompts: Sequence[list[int]], *, temperature: float, max_new_tokens: int) -> list[list[int]]:
-        """The new tokens after each prompt, in order, with the end token where one was drawn.
-
-        Args:
-            prompts: token ids; a prompt may stand there several times, for several samples.
-            temperature: 0 takes the likeliest token each time.
-        """
+    def generate(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
+    ) -> list[Generated]:
+        """One response to each prompt of tokens, as `Engine`; `seeds` are not used, because TRL passes none on."""
         trainer = self._trainer
         engine = trainer.vllm_generation
         # As TRL does before its own generation: the engine holds a copy of the weights, of some earlier step.
@@ -38,8 +37,10 @@ class TrainerEngine:
             engine.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
         with _set(engine, {**_WHOLE_VOCABULARY, "temperature": temperature, "max_completion_length": max_new_tokens}):
-            generated = engine.generate(prompts=list(prompts), images=None, num_generations=1)
-        return [[int(token) for token in ids] for ids in generated[1]]
+            _, tokens, *_ = engine.generate(prompts=[[*ids] for ids in prompts], images=None, num_generations=1)
+        tokenizer = trainer.processing_class
+        ends = end_tokens(trainer.model, tokenizer)
+        return [generated([int(token) for token in ids], ends, tokenizer) for ids in tokens]
 
 
 @contextmanager

@@ -1,0 +1,141 @@
+"""From problems to scored answers: the way of every evaluation, of a run in training and of `geoalign evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from geoalign.lab.generation.draws import seed_of
+from geoalign.lab.generation.engine import Engine, Generated
+from geoalign.lab.models.processes import Processes
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.tasks.chat import rendered, token_ids
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A problem with the tokens of its prompt."""
+
+    problem: Problem
+    tokens: tuple[int, ...]
+
+
+# A response to be generated: its prompt, and its number among those to this prompt.
+Slot = tuple[Prompt, int]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How responses are drawn.
+
+    Each has a random stream of its own, of (seed, stream, problem, sample): what it draws depends neither on the batch
+    and the process in which it is generated nor on anything drawn before.
+
+    Attributes:
+        stream: names the evaluation: its set, in a run also stage and step.
+        temperature: 0: the likeliest token each time.
+        max_new_tokens: longest response.
+    """
+
+    seed: int
+    stream: str
+    temperature: float
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response.
+
+    Attributes:
+        response: what was generated, as text that UTF-8 can hold.
+        reward: of the source; NaN: could not be scored; None: there is no source.
+    """
+
+    prompt: Prompt
+    sample: int
+    response: str
+    generated: Generated
+    reward: float | None
+
+    @property
+    def correct(self) -> bool:
+        """Whether a binary reward is 1; what could not be scored is not right."""
+        return self.reward is not None and self.reward > 0.5
+
+
+def prompts_of(problems: Sequence[Problem], tokenizer: Any, options: Mapping[str, Any] | None = None) -> list[Prompt]:
+    """The problems with their prompts in a model's chat template; `options` is what the template is told."""
+    texts = [rendered(problem.prompt, tokenizer, options) for problem in problems]
+    return [Prompt(problem, tuple(ids)) for problem, ids in zip(problems, token_ids(texts, tokenizer), strict=True)]
+
+
+def slots_of(prompts: Sequence[Prompt], samples: int) -> list[Slot]:
+    """`samples` slots for each prompt, by prompt, then by sample."""
+    return [(prompt, sample) for prompt in prompts for sample in range(samples)]
+
+
+def answer(engine: Engine, slots: Sequence[Slot], source: RewardSource | None, sampling: Sampling) -> list[Answer]:
+    """Generates and scores a batch of responses."""
+    made = engine.generate(
+        [prompt.tokens for prompt, _ in slots],
+        [seed_of(sampling.seed, sampling.stream, prompt.problem.id, sample) for prompt, sample in slots],
+        temperature=sampling.temperature,
+        max_new_tokens=sampling.max_new_tokens,
+    )
+    texts = [whole_text(response.text) for response in made]
+    rewards: Sequence[float | None] = [None] * len(slots)
+    if source is not None:
+        problems = [prompt.problem for prompt, _ in slots]
+        rewards = source.score(
+            texts, [problem.answer for problem in problems], prompts=[list(problem.prompt) for problem in problems]
+        )
+    return [
+        Answer(prompt, sample, text, response, None if reward is None else float(reward))
+        for (prompt, sample), text, response, reward in zip(slots, texts, made, rewards, strict=True)
+    ]
+
+
+def answer_together(
+    engine: Engine,
+    slots: Sequence[Slot],
+    source: RewardSource,
+    sampling: Sampling,
+    processes: Processes,
+    *,
+    max_unscored: float,
+    what: str,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """The answers to all slots in their order, on every process; each process generates its share.
+
+    An engine may need all processes to ask for equally many, so one with a smaller share repeats a slot, unused.
+
+    Args:
+        max_unscored: `reward.max_unscored`.
+        what: the slots in words, for the error.
+        batch_size: responses generated at a time by each process; None: all.
+        progress: told how many are done after each batch, all processes counted as this one.
+
+    Raises:
+        UnscoredError: more than the share `max_unscored` could not be scored.
+    """
+    before = reasons(source)
+    share = processes.share(range(len(slots)))
+    most = -(-len(slots) // processes.count)
+    asked = [slots[index] for index in [*share, *[0] * (most - len(share))]]
+    size = batch_size or len(asked)
+    mine: list[Answer] = []
+    for start in range(0, len(asked), size):
+        mine += answer(engine, asked[start : start + size], source, sampling)
+        progress(min(len(mine) * processes.count, len(slots)))
+    found = processes.gather(list(zip(share, mine, strict=False)))
+    answers = [scored for _, scored in sorted(found, key=lambda item: item[0])]
+    rewards = [scored.reward for scored in answers if scored.reward is not None]
+    check_scored(rewards, max_unscored, why=reasons_since(source, before), what=what)
+    return answers

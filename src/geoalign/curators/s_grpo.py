@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import torch
+from pydantic import Field
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import mean_of, reweighted
 from geoalign.errors import InputError
 from geoalign.method.noise_weight import noise_aware_weight
-from geoalign.settings import SGRPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class SGRPOConfig:
+    """The settings of `SGRPO` (arXiv 2508.05928)."""
+
+    type: ClassVar[str] = "s_grpo"
+
+    flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(
+        default=0.1, help="Assumed share p of rewards that are flipped."
+    )
 
 
 class SGRPO(Curator[SGRPOConfig]):

@@ -13,7 +13,7 @@ from geoalign.settings.yaml_text import parse_yaml, read_text
 
 
 @dataclass(frozen=True)
-class Places:
+class Locations:
     """Where each dotted key of the settings was written: a file and line, or a `--set` on the command line."""
 
     by_key: Mapping[str, str] = field(default_factory=dict)

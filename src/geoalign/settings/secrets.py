@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 from geoalign.settings.masking import has_credentials, is_secret_name, masked
 
 # Where the packages that the settings are passed on to look for a secret themselves.
 _VARIABLES = {"wandb": "WANDB_API_KEY", "openai": "OPENAI_API_KEY", "token": "HF_TOKEN"}
 
 
-def refuse_secrets(value: Any, places: Places | None = None, path: str = "") -> None:
+def refuse_secrets(value: Any, places: Locations | None = None, path: str = "") -> None:
     """Raises ConfigError for a secret in plain settings: by its name (hub_token, api_key, password), or an address with
     user, password or key. The message names the setting and what to use instead, never the value.
 
@@ -47,5 +47,5 @@ def secret_setting(key: str) -> str:
     )
 
 
-def _prefix(places: Places | None, key: str) -> str:
+def _prefix(places: Locations | None, key: str) -> str:
     return "" if places is None else masked(places.prefix(key))

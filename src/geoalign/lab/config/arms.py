@@ -7,10 +7,11 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.layers import lay_over
-from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.config.layers import merged_settings
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import RunConfig
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import plain_settings
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown_key
 
 _WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
@@ -51,7 +52,7 @@ GENERATION = (
 )
 
 
-def check_arm(name: str, settings: Mapping[str, Any], places: Places) -> None:
+def check_arm(name: str, settings: Mapping[str, Any], places: Locations) -> None:
     """Raises ConfigError, by name, for a setting that would make the arm's runs incomparable with the others'."""
     path = f"arms.{name}"
     _check_fixed(path, settings, places)
@@ -63,7 +64,7 @@ def check_arm(name: str, settings: Mapping[str, Any], places: Places) -> None:
             )
 
 
-def check_level(name: str, settings: Mapping[str, Any], places: Places) -> None:
+def check_level(name: str, settings: Mapping[str, Any], places: Locations) -> None:
     """Raises ConfigError, by name, for a setting that a level of a comparison may not change."""
     path = f"levels.{name}"
     _check_fixed(path, settings, places)
@@ -71,7 +72,7 @@ def check_level(name: str, settings: Mapping[str, Any], places: Places) -> None:
         raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", places)
 
 
-def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places: Places | None = None) -> RunConfig:
+def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places: Locations | None = None) -> RunConfig:
     """The settings of one run of a comparison.
 
     The task's problems are those of the base run for every seed, because the warm start is; the seed decides their
@@ -80,41 +81,41 @@ def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places:
     Raises:
         ConfigError: the arm's or level's settings are wrong; the message has the file and the line.
     """
-    base = plain_run_config(config.run)
-    data = lay_over(lay_over(base, config.levels[level]), config.arms[arm])
+    base = plain_settings(config.run)
+    data = merged_settings(merged_settings(base, config.levels[level]), config.arms[arm])
     data["seed"] = seed
     data["output"] = {**base["output"], "folder": None, "rollouts": True, "details_every": None}
     if data["task"].get("seed", 0) is None:
         data["task"] = {**data["task"], "seed": config.run.seed}
-    return parse_run_config(data, _laid_over(places or Places(), level, arm))
+    return parse_run_config(data, _laid_over(places or Locations(), level, arm))
 
 
 def warm_start_run(config: CompareConfig) -> RunConfig:
     """The settings of the run whose warm start all runs share: the base's."""
-    base = plain_run_config(config.run)
+    base = plain_settings(config.run)
     if base["task"].get("seed", 0) is None:
         base["task"] = {**base["task"], "seed": config.run.seed}
     base["output"] = {**base["output"], "folder": None}
     return parse_run_config(base)
 
 
-def places_below(places: Places, section: str) -> Places:
+def places_below(places: Locations, section: str) -> Locations:
     """The places of the keys inside a section, without its name."""
     start = f"{section}."
-    return Places({key.removeprefix(start): place for key, place in places.by_key.items() if key.startswith(start)})
+    return Locations({key.removeprefix(start): place for key, place in places.by_key.items() if key.startswith(start)})
 
 
-def _check_fixed(path: str, settings: Mapping[str, Any], places: Places) -> None:
+def _check_fixed(path: str, settings: Mapping[str, Any], places: Locations) -> None:
     for section in settings:
         if section in _FIXED:
             raise _refused(f"{path}.{section}", _FIXED[section], places)
 
 
-def _refused(key: str, reason: str, places: Places) -> ConfigError:
+def _refused(key: str, reason: str, places: Locations) -> ConfigError:
     return ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
 
 
-def _laid_over(places: Places, level: str, arm: str) -> Places:
+def _laid_over(places: Locations, level: str, arm: str) -> Locations:
     """Where each setting of an arm's run at a level was written: the arm, else the level, else the base."""
     merged: dict[str, str] = {}
     for section in ("run", f"levels.{level}", f"arms.{arm}"):
@@ -123,4 +124,4 @@ def _laid_over(places: Places, level: str, arm: str) -> Places:
     if not places_below(places, f"arms.{arm}").by_key and (place := places.by_key.get(f"arms.{arm}")):
         merged["curator"] = place
         merged["curator.type"] = place
-    return Places(merged)
+    return Locations(merged)

@@ -13,8 +13,9 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.arms import check_arm, check_level, places_below, resolved_run
 from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, PrimaryComparison
 from geoalign.lab.config.layers import is_file, read_layers
-from geoalign.lab.config.loading import check_keys, override_setting, parse_run_config, plain_run_config
-from geoalign.settings.locations import Places, read_yaml
+from geoalign.lab.config.loading import override_setting, parse_run_config
+from geoalign.settings.loading import check_keys, plain_settings
+from geoalign.settings.locations import Locations, read_yaml
 from geoalign.settings.secrets import refuse_secrets
 from geoalign.settings.shown import shown, shown_key
 
@@ -27,7 +28,7 @@ class LoadedComparison:
     """The settings of a comparison, and where each was written."""
 
     config: CompareConfig
-    places: Places
+    places: Locations
 
 
 def load_compare_config(
@@ -52,15 +53,15 @@ def load_compare_config(
         data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
     if isinstance(data.get("arms"), dict):
         # Written out first, so that an override changes the arm and does not take its place.
-        data["arms"] = {name: _arm(str(name), value, Places(where)) for name, value in data["arms"].items()}
+        data["arms"] = {name: _arm(str(name), value, Locations(where)) for name, value in data["arms"].items()}
     for override in overrides:
         override_setting(data, where, override, run=("run",))
-    places = Places(where)
+    places = Locations(where)
     config = restrict(parse_compare_config(data, places), arms=arms, levels=levels, seeds=seeds, places=places)
     return LoadedComparison(config, places)
 
 
-def parse_compare_config(data: Mapping[str, Any], places: Places | None = None) -> CompareConfig:
+def parse_compare_config(data: Mapping[str, Any], places: Locations | None = None) -> CompareConfig:
     """The settings of a comparison from plain data, as `plain_compare_config` gives them.
 
     `null` as an arm's settings stands for the curator of the arm's name; `clean` then means no curator and no
@@ -69,7 +70,7 @@ def parse_compare_config(data: Mapping[str, Any], places: Places | None = None) 
     Raises:
         ConfigError: as `load_compare_config`.
     """
-    places = places or Places()
+    places = places or Locations()
     refuse_secrets(data, places)
     check_keys(data, [item.name for item in fields(CompareConfig)], "", places)
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
@@ -122,7 +123,7 @@ def seeds_given(text: str | None) -> list[int] | None:
 def plain_compare_config(config: CompareConfig) -> dict[str, Any]:
     """The settings as nested dicts of plain values: what `compare.yaml` of a comparison's folder holds."""
     plain: dict[str, Any] = {item.name: getattr(config, item.name) for item in fields(CompareConfig)}
-    plain["run"] = plain_run_config(config.run)
+    plain["run"] = plain_settings(config.run)
     plain["primary"] = [{"arm": item.arm, "against": item.against} for item in config.primary]
     return plain
 
@@ -133,7 +134,7 @@ def restrict(
     arms: Sequence[str] | None = None,
     levels: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
-    places: Places | None = None,
+    places: Locations | None = None,
 ) -> CompareConfig:
     """The same comparison with the arms, levels and seeds named on the command line.
 
@@ -143,7 +144,7 @@ def restrict(
     Raises:
         ConfigError: an unknown level, or a baseline that is not among the arms.
     """
-    places = places or Places()
+    places = places or Locations()
     if levels is not None:
         for level in levels:
             if level not in config.levels:
@@ -179,20 +180,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     base = path.parent / named
     if not is_file(base):
         raise ConfigError(
-            f"{Places(where).prefix('run')}run: expected settings, or a file with them, "
+            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
             f"got no file {shown_key(str(base))}"
         )
     run, places = read_layers(base)
     return {**data, "run": run}, {**where, **{f"run.{key}": place for key, place in places.items()}}
 
 
-def _arm(name: str, value: Any, places: Places) -> dict[str, Any]:
+def _arm(name: str, value: Any, places: Locations) -> dict[str, Any]:
     if value is None:
         return deepcopy(CLEAN_ARM) if name == CLEAN else {"curator": {"type": name}}
     return dict(_mapping(f"arms.{name}", value, places))
 
 
-def _primary(at: int, value: Any, places: Places) -> PrimaryComparison:
+def _primary(at: int, value: Any, places: Locations) -> PrimaryComparison:
     if isinstance(value, PrimaryComparison):
         return value
     key = f"primary[{at}]"
@@ -204,20 +205,20 @@ def _primary(at: int, value: Any, places: Places) -> PrimaryComparison:
     return PrimaryComparison(**value)
 
 
-def _construct(values: Mapping[str, Any], places: Places) -> CompareConfig:
+def _construct(values: Mapping[str, Any], places: Locations) -> CompareConfig:
     try:
         return CompareConfig(**values)
     except ConfigError as error:
         raise ConfigError(_placed(str(error), places)) from error
 
 
-def _placed(message: str, places: Places) -> str:
+def _placed(message: str, places: Locations) -> str:
     """pydantic's "CompareConfig.seeds.1: ..." with the place of the key instead of the class."""
     key = message.removeprefix("CompareConfig.").partition(":")[0]
     return f"{places.prefix(key)}{message.removeprefix('CompareConfig.')}"
 
 
-def _check(config: CompareConfig, places: Places) -> None:
+def _check(config: CompareConfig, places: Locations) -> None:
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
             raise ConfigError(f"{places.prefix(section)}{section}: expected at least one, got none")
@@ -238,7 +239,7 @@ def _check(config: CompareConfig, places: Places) -> None:
             resolved_run(config, level, arm, config.seeds[0], places)
 
 
-def _check_names(config: CompareConfig, places: Places) -> None:
+def _check_names(config: CompareConfig, places: Locations) -> None:
     named = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
     for at, item in enumerate(config.primary):
         named += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
@@ -261,7 +262,7 @@ def _list_of(names: Iterable[str]) -> str:
     return shown_key(", ".join(names))
 
 
-def _mapping(key: str, value: Any, places: Places) -> Mapping[str, Any]:
+def _mapping(key: str, value: Any, places: Locations) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -269,7 +270,7 @@ def _mapping(key: str, value: Any, places: Places) -> Mapping[str, Any]:
     return value
 
 
-def _list(key: str, values: Mapping[str, Any], places: Places) -> list[Any]:
+def _list(key: str, values: Mapping[str, Any], places: Locations) -> list[Any]:
     if not isinstance(values[key], list):
         raise ConfigError(f"{places.prefix(key)}{key}: expected a list, got {shown(values[key])}")
     return values[key]

@@ -11,10 +11,9 @@ import torch
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.lab.curate.rows import Row
 from geoalign.method.intervals import clustered_proportion
-from geoalign.settings import GeoAlignConfig
 from geoalign.types import Curation, CurationDetails, Rollouts
 
 CHANCE = 0.5

@@ -9,7 +9,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.flat import flat
+from geoalign.lab.config.layers import flat
 from geoalign.lab.evaluation.sets import EvaluationSet
 from geoalign.lab.generation.engines import settled
 from geoalign.lab.generation.models import Described

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.flat import flat
-from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.config.layers import flat
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.settings.loading import plain_settings
 
 # Settings that change what is kept, never what is computed.
 _FREE = ("output.", "launch.")
@@ -31,7 +32,7 @@ def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a whole run as this version of the package reads them: what it has added stands at its default,
     which means what was before. Settings that it no longer reads come back as they are."""
     try:
-        return plain_run_config(parse_run_config(settings))
+        return plain_settings(parse_run_config(settings))
     except ConfigError:
         return dict(settings)
 

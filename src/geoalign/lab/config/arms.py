@@ -52,27 +52,29 @@ GENERATION = (
 )
 
 
-def check_arm(name: str, settings: Mapping[str, Any], places: Locations) -> None:
+def check_arm(name: str, settings: Mapping[str, Any], locations: Locations) -> None:
     """Raises ConfigError, by name, for a setting that would make the arm's runs incomparable with the others'."""
     path = f"arms.{name}"
-    _check_fixed(path, settings, places)
+    _check_fixed(path, settings, locations)
     grpo = settings.get("grpo")
     for option in grpo if isinstance(grpo, Mapping) else ():
         if option in GENERATION:
             raise _refused(
-                f"{path}.grpo.{option}", "all arms answer the same prompts in the same way: set it under run", places
+                f"{path}.grpo.{option}", "all arms answer the same prompts in the same way: set it under run", locations
             )
 
 
-def check_level(name: str, settings: Mapping[str, Any], places: Locations) -> None:
+def check_level(name: str, settings: Mapping[str, Any], locations: Locations) -> None:
     """Raises ConfigError, by name, for a setting that a level of a comparison may not change."""
     path = f"levels.{name}"
-    _check_fixed(path, settings, places)
+    _check_fixed(path, settings, locations)
     if "curator" in settings:
-        raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", places)
+        raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", locations)
 
 
-def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places: Locations | None = None) -> RunConfig:
+def resolved_run(
+    config: CompareConfig, level: str, arm: str, seed: int, locations: Locations | None = None
+) -> RunConfig:
     """The settings of one run of a comparison.
 
     The task's problems are those of the base run for every seed, because the warm start is; the seed decides their
@@ -87,7 +89,7 @@ def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places:
     data["output"] = {**base["output"], "folder": None, "rollouts": True, "details_every": None}
     if data["task"].get("seed", 0) is None:
         data["task"] = {**data["task"], "seed": config.run.seed}
-    return parse_run_config(data, _laid_over(places or Locations(), level, arm))
+    return parse_run_config(data, _merged_locations(locations or Locations(), level, arm))
 
 
 def warm_start_run(config: CompareConfig) -> RunConfig:
@@ -99,29 +101,31 @@ def warm_start_run(config: CompareConfig) -> RunConfig:
     return parse_run_config(base)
 
 
-def places_below(places: Locations, section: str) -> Locations:
-    """The places of the keys inside a section, without its name."""
+def locations_below(locations: Locations, section: str) -> Locations:
+    """The locations of the keys inside a section, without its name."""
     start = f"{section}."
-    return Locations({key.removeprefix(start): place for key, place in places.by_key.items() if key.startswith(start)})
+    return Locations(
+        {key.removeprefix(start): location for key, location in locations.by_key.items() if key.startswith(start)}
+    )
 
 
-def _check_fixed(path: str, settings: Mapping[str, Any], places: Locations) -> None:
+def _check_fixed(path: str, settings: Mapping[str, Any], locations: Locations) -> None:
     for section in settings:
         if section in _FIXED:
-            raise _refused(f"{path}.{section}", _FIXED[section], places)
+            raise _refused(f"{path}.{section}", _FIXED[section], locations)
 
 
-def _refused(key: str, reason: str, places: Locations) -> ConfigError:
-    return ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
+def _refused(key: str, reason: str, locations: Locations) -> ConfigError:
+    return ConfigError(f"{locations.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
 
 
-def _laid_over(places: Locations, level: str, arm: str) -> Locations:
+def _merged_locations(locations: Locations, level: str, arm: str) -> Locations:
     """Where each setting of an arm's run at a level was written: the arm, else the level, else the base."""
     merged: dict[str, str] = {}
     for section in ("run", f"levels.{level}", f"arms.{arm}"):
-        merged |= places_below(places, section).by_key
-    # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best place.
-    if not places_below(places, f"arms.{arm}").by_key and (place := places.by_key.get(f"arms.{arm}")):
-        merged["curator"] = place
-        merged["curator.type"] = place
+        merged |= locations_below(locations, section).by_key
+    # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best location.
+    if not locations_below(locations, f"arms.{arm}").by_key and (location := locations.by_key.get(f"arms.{arm}")):
+        merged["curator"] = location
+        merged["curator.type"] = location
     return Locations(merged)

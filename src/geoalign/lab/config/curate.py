@@ -73,17 +73,17 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
         ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
     """
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     if curator is not None:
         values["curator"] = {"type": curator}
-        places["curator.type"] = f"--curator {shown_key(curator)}"
+        locations["curator.type"] = f"--curator {shown_key(curator)}"
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     section = values.pop("curator", {})
     if curator is not None and isinstance(section, dict) and section.get("type") != curator:
-        other = places["curator.type"].removeprefix("--set ")
+        other = locations["curator.type"].removeprefix("--set ")
         raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
     config: CurateConfig = load_settings(
-        CurateConfig, {**values, "curator": section}, Locations(places), root=RunConfig
+        CurateConfig, {**values, "curator": section}, Locations(locations), root=RunConfig
     )
     return config

@@ -168,14 +168,14 @@ def load_evaluate_config(given: Mapping[str, Any], overrides: Sequence[str] = ()
         ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
     """
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     for name, value in given.items():
         if name in values:
-            raise ConfigError(f"{name}: expected once, got {shown(value)} and {places[name]}")
+            raise ConfigError(f"{name}: expected once, got {shown(value)} and {locations[name]}")
         values[name] = value
-    config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(places))
+    config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(locations))
     return config
 
 

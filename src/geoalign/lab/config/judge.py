@@ -98,13 +98,13 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     known = [item.name for item in fields(JudgeConfig) if item.name not in ("base_url", "model")]
-    check_keys(values, known, "", Locations(places))
-    places |= {"base_url": "--base-url", "model": "--model"}
+    check_keys(values, known, "", Locations(locations))
+    locations |= {"base_url": "--base-url", "model": "--model"}
     config: JudgeConfig = load_settings(
-        JudgeConfig, {"base_url": base_url, "model": model, **values}, Locations(places)
+        JudgeConfig, {"base_url": base_url, "model": model, **values}, Locations(locations)
     )
     return config

@@ -60,11 +60,11 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     Raises:
         ConfigError: a file cannot be read, `base` names no file, or files build on one another in a circle.
     """
-    data, places = read_yaml(path)
+    data, locations = read_yaml(path)
     if "base" not in data:
-        return data, places
+        return data, locations
     named = data.pop("base")
-    where = Locations(places).prefix("base")
+    where = Locations(locations).prefix("base")
     if not isinstance(named, str) or not is_file(path.parent / named):
         raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
     below = path.parent / named
@@ -73,6 +73,6 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
         raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
     if len(chain) > MOST_LAYERS:
         raise ConfigError(f"{where}base: expected at most {MOST_LAYERS} files one on another, got {shown(named)}")
-    base, base_places = read_layers(below, chain)
-    places.pop("base")
-    return merged_settings(base, data), {**base_places, **places}
+    base, base_locations = read_layers(below, chain)
+    locations.pop("base")
+    return merged_settings(base, data), {**base_locations, **locations}

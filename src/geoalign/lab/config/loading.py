@@ -23,7 +23,7 @@ class LoadedConfig:
     """The settings of a run, and where each was written."""
 
     config: RunConfig
-    places: Locations
+    locations: Locations
 
 
 def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -35,23 +35,25 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
         ConfigError: an unreadable file, an unknown key (with the nearest known one), or a value out of range; the
             message has the dotted key, the file and the line.
     """
-    data, places = read_layers(path) if path is not None else ({}, {})
+    data, locations = read_layers(path) if path is not None else ({}, {})
     for override in overrides:
-        override_setting(data, places, override)
-    return LoadedConfig(parse_run_config(data, Locations(places)), Locations(places))
+        override_setting(data, locations, override)
+    return LoadedConfig(parse_run_config(data, Locations(locations)), Locations(locations))
 
 
-def parse_run_config(data: Mapping[str, Any], places: Locations | None = None) -> RunConfig:
+def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:
     """The settings of a run from plain data, as `plain_settings` gives them.
 
     Raises:
         ConfigError: as `load_run_config`.
     """
-    config: RunConfig = load_settings(RunConfig, data, places)
+    config: RunConfig = load_settings(RunConfig, data, locations)
     return config
 
 
-def override_setting(data: dict[str, Any], places: dict[str, str], override: str, *, run: tuple[str, ...] = ()) -> None:
+def override_setting(
+    data: dict[str, Any], locations: dict[str, str], override: str, *, run: tuple[str, ...] = ()
+) -> None:
     """Sets one `a.b=c` of the command line in plain settings, in place.
 
     Args:
@@ -72,8 +74,8 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
     if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
         raise ConfigError(f"--set {secret_setting(dotted)}")
     override = masked(override)
-    place = f"--set {shown_key(override)}"
-    value = parse_value(text, dotted, place)
+    location = f"--set {shown_key(override)}"
+    value = parse_value(text, dotted, location)
     refuse_secrets(value, path=dotted)
     section = data
     for part in parts[:-1]:
@@ -81,11 +83,11 @@ def override_setting(data: dict[str, Any], places: dict[str, str], override: str
         if inner is None:
             inner = section[part] = {}
         if not isinstance(inner, dict):
-            raise ConfigError(f"{place}: expected {part} to be a section, got {shown(inner)}")
+            raise ConfigError(f"{location}: expected {part} to be a section, got {shown(inner)}")
         section = inner
     name = parts[len(run)] if len(parts) > len(run) else ""
     picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
     if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:
         section.clear()
     section[parts[-1]] = value
-    places[".".join(parts)] = place
+    locations[".".join(parts)] = location

@@ -49,7 +49,8 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         return {**installed, **_BUILT_IN}
 
     def __getitem__(self, name: str) -> type[Curator]:
-        locations = self._locations()
+        # Installed packages are searched only for other names: that takes a while.
+        locations: Mapping[str, Any] = _BUILT_IN if name in _BUILT_IN else self._locations()
         if name not in locations:
             raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}; got {name!r}")
         location = locations[name]
@@ -64,7 +65,7 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         return curator_class
 
     def __contains__(self, name: object) -> bool:
-        return name in self._locations()
+        return name in _BUILT_IN or name in self._locations()
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._locations()))

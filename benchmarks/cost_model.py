@@ -21,7 +21,7 @@ from geoalign.lab.bench.curation import Shape
 from geoalign.method.density import EXACT_SCORES, GRID_POINTS
 from geoalign.method.distillation import AUTO_MIN_GROUPS, AUTO_PAIRS
 from geoalign.method.generalisation import JUDGED_PAIRS
-from geoalign.settings import ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 
 _PROJECTOR = ProjectorConfig()
 

@@ -11,10 +11,10 @@ import torch
 from benchmarks.overhead.architectures import architecture_named
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost, measure
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.settings import GeoAlignConfig, ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 from geoalign.types import Rollouts
 
 Setting = Literal["paper", "default"]

@@ -16,8 +16,8 @@ _HOMES = {
     "Curator": "geoalign.curators.base",
     "GeoAlign": "geoalign.curators.geoalign",
     "CURATORS": "geoalign.curators.registry",
-    "GeoAlignConfig": "geoalign.settings",
-    "ProjectorConfig": "geoalign.settings",
+    "GeoAlignConfig": "geoalign.curators.geoalign",
+    "ProjectorConfig": "geoalign.method.projector",
     "group_advantages": "geoalign.method.advantages",
 }
 
@@ -35,10 +35,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from geoalign.curators.base import Curator
-    from geoalign.curators.geoalign import GeoAlign
+    from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
     from geoalign.curators.registry import CURATORS
     from geoalign.method.advantages import group_advantages
-    from geoalign.settings import GeoAlignConfig, ProjectorConfig
+    from geoalign.method.projector import ProjectorConfig
     from geoalign.types import Curation, Rollouts
 
 

@@ -6,20 +6,18 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Rollouts, group_advantages
-from geoalign.curators import (
-    CPPO,
-    GFPO,
-    GRPO,
-    MCGRPO,
-    PAR,
-    PFPPO,
-    PODS,
-    SGRPO,
-    DAPOFilterOnly,
-    QuantileBaseline,
-    SeedGRPO,
-    make_curator,
-)
+from geoalign.curators.cppo import CPPO
+from geoalign.curators.dapo_filter import DAPOFilterOnly
+from geoalign.curators.gfpo import GFPO
+from geoalign.curators.grpo import GRPO
+from geoalign.curators.mc_grpo import MCGRPO
+from geoalign.curators.par import PAR
+from geoalign.curators.pf_ppo import PFPPO
+from geoalign.curators.pods import PODS
+from geoalign.curators.quantile import QuantileBaseline
+from geoalign.curators.registry import make_curator
+from geoalign.curators.s_grpo import SGRPO
+from geoalign.curators.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.semantic_entropy import cosine_clusters
 

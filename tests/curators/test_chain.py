@@ -6,11 +6,18 @@ import pytest
 import torch
 
 from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
-from geoalign.curators import CPPO, MCGRPO, PAR, PODS, Chain, Oracle, make_curator
+from geoalign.curators.chain import Chain, ChainConfig
+from geoalign.curators.controls import Oracle
+from geoalign.curators.cppo import CPPO
+from geoalign.curators.grpo import IdentityConfig
+from geoalign.curators.mc_grpo import MCGRPO
+from geoalign.curators.par import PAR
+from geoalign.curators.pods import PODS, PODSConfig
+from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
-from geoalign.settings import ChainConfig, IdentityConfig, PODSConfig
+from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.settings.loading import plain_settings
 
 
 class Fixed(Curator[IdentityConfig]):
@@ -152,7 +159,7 @@ def test_a_chain_from_yaml(tmp_path):
     assert [type(member) for member in chain.members] == [GeoAlign, Chain]
     assert chain.members[0].config.projector.layers == 2
     assert chain.members[1].members[0].config == PODSConfig(m=4)
-    assert parse_run_config(plain_run_config(config)) == config
+    assert parse_run_config(plain_settings(config)) == config
     assert Chain(chain.members).config == config.curator
 
 
@@ -162,7 +169,7 @@ def test_a_chain_from_yaml(tmp_path):
         ("[{type: pods, n: 4}]", r"curator\.members\.0\.n: unknown key"),
         ("[{type: grpo}, {type: pod}]", r"curator\.members\.1\.type: expected one of .*nearest: pods"),
         ("[{m: 4}]", r"curator\.members\.0: expected a section with a type"),
-        ("pods", r"curator\.members: expected a list of curators, got 'pods'"),
+        ("pods", r"curator\.members: expected a list of sections, each with a type, got 'pods'"),
         ("[{type: pods, m: 1}]", r"curator\.members\.0\.m: expected greater than or equal to 2, got 1"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import chi2
 
 from geoalign import GeoAlign, GeoAlignConfig, Rollouts
-from geoalign.curators import Oracle, PairCount, Random, RewardDistance
+from geoalign.curators.controls import Oracle, PairCount, Random, RewardDistance
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})

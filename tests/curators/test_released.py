@@ -5,13 +5,17 @@ import math
 import pytest
 import torch
 
-from geoalign.curators import GeoAlignReleased
 from geoalign.curators import geoalign_released as released
-from geoalign.curators.geoalign_released import ReleasedNetwork, _loss, _released_odds
+from geoalign.curators.geoalign_released import (
+    GeoAlignReleased,
+    GeoAlignReleasedConfig,
+    ReleasedNetwork,
+    _loss,
+    _released_odds,
+)
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.pairs import Pairs
-from geoalign.settings import GeoAlignReleasedConfig
 
 
 def small(**changes):

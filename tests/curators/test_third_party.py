@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Rollouts
-from geoalign.curators import Chain, make_curator
+from geoalign.curators.chain import Chain
+from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import curator_name, load_run_config, parse_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.settings.loading import plain_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "add_a_curator.md"
 
@@ -60,8 +62,8 @@ def test_it_is_known_by_its_name(installed):
 def test_it_runs_from_a_config_file(installed):
     config = load_run_config(installed / "run.yaml").config
     assert config.curator.limit == 0.5
-    assert curator_name(config.curator) == "clipped"
-    assert parse_run_config(plain_run_config(config)) == config
+    assert config.curator.type == "clipped"
+    assert parse_run_config(plain_settings(config)) == config
     assert type(make_curator(config.curator)) is CURATORS["clipped"]
     chained = parse_run_config({"curator": {"type": "chain", "members": [{"type": "clipped", "limit": 0.25}]}}).curator
     assert Chain(chained).members[0].config.limit == 0.25

@@ -557,9 +557,10 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
         configs.append(load_config(str(file)))
     [operator] = configs[0].data_processor.experience_pipeline.operators
     assert operator.name == OPERATOR
-    found, curator = read_settings(operator.args)
+    found = read_settings(operator.args)
+    curator = found.curator
     assert (found.model_path, curator.alpha) == ("some/model", 0.05)
     assert configs[1].algorithm.advantage_fn == ADVANTAGE
     arguments = dict(configs[1].algorithm.advantage_fn_args)
     assert (arguments.pop("base"), arguments.pop("base_args")) == ("grpo", {"epsilon": 1e-6})
-    assert read_settings(arguments)[1].strategy == "zero_weight"
+    assert read_settings(arguments).curator.strategy == "zero_weight"

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from geoalign.lab.config.run import MODEL_CONFIGS, RunConfig
-from geoalign.lab.config.tasks import TASK_CONFIGS
-from geoalign.settings.curator_types import CURATOR_CONFIGS
+from geoalign.curators.registry import CuratorSection
+from geoalign.lab.config.run import ModelConfig, RunConfig
+from geoalign.lab.config.tasks import TaskConfig
+from geoalign.settings.loading import by_type
 
 NINES = "9" * 5001
 # Key is what the message must name beside file and line; None: the text is no YAML at all.
@@ -304,8 +305,8 @@ def typed_settings() -> Iterator[Setting]:
             yield from _inside((), item.name, hints[item.name])
         elif found := _takes(hints[item.name]):
             yield Setting((), item.name, found)
-    for section, kinds in (("model", MODEL_CONFIGS), ("task", TASK_CONFIGS), ("curator", CURATOR_CONFIGS)):
-        for name, kind in kinds.items():
+    for section, union in (("model", ModelConfig), ("task", TaskConfig), ("curator", CuratorSection)):
+        for name, kind in by_type(union).kinds.items():
             needed = {"pretrained": ("model.path=x",), "math": ("task.train=x",), "hh_rlhf": ("task.train=x",)}
             yield from _inside((f"{section}.type={name}", *needed.get(name, ())), section, kind)
 

@@ -30,7 +30,8 @@ from settings import (
 )
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, parse_yaml
 
 # What a test draws of a corpus in the normal run; the long form takes all.
@@ -175,13 +176,13 @@ def test_the_same_holds_for_every_option_of_trl() -> None:
 def test_what_is_accepted_is_what_was_written(tmp_path: Path) -> None:
     for text, key, expected in EXACT:
         config = load_run_config(written(tmp_path, text)).config
-        value: Any = plain_run_config(config)
+        value: Any = plain_settings(config)
         for part in key.split("."):
             value = value[part]
         assert value == expected, text
         assert type(value) is type(expected), text
         # And so it is after the run folder's own file.
-        again = parse_run_config(parse_yaml(dump_yaml(plain_run_config(config)), "config.yaml")[0])
+        again = parse_run_config(parse_yaml(dump_yaml(plain_settings(config)), "config.yaml")[0])
         assert again == config, text
 
 
@@ -192,7 +193,7 @@ def resolved(folder: Path, count: int, seed: int) -> None:
             "grpo": {"run_name": text, "generation_kwargs": {text: [text, {"a": text}]}},
         }
         path = written(folder, dump_yaml(data))
-        plain = plain_run_config(load_run_config(path).config)
+        plain = plain_settings(load_run_config(path).config)
         assert (plain["output"]["folder"], plain["grpo"]) == (text, data["grpo"])
         # Where PyYAML reads it as text too, it is the same text.
         assert yaml.safe_load(dump_yaml(data))["output"]["folder"] == text

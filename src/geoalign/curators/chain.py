@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import CuratorSection, make_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
-from geoalign.settings import ChainConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class ChainConfig:
+    """Curators one after the other; in YAML `members` is a list of `curator:` sections, each with its `type`."""
+
+    type: ClassVar[str] = "chain"
+
+    members: tuple[CuratorSection, ...] = setting(
+        default=(), help="Settings of the members in order; none: nothing is changed."
+    )
 
 
 class Chain(Curator[ChainConfig]):

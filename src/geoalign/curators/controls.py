@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import canonical_rows
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError
@@ -18,8 +19,63 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
-from geoalign.settings import OracleConfig, PairCountConfig, RandomConfig, RewardDistanceConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class RewardDistanceConfig:
+    """The settings of `RewardDistance`: those of GeoAlign that have to do with flagging and rectification."""
+
+    type: ClassVar[str] = "reward_distance"
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
+    )
+    tail: Literal["pointwise", "first_crossing"] = setting(
+        default="pointwise",
+        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
+    )
+    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
+        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
+    )
+    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
+    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
+        default="replace", help="What happens to anomalous rollouts."
+    )
+
+
+@settings
+class PairCountConfig(RewardDistanceConfig):
+    """The settings of `PairCount`: those of GeoAlign that have to do with pairs, flagging and rectification."""
+
+    type: ClassVar[str] = "pair_count"
+
+    top_m: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
+    )
+
+
+@settings
+class RandomConfig:
+    """The settings of `Random`: those of the GeoAlign that says how many rollouts are flagged, and what follows."""
+
+    type: ClassVar[str] = "random"
+
+    geoalign: GeoAlignConfig = setting(
+        default_factory=GeoAlignConfig, help="The GeoAlign whose number of flagged rollouts is drawn."
+    )
+
+
+@settings
+class OracleConfig:
+    """The settings of `Oracle`."""
+
+    type: ClassVar[str] = "oracle"
+
+    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
+        default="replace", help="What happens to corrupted rollouts."
+    )
 
 
 class PairCount(Curator[PairCountConfig]):

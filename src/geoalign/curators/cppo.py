@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import groups_of, subset
 from geoalign.errors import InputError
-from geoalign.settings import CPPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class CPPOConfig:
+    """The settings of `CPPO` (arXiv 2503.22342)."""
+
+    type: ClassVar[str] = "cppo"
+
+    pruning_rate: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.5, help="Share of each group that is pruned.")
 
 
 class CPPO(Curator[CPPOConfig]):

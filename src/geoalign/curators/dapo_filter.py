@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import groups_of, subset
-from geoalign.settings import DAPOFilterOnlyConfig
+from geoalign.settings import settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class DAPOFilterOnlyConfig:
+    """The settings of `DAPOFilterOnly` (arXiv 2503.14476): none."""
+
+    type: ClassVar[str] = "dapo_filter_only"
 
 
 class DAPOFilterOnly(Curator[DAPOFilterOnlyConfig]):

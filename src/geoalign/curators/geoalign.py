@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
@@ -21,10 +24,12 @@ from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.planes import consensus_plane
-from geoalign.method.projector import displacement
+from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
 from geoalign.method.summaries import cosine_summary, score_summary
-from geoalign.settings import GeoAlignConfig, ProjectorConfig
+from geoalign.settings import setting, settings
+from geoalign.settings.exact import strict_json
+from geoalign.settings.shown import shown
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 # Pairs shown in the two-dimensional views.
@@ -45,6 +50,121 @@ class _Batch:
     zero_displacements: int
     raw_prototype: Float[Tensor, " d"]
     raw_cosine: Float[Tensor, " p"]
+
+
+def _from_json(value: Any) -> Any:
+    """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() in ("none", "null"):
+        return None
+    try:
+        loaded = strict_json(value)
+    except json.JSONDecodeError:
+        loaded = value
+    if not isinstance(loaded, dict):
+        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {shown(value)}")
+    return ProjectorConfig(**loaded)
+
+
+if TYPE_CHECKING:
+    _Projector = ProjectorConfig | None
+else:
+    # `str` stands in the union, second, for command lines: HfArgumentParser knows no nested settings and reads the type
+    # `X | str | None` as text. It never survives validation.
+    _Projector = Annotated[ProjectorConfig | str | None, BeforeValidator(_from_json)]
+
+
+@settings
+class GeoAlignConfig:
+    """The settings of `GeoAlign` (Algorithm 1 and Eqs. 2 to 8)."""
+
+    type: ClassVar[str] = "geoalign"
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
+    )
+    aggregation: Literal["sum", "mean", "excess"] = setting(
+        default="sum",
+        help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
+    )
+    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
+        default="replace", help="What happens to anomalous rollouts."
+    )
+    tail: Literal["pointwise", "first_crossing"] = setting(
+        default="pointwise",
+        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
+    )
+    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
+        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
+    )
+    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
+    top_m: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
+    )
+    margin_weighted_prototype: bool = setting(
+        default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
+    )
+    projector: _Projector = setting(
+        default_factory=ProjectorConfig,
+        help="Projector settings as JSON; 'none': score raw unit displacements.",
+    )
+    scoring: Literal["in_sample", "cross_fit"] = setting(
+        default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
+    )
+    observe_only: bool = setting(default=False, help="Score and log, change nothing.")
+    start_step: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Calls that only observe before the first intervention."
+    )
+    consensus_gate: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+        default=None,
+        help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
+    )
+    gate_window: Annotated[int, Field(ge=1)] = setting(
+        default=5, help="Calls whose new groups are pooled for the consensus gate."
+    )
+
+    @classmethod
+    def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
+        """The paper's settings for `task` "math" or "dialogue"; keywords override single values.
+
+        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
+        count beyond what a density needs, all groups in every step.
+
+        `projector` overrides single values too: a mapping, `projector={"layers": 4}`, those that it names; a
+        `ProjectorConfig` those that it was made with by keyword, so `ProjectorConfig(layers=4)` keeps the paper's early
+        stop and `ProjectorConfig(layers=4, target_accuracy=None)` does not. One that was not made by keywords (read
+        from a file, say) overrides where it differs from the package's defaults. None: no projector.
+
+        Raises:
+            ConfigError: an unknown preset or task; a value out of range.
+        """
+        if name != "paper":
+            raise ConfigError(f"preset: expected 'paper', got {name!r}")
+        values = {"math": (0.05, 0.95), "dialogue": (0.12, 0.85)}
+        if task not in values:
+            raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
+        alpha, target_accuracy = values[task]
+        projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
+        if "projector" in overrides:
+            overrides["projector"] = _merged(projector, overrides["projector"])
+        preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}
+        return cls(**{**preset, **overrides})
+
+
+def _merged(preset: dict[str, Any], override: Any) -> Any:
+    """The values of a preset's projector, and over them those that the override sets; None stays None."""
+    try:
+        override = _from_json(override)
+    except ValueError as error:
+        raise ConfigError(f"projector: {error}") from error
+    if isinstance(override, Mapping):
+        return {**preset, **override}
+    if not isinstance(override, ProjectorConfig):
+        return override
+    defaults = ProjectorConfig()
+    differing = {one.name for one in fields(override) if getattr(override, one.name) != getattr(defaults, one.name)}
+    return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
 
 
 class GeoAlign(Curator[GeoAlignConfig]):

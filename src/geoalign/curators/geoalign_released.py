@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,8 +25,37 @@ from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.rectification import replace
 from geoalign.method.shares import share_of
-from geoalign.settings import GeoAlignReleasedConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class GeoAlignReleasedConfig:
+    """The settings of `GeoAlignReleased`: the values of the authors' released code."""
+
+    type: ClassVar[str] = "geoalign_released"
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.05, help="Density share of the threshold.")
+    output_dim: Annotated[int, Field(ge=2)] = setting(default=512, help="Width of the projected space.")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.1, help="Dropout while training.")
+    min_epochs: Annotated[int, Field(ge=1)] = setting(default=50, help="Epochs before an early stop.")
+    max_epochs: Annotated[int, Field(ge=1)] = setting(default=100, help="Epochs at most.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=1024, help="Pairs per training batch.")
+    learning_rate: Annotated[float, Field(gt=0)] = setting(default=1e-4, help="Initial Adam learning rate.")
+    holdout: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.1, help="Share of pairs held out.")
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.95, help="Early stop after min_epochs at this held-out accuracy."
+    )
+    max_fraction: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.2, help="At most this share of the rollouts is anomalous."
+    )
+    min_scores: Annotated[int, Field(ge=2)] = setting(default=100, help="With fewer scores nothing is flagged.")
+
+    @model_validator(mode="after")
+    def _epochs_in_order(self) -> GeoAlignReleasedConfig:
+        if self.max_epochs < self.min_epochs:
+            raise ValueError(f"max_epochs: expected at least min_epochs = {self.min_epochs}, got {self.max_epochs}")
+        return self
 
 
 class ReleasedNetwork(nn.Module):

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar, Literal
+
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
-from geoalign.settings import GFPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class GFPOConfig:
+    """The settings of `GFPO` (arXiv 2508.09726)."""
+
+    type: ClassVar[str] = "gfpo"
+
+    by: Literal["length", "token_efficiency"] = setting(
+        default="length", help="Keep the shortest responses, or those of most reward per token."
+    )
+    k: Annotated[int, Field(ge=2)] | None = setting(
+        default=None, help="Rollouts kept per group; null: half of it, at least two."
+    )
 
 
 class GFPO(Curator[GFPOConfig]):

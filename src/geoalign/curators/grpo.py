@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from geoalign.curators.base import Curator, identity
-from geoalign.settings import IdentityConfig
+from geoalign.settings import settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class IdentityConfig:
+    """The settings of `GRPO`, the curator that changes nothing: none."""
+
+    type: ClassVar[str] = "grpo"
 
 
 class GRPO(Curator[IdentityConfig]):

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import groups_of, subset
-from geoalign.settings import MCGRPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class MCGRPOConfig:
+    """The settings of `MCGRPO` (arXiv 2601.22582)."""
+
+    type: ClassVar[str] = "mc_grpo"
+
+    eps: Annotated[float, Field(gt=0)] = setting(
+        default=1e-3, help="Added to the median absolute deviation (the released code's value)."
+    )
+    zero_mad: Literal["std", "eps"] = setting(
+        default="std",
+        help="Scale where the MAD is 0: the standard deviation, or eps alone, as in the released code.",
+    )
+    drop_median: bool = setting(default=True, help="Leave the median rollout of an odd group out of the update.")
 
 
 def median(values: Float[Tensor, " n"]) -> Float[Tensor, ""]:

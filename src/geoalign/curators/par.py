@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
-from geoalign.settings import PARConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class PARConfig:
+    """The settings of `PAR` (arXiv 2502.18770)."""
+
+    type: ClassVar[str] = "par"
+
+    slope: Annotated[float, Field(gt=0)] = setting(default=1.0, help="Slope k of the sigmoid.")
 
 
 def sigmoid_shaped(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity, reward_weights
@@ -14,8 +15,43 @@ from geoalign.curators.batches import Group, groups_of, subset
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.sampling_weights import batch_weights, buffer_weights, filtered_pair, paper_weights
-from geoalign.settings import PFPPOBestRandomConfig, PFPPOBestWorstConfig, PFPPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class PFPPOConfig:
+    """The settings of `PFPPO` (arXiv 2409.06957); its two variants stand in the registry under names of their own."""
+
+    variant: Literal["br", "bw"] = setting(default="br", help="Best and random, or best and worst.")
+    mode: Literal["paper", "filter", "reweight", "verl"] = setting(
+        default="paper",
+        help="Draws within the group, two rows of the group, or draws over the batch (library only).",
+    )
+    draws: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Rows drawn per group in mode 'paper'; null: as many as the group has."
+    )
+    weighting: Literal["pow", "max_min", "max_random"] | None = setting(
+        default=None, help="Weights of mode 'verl'; null: max_random for br, max_min for bw."
+    )
+
+
+@settings
+class PFPPOBestRandomConfig(PFPPOConfig):
+    """The settings of `pf_ppo_br`."""
+
+    type: ClassVar[str] = "pf_ppo_br"
+
+    variant: Literal["br"] = setting(default="br", help="Best and random.")
+
+
+@settings
+class PFPPOBestWorstConfig(PFPPOConfig):
+    """The settings of `pf_ppo_bw`."""
+
+    type: ClassVar[str] = "pf_ppo_bw"
+
+    variant: Literal["bw"] = setting(default="bw", help="Best and worst.")
 
 
 class PFPPO(Curator[PFPPOConfig]):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
-from geoalign.settings import PODSConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class PODSConfig:
+    """The settings of `PODS` (arXiv 2504.13818)."""
+
+    type: ClassVar[str] = "pods"
+
+    m: Annotated[int, Field(ge=2)] | None = setting(
+        default=None, help="Rollouts kept per group; null: half of it, at least two."
+    )
 
 
 def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m"]:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import groups_of
-from geoalign.settings import QuantileBaselineConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+
+@settings
+class QuantileBaselineConfig:
+    """The settings of `QuantileBaseline` (arXiv 2509.22611)."""
+
+    type: ClassVar[str] = "quantile"
+
+    quantile: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.4, help="Level K of the quantile that is the baseline."
+    )
+    scale: Literal["std", "none"] = setting(
+        default="std", help="Divide by the group's standard deviation, or by nothing."
+    )
 
 
 def lower_quantile(values: Float[Tensor, " n"], level: float) -> Float[Tensor, ""]:

@@ -1,14 +1,20 @@
-"""The curators by name: the built-in ones and those of other packages."""
+"""The curators by name: the built-in ones and those of other packages. Importing it loads no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast, runtime_checkable
 
-from geoalign.curators.base import Curator
+from pydantic import PlainValidator
+
 from geoalign.errors import ConfigError
+from geoalign.settings.loading import ByType
+from geoalign.settings.shown import shown
+
+if TYPE_CHECKING:
+    from geoalign.curators.base import Curator
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
@@ -35,7 +41,7 @@ _BUILT_IN = {
 }
 
 
-class _Curators(Mapping[str, type[Curator]]):
+class _Curators(Mapping[str, "type[Curator[Any]]"]):
     """Names to curator classes; a class is imported when it is first asked for."""
 
     def _locations(self) -> dict[str, Any]:
@@ -43,17 +49,23 @@ class _Curators(Mapping[str, type[Curator]]):
         return {**installed, **_BUILT_IN}
 
     def __getitem__(self, name: str) -> type[Curator]:
-        locations = self._locations()
+        # Installed packages are searched only for other names: that takes a while.
+        locations: Mapping[str, Any] = _BUILT_IN if name in _BUILT_IN else self._locations()
         if name not in locations:
             raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}; got {name!r}")
         location = locations[name]
-        if not isinstance(location, str):
-            return location.load()
-        module, _, attribute = location.partition(":")
-        return getattr(import_module(module), attribute)
+        if isinstance(location, str):
+            module, _, attribute = location.partition(":")
+            return cast("type[Curator[Any]]", getattr(import_module(module), attribute))
+        curator_class: type[Curator[Any]] = location.load()
+        found = getattr(curator_class.config_class, "type", None)
+        if found != name:
+            settings = curator_class.config_class.__name__
+            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(found)}")
+        return curator_class
 
     def __contains__(self, name: object) -> bool:
-        return name in self._locations()
+        return name in _BUILT_IN or name in self._locations()
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._locations()))
@@ -62,17 +74,55 @@ class _Curators(Mapping[str, type[Curator]]):
         return len(self._locations())
 
 
-CURATORS: Mapping[str, type[Curator]] = _Curators()
+class _ConfigClasses(Mapping[str, Any]):
+    """Names to settings classes, likewise."""
+
+    def __getitem__(self, name: str) -> Any:
+        return CURATORS[name].config_class
+
+    def __contains__(self, name: object) -> bool:
+        return name in CURATORS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CURATORS)
+
+    def __len__(self) -> int:
+        return len(CURATORS)
 
 
-def make_curator(config: Any) -> Curator:
-    """The curator of a settings object from the `curator:` section of a run's config, by the type of the settings.
+CURATORS: Mapping[str, type[Curator[Any]]] = _Curators()
+
+
+@runtime_checkable
+class CuratorSettings(Protocol):
+    """The settings of a curator; `type` is the name under which the curator is known."""
+
+    type: ClassVar[str]
+
+
+def default_curator() -> CuratorSettings:
+    """GeoAlign's settings, all at their defaults."""
+    return cast("CuratorSettings", CURATORS["geoalign"].config_class())
+
+
+def make_curator(config: object) -> Curator[Any]:
+    """The curator of these settings.
 
     Raises:
         ConfigError: no known curator takes settings of this type.
     """
-    for name in CURATORS:
-        curator_class = CURATORS[name]
-        if type(config) is curator_class.config_class:
-            return curator_class(config)
-    raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
+    return CURATORS[_checked(config).type](config)
+
+
+def _checked(config: object) -> CuratorSettings:
+    name = getattr(config, "type", None)
+    if not isinstance(name, str) or name not in CURATORS or not isinstance(config, CURATORS[name].config_class):
+        raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
+    return cast("CuratorSettings", config)
+
+
+if TYPE_CHECKING:
+    CuratorSection = CuratorSettings
+else:
+    # A `curator:` section: `type` picks the settings class, and only its module is imported.
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_ConfigClasses(), default="geoalign")]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
 from geoalign.curators.batches import mean_of, reweighted
 from geoalign.errors import InputError
-from geoalign.settings import SGRPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
 # The paper's constant under both roots.
@@ -27,6 +30,17 @@ def noise_aware_weight(success: Float[Tensor, " g"], flip_rate: float) -> Float[
     spread, observed = clean * (1 - clean), success * (1 - success)
     weight = (1 - 2 * flip_rate) * spread / (torch.sqrt(observed + EPSILON) * torch.sqrt(spread + EPSILON))
     return weight.float()
+
+
+@settings
+class SGRPOConfig:
+    """The settings of `SGRPO` (arXiv 2508.05928)."""
+
+    type: ClassVar[str] = "s_grpo"
+
+    flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(
+        default=0.1, help="Assumed share p of rewards that are flipped."
+    )
 
 
 class SGRPO(Curator[SGRPOConfig]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
@@ -21,12 +22,39 @@ from geoalign.method.semantic_entropy import (
     entropy_scale,
     semantic_entropy,
 )
-from geoalign.settings import SeedGRPOConfig
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
 # One label per row; rows of a group with equal labels mean the same, None means nothing another row means.
 Clustering = Callable[[Rollouts], Sequence[object] | Tensor]
 _ALPHA = {"code": 0.0417, "paper_linear": 0.02, "paper_exp": 0.02}
+
+
+@settings
+class SeedGRPOConfig:
+    """The settings of `SeedGRPO` (arXiv 2505.12346)."""
+
+    type: ClassVar[str] = "seed_grpo"
+
+    mode: Literal["code", "paper_linear", "paper_exp"] = setting(
+        default="code", help="How the entropy scales the advantages."
+    )
+    entropy: Literal["shannon", "paper"] = setting(
+        default="shannon", help="-sum p log p, or the paper's Eq. 5: the mean of -log p over the clusters."
+    )
+    alpha: Annotated[float, Field(ge=0)] | None = setting(
+        default=None, help="Strength; null: 0.0417 for 'code', 0.02 for the paper's modes."
+    )
+    mass: Literal["logprobs", "share"] = setting(
+        default="logprobs", help="Weigh rollouts by their mean log-probability, or all alike."
+    )
+    clusters: Literal["answers", "hidden"] = setting(
+        default="answers", help="Same final answer, or hidden states within a cosine of each other."
+    )
+    threshold: Annotated[float, Field(gt=-1, le=1)] = setting(
+        default=0.95,
+        help="Cosine from which two hidden states, less the mean of the batch, belong together.",
+    )
 
 
 class SeedGRPO(Curator[SeedGRPOConfig]):

@@ -19,8 +19,7 @@ from geoalign.method.consensus import projected_cosines, projected_prototype, ra
 from geoalign.method.distillation import Distilled, distil, orientation
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import Pairs
-from geoalign.method.projector import Projector, displacement
-from geoalign.settings import ProjectorConfig
+from geoalign.method.projector import Projector, ProjectorConfig, displacement
 
 # Looks at the held-out pairs without a higher accuracy after which training stops.
 PATIENCE = 3

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 from geoalign.settings.masking import has_credentials, is_secret_name, masked
 
 # Where the packages that the settings are passed on to look for a secret themselves.
 _VARIABLES = {"wandb": "WANDB_API_KEY", "openai": "OPENAI_API_KEY", "token": "HF_TOKEN"}
 
 
-def refuse_secrets(value: Any, places: Places | None = None, path: str = "") -> None:
+def refuse_secrets(value: Any, locations: Locations | None = None, path: str = "") -> None:
     """Raises ConfigError for a secret in plain settings: by its name (hub_token, api_key, password), or an address with
     user, password or key. The message names the setting and what to use instead, never the value.
 
@@ -23,16 +23,16 @@ def refuse_secrets(value: Any, places: Places | None = None, path: str = "") -> 
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            refuse_secrets(inner, places, f"{path}.{name}" if path else str(name))
+            refuse_secrets(inner, locations, f"{path}.{name}" if path else str(name))
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            refuse_secrets(inner, places, path)
+            refuse_secrets(inner, locations, path)
     elif value is not None and not isinstance(value, bool) and is_secret_name(path):
-        raise ConfigError(f"{_prefix(places, path)}{secret_setting(path)}")
+        raise ConfigError(f"{_prefix(locations, path)}{secret_setting(path)}")
     elif isinstance(value, str) and has_credentials(value):
         raise ConfigError(
-            f"{_prefix(places, path)}{path}: expected an address without user, password and key, got {masked(value)}: "
-            f"settings are written to files that people share"
+            f"{_prefix(locations, path)}{path}: expected an address without user, password and key, "
+            f"got {masked(value)}: settings are written to files that people share"
         )
 
 
@@ -47,5 +47,5 @@ def secret_setting(key: str) -> str:
     )
 
 
-def _prefix(places: Places | None, key: str) -> str:
-    return "" if places is None else masked(places.prefix(key))
+def _prefix(locations: Locations | None, key: str) -> str:
+    return "" if locations is None else masked(locations.prefix(key))

@@ -1,4 +1,4 @@
-"""YAML as plain data, every value as it was written, with bounded work and the place of every key.
+"""YAML as plain data, every value as it was written, with bounded work and the location of every key.
 
 PyYAML parses; what its nodes mean is decided here, because its own constructor keeps the last of two equal keys, reads
 010 as 8 and 1:30 as 90, and lets a few lines of aliases grow to gigabytes.
@@ -103,15 +103,15 @@ def read_text(path: Path) -> str:
 def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> tuple[Any, dict[str, str]]:
     """The one document of a YAML text as dicts with text keys, lists, text, numbers, booleans and None.
 
-    An alias gives a copy of what it names, `<<` lays mappings under one. The place of a key is `source` with its line.
+    An alias gives a copy of what it names, `<<` merges mappings into one. A key's location is `source` and its line.
 
     Args:
         source: what error messages call the text: a file, or an option of the command line.
         key: the dotted key whose value the text is; empty: it is all settings.
-        lines: messages and places name lines.
+        lines: messages and locations name lines.
 
     Returns:
-        The data, None for an empty text, and the place of every dotted key.
+        The data, None for an empty text, and the location of every dotted key.
 
     Raises:
         ConfigError: it is not YAML, too large or too deep, names a key twice, or has a key or value that is no such
@@ -124,7 +124,7 @@ def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> 
             node = loader.get_single_node()
         finally:
             loader.dispose()
-    return (None if node is None else walk.value(node, key)), walk.places
+    return (None if node is None else walk.value(node, key)), walk.locations
 
 
 @dataclass
@@ -133,7 +133,7 @@ class _Walk:
 
     source: str
     lines: bool
-    places: dict[str, str] = field(default_factory=dict)
+    locations: dict[str, str] = field(default_factory=dict)
     values: int = 0
     characters: int = 0
     above: list[yaml.Node] = field(default_factory=list)
@@ -153,9 +153,9 @@ class _Walk:
 
     def error(self, node: yaml.Node, key: str, expected: str, got: str | None) -> ConfigError:
         after = "" if got is None else f", got {got}"
-        return ConfigError(f"{self._place(node)}: {f'{shown_key(key)}: ' if key else ''}{expected}{after}")
+        return ConfigError(f"{self._location(node)}: {f'{shown_key(key)}: ' if key else ''}{expected}{after}")
 
-    def _place(self, node: yaml.Node) -> str:
+    def _location(self, node: yaml.Node) -> str:
         return f"{self.source}, line {node.start_mark.line + 1}" if self.lines else self.source
 
     def _count(self, node: yaml.Node, key: str) -> None:
@@ -173,7 +173,7 @@ class _Walk:
         read = []
         for number, item in enumerate(node.value):
             inner = f"{key}.{number}" if key else str(number)
-            self.places[inner] = self._place(item)
+            self.locations[inner] = self._location(item)
             read.append(self.value(item, inner))
         return read
 
@@ -187,14 +187,14 @@ class _Walk:
             if name in first:
                 before = f" (first: {first[name]})" if self.lines else ""
                 raise self.error(name_node, inner, "expected once", f"a second time{before}")
-            first[name] = self._place(name_node)
+            first[name] = self._location(name_node)
             if name_node.tag == f"{_TAG}merge":
                 merged = self._merged(value_node, key)
             else:
-                self.places[inner] = first[name]
+                self.locations[inner] = first[name]
                 own[name] = self.value(value_node, inner)
         for name in own:
-            self.places[f"{key}.{name}" if key else name] = first[name]
+            self.locations[f"{key}.{name}" if key else name] = first[name]
         return {**merged, **own}
 
     def _merged(self, node: yaml.Node, key: str) -> dict[str, Any]:
@@ -272,15 +272,15 @@ def _told(source: str, text: str, lines: bool) -> Iterator[None]:
         yield
     except yaml.reader.ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
-        place = f"{source}, line {text.count(chr(10), 0, at) + 1}" if lines else source
+        location = f"{source}, line {text.count(chr(10), 0, at) + 1}" if lines else source
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise ConfigError(f"{place}: expected {what}, got the character U+{code:04X}") from error
+        raise ConfigError(f"{location}: expected {what}, got the character U+{code:04X}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{source}, line {mark.line + 1}" if lines and mark is not None else source
+        location = f"{source}, line {mark.line + 1}" if lines and mark is not None else source
         said = "; ".join(shown_text(part) for part in (error.context, error.problem) if part)
         limit = said.startswith("expected at most")
-        raise ConfigError(f"{place}: {said if limit else f'expected {what}, got {said}'}") from error
+        raise ConfigError(f"{location}: {said if limit else f'expected {what}, got {said}'}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{source}: expected {what}, got {shown_text(error)}") from error
 

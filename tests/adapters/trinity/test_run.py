@@ -11,8 +11,8 @@ from geoalign.adapters.trinity.run import CurationRun, named
 from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.version import check_version
 from geoalign.adapters.trinity.weights import PublishedWeights
+from geoalign.curators.controls import OracleConfig
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
-from geoalign.settings.controls import OracleConfig
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
 
@@ -46,7 +46,7 @@ def test_it_decides_what_the_library_decides(batch):
     found = asyncio.run(run.decide(rows))
     config = {name: value for name, value in SMALL.items() if name != "type"}
     groups = torch.arange(6).repeat_interleave(8)
-    wanted = GeoAlign(read_settings({"curator": {"type": "geoalign", **config}})[1]).curate(
+    wanted = GeoAlign(read_settings({"curator": {"type": "geoalign", **config}}).curator).curate(
         Rollouts(rewards=rewards, groups=groups, hidden=hidden), generator=torch.Generator().manual_seed(3)
     )
     assert torch.equal(found.curation.source, wanted.source)
@@ -123,7 +123,7 @@ def test_a_curator_that_no_engine_carries_out():
 
 def test_fields_from_the_info(experience):
     rows = [experience(0, run, float(run == 0), info={"clean": float(run == 1)}) for run in range(4)]
-    assert read_settings({"curator": "oracle"})[1] == OracleConfig()
+    assert read_settings({"curator": "oracle"}).curator == OracleConfig()
     found = asyncio.run(CurationRun({"curator": "oracle", "rollout_fields": {"true_rewards": "clean"}}).decide(rows))
     assert found.placement.replaced.tolist() == [True, True, False, False]
 

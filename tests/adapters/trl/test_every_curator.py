@@ -5,10 +5,15 @@ import torch
 from trl_parts import Recording, digits, model, same_weights, trainer, weights_of
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
-from geoalign.curators import CPPO, PAR, PFPPO, PODS, SGRPO, Chain, SeedGRPO
+from geoalign.curators.chain import Chain
+from geoalign.curators.cppo import CPPO
+from geoalign.curators.par import PAR, PARConfig
+from geoalign.curators.pf_ppo import PFPPO, PFPPOBestRandomConfig
+from geoalign.curators.pods import PODS
+from geoalign.curators.s_grpo import SGRPO
+from geoalign.curators.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.method.advantages import group_advantages
-from geoalign.settings import PARConfig, PFPPOBestRandomConfig
 
 SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
 SETTINGS = {

@@ -11,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
 from trl_parts import Recording, digits, model, same_weights, tokenizer, trainer, weights_of
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
-from geoalign.settings import CURATOR_CONFIGS
+from geoalign.curators.registry import CURATORS
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "trl_grpo.py"
 SMALL = {"alpha": 0.5, "min_scores": 8, "projector": ProjectorConfig(hidden_dim=16, output_dim=8, steps=10)}
@@ -89,9 +89,9 @@ def test_details_come_with_the_curation(tmp_path):
 @pytest.mark.parametrize("name", ["geoalign", "grpo"])
 def test_settings_parse_beside_trls(tmp_path, name):
     """No field of a curator's settings collides with one of TRL's dataclasses."""
-    parser = TrlParser((ScriptArguments, CURATOR_CONFIGS[name], GRPOConfig, ModelConfig))
+    parser = TrlParser((ScriptArguments, CURATORS[name].config_class, GRPOConfig, ModelConfig))
     arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
-    assert parser.parse_args_and_config(arguments)[1] == CURATOR_CONFIGS[name]()
+    assert parser.parse_args_and_config(arguments)[1] == CURATORS[name].config_class()
 
 
 def test_command_line(tmp_path):

@@ -5,8 +5,8 @@ import torch
 from trl import GRPOTrainer
 from trl_parts import Scripted, curation, data, digits, length, model, same_weights, trainer, weights_of
 
-from geoalign.curators import GRPO
 from geoalign.curators.base import Curator
+from geoalign.curators.grpo import GRPO
 
 EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 

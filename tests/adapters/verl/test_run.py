@@ -8,8 +8,9 @@ from geoalign.adapters.placement import place
 from geoalign.adapters.verl.metrics import curation_metrics
 from geoalign.adapters.verl.run import CuratorRun
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import InputError
-from geoalign.settings import PODSConfig, ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 from geoalign.types import Rollouts
 
 SETTINGS = VerlSettings(

@@ -4,8 +4,8 @@ import pytest
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.verl.settings import parse_settings
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
-from geoalign.settings import PODSConfig
 
 
 def test_nothing_said_is_geoalign_with_its_defaults():
@@ -31,8 +31,8 @@ def test_nested_settings_and_chains():
     ("section", "message"),
     [
         ({"hidden_positon": "mean"}, "geoalign.hidden_positon: unknown key: expected geoalign.hidden_position"),
-        ({"curator": {"alpah": 1}}, "geoalign: curator.alpah: unknown key: expected curator.alpha"),
-        ({"curator": {"type": "geoaling"}}, "geoalign: curator.type"),
+        ({"curator": {"alpah": 1}}, "geoalign.curator.alpah: unknown key: expected geoalign.curator.alpha"),
+        ({"curator": {"type": "geoaling"}}, "geoalign.curator.type"),
         ({"hidden_position": "first"}, "hidden_position"),
         ({"place": "gpu"}, "place"),
         ({"seed": -1}, "seed"),

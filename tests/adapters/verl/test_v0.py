@@ -12,7 +12,7 @@ import torch
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.adapters.verl.v0 import curate_dataproto
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.settings import ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 
 GROUPS = np.array(["a"] * 8 + ["b"] * 8, dtype=object)
 

@@ -46,20 +46,22 @@ SETTINGS: dict[str, Any] = {
 }
 
 # A curator of another package, which crashes at its first batch.
-BROKEN = '''
-from geoalign.settings import IdentityConfig, settings
+BROKEN = """
+from typing import ClassVar
+
 from geoalign.curators.base import Curator
+from geoalign.settings import settings
 
 @settings
 class BrokenConfig:
-    """None."""
+    type: ClassVar[str] = "broken"
 
 class Broken(Curator):
     config_class = BrokenConfig
 
     def curate(self, rollouts, *, generator=None, details=False):
         raise RuntimeError("the curator\\nbroke")
-'''
+"""
 SECONDS = ("seconds", "peak_memory_bytes", "starts")
 
 

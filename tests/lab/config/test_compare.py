@@ -12,7 +12,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.arms import GENERATION, resolved_run, warm_start_run
 from geoalign.lab.config.compare import DEFAULTS
 from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config, plain_compare_config
-from geoalign.lab.config.layers import lay_over
+from geoalign.lab.config.layers import merged_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"
 
@@ -26,7 +26,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_laying_over_replaces_values_and_keeps_the_rest() -> None:
     base = {"reward": {"flip": 0.1, "timeout": 5.0}, "grpo": {"beta": 0.0}, "seed": 0}
     over = {"reward": {"flip": 0.4}, "grpo": {"learning_rate": 1e-4}}
-    assert lay_over(base, over) == {
+    assert merged_settings(base, over) == {
         "reward": {"flip": 0.4, "timeout": 5.0},
         "grpo": {"beta": 0.0, "learning_rate": 1e-4},
         "seed": 0,
@@ -36,11 +36,11 @@ def test_laying_over_replaces_values_and_keeps_the_rest() -> None:
 
 def test_another_type_starts_a_section_anew_and_the_same_type_does_not() -> None:
     base = {"curator": {"type": "geoalign", "alpha": 0.2, "projector": {"steps": 3}}}
-    assert lay_over(base, {"curator": {"type": "grpo"}}) == {"curator": {"type": "grpo"}}
-    same = lay_over(base, {"curator": {"type": "geoalign", "alpha": 0.5}})
+    assert merged_settings(base, {"curator": {"type": "grpo"}}) == {"curator": {"type": "grpo"}}
+    same = merged_settings(base, {"curator": {"type": "geoalign", "alpha": 0.5}})
     assert same == {"curator": {"type": "geoalign", "alpha": 0.5, "projector": {"steps": 3}}}
     # A section without a type is of the default kind, geoalign.
-    assert lay_over({"curator": {"alpha": 0.2}}, {"curator": {"type": "geoalign"}})["curator"]["alpha"] == 0.2
+    assert merged_settings({"curator": {"alpha": 0.2}}, {"curator": {"type": "geoalign"}})["curator"]["alpha"] == 0.2
 
 
 def test_the_arm_has_the_last_word_then_the_level(tmp_path: Path) -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.par import PARConfig
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import EvaluationConfig
-from geoalign.settings import ChainConfig, GeoAlignConfig, PARConfig, PODSConfig, ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 from geoalign.settings.exact import strict_json
 from geoalign.settings.shown import LONGEST, shown, shown_key, shown_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from geoalign.lab.config.flat import flat
+from geoalign.lab.config.layers import flat
 
 
 def test_values_by_dotted_key() -> None:

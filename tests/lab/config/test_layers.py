@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.layers import lay_over, read_layers
+from geoalign.lab.config.layers import merged_settings, read_layers
 from geoalign.lab.config.loading import load_run_config
 
 
@@ -34,7 +34,7 @@ def test_another_type_starts_a_section_anew(tmp_path: Path) -> None:
     written(tmp_path, "a.yaml", "curator: {type: geoalign, alpha: 0.1}\n")
     config = load_run_config(written(tmp_path, "b.yaml", "base: a.yaml\ncurator: {type: pods, m: 4}\n")).config
     assert config.curator.m == 4
-    assert lay_over({"curator": {"alpha": 1}}, {"curator": {"type": "geoalign"}}) == {
+    assert merged_settings({"curator": {"alpha": 1}}, {"curator": {"type": "geoalign"}}) == {
         "curator": {"alpha": 1, "type": "geoalign"}
     }
 

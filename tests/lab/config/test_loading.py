@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.grpo import IdentityConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config, parse_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config, parse_run_config
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, MathConfig
-from geoalign.settings import GeoAlignConfig, IdentityConfig
+from geoalign.settings.loading import plain_settings
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -151,10 +153,10 @@ def test_deep_nesting_is_an_error_not_a_crash(tmp_path: Path) -> None:
 )
 def test_the_resolved_settings_read_back_as_the_same(overrides: list[str]) -> None:
     config = load_run_config(None, overrides).config
-    plain = yaml.safe_load(yaml.safe_dump(plain_run_config(config)))
+    plain = yaml.safe_load(yaml.safe_dump(plain_settings(config)))
     assert plain["curator"]["type"] == ("grpo" if "curator.type=grpo" in overrides else "geoalign")
     assert parse_run_config(plain) == config
-    assert plain_run_config(parse_run_config(plain)) == plain
+    assert plain_settings(parse_run_config(plain)) == plain
 
 
 def test_settings_load_no_torch() -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from geoalign.curators.controls import PairCountConfig
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import load_curate_config
-from geoalign.settings import GeoAlignConfig, PairCountConfig, PODSConfig
 
 
 def test_curator_and_settings():

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.config.loading import load_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.train.train import prepare
+from geoalign.settings.loading import plain_settings
 
 REPOSITORY = Path(__file__).parents[3]
 Train = Callable[..., dict[str, Any]]
@@ -189,7 +190,7 @@ def test_the_shipped_settings_are_read() -> None:
 @pytest.mark.slow
 def test_the_shipped_settings_raise_the_reward_and_the_curves_part(train_here: Train, tmp_path: Path) -> None:
     config = load_run_config(REPOSITORY / "configs" / "dialogue.yaml", ["curator.type=grpo"]).config
-    summary = train_here(plain_run_config(config), tmp_path / "run", report=False)
+    summary = train_here(plain_settings(config), tmp_path / "run", report=False)
     assert summary["reward_model"]["accuracy"] > 0.8
     # The rejected response flatters: a reward model that ranked content alone would get most of these right.
     assert summary["reward_model"]["against_shortcut"] < 0.5

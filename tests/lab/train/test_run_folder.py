@@ -7,16 +7,17 @@ import yaml
 from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.loading import load_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.store.json_files import append_lines, read_lines
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
 from geoalign.lab.store.seals import MARK
 from geoalign.lab.train.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated, go_back
+from geoalign.settings.loading import plain_settings
 
 
 def started(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
-    folder.initialise(plain_run_config(load_run_config().config), threads=1)
+    folder.initialise(plain_settings(load_run_config().config), threads=1)
     return folder
 
 
@@ -29,7 +30,7 @@ def test_a_started_run_has_its_settings_and_versions(tmp_path: Path) -> None:
     versions = folder.read_versions()
     assert versions["schema_version"] == SCHEMA_VERSION == 1
     assert {"geoalign", "python", "torch", "trl", "transformers", "threads"} <= versions.keys()
-    assert folder.read_config() == plain_run_config(load_run_config().config)
+    assert folder.read_config() == plain_settings(load_run_config().config)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +87,15 @@ def test_a_folder_of_other_files_is_never_touched(tmp_path: Path) -> None:
     ],
 )
 def test_a_changed_setting_is_named(tmp_path: Path, override: str, message: str) -> None:
-    then = yaml.safe_load(yaml.safe_dump(plain_run_config(load_run_config().config)))
-    check_same_settings(plain_run_config(load_run_config().config), then, tmp_path)
+    then = yaml.safe_load(yaml.safe_dump(plain_settings(load_run_config().config)))
+    check_same_settings(plain_settings(load_run_config().config), then, tmp_path)
     with pytest.raises(ConfigError, match=message):
-        check_same_settings(plain_run_config(load_run_config(None, [override]).config), then, tmp_path)
+        check_same_settings(plain_settings(load_run_config(None, [override]).config), then, tmp_path)
 
 
 def test_what_is_kept_may_change(tmp_path: Path) -> None:
-    then = plain_run_config(load_run_config().config)
-    check_same_settings(plain_run_config(load_run_config(None, ["output.keep_checkpoints=7"]).config), then, tmp_path)
+    then = plain_settings(load_run_config().config)
+    check_same_settings(plain_settings(load_run_config(None, ["output.keep_checkpoints=7"]).config), then, tmp_path)
 
 
 def fill(folder: RunFolder, *, sft: int, rl: int) -> None:

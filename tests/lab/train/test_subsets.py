@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.gfpo import GFPOConfig
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.run import make_run
 from geoalign.lab.train.subsets import check_subset
-from geoalign.settings import ChainConfig, GeoAlignConfig, GFPOConfig, PODSConfig
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 
 
 @pytest.mark.parametrize("kept", [8, 9])
@@ -34,7 +37,7 @@ def test_a_run_that_keeps_more_than_a_group_does_not_start_and_names_the_line(tm
         "grpo": {"max_steps": 6, "num_generations": 4},
         "curator": {"type": "pods", "m": 5},
     }
-    places = Places({"curator": "run.yaml, line 1", "curator.m": "run.yaml, line 3"})
+    places = Locations({"curator": "run.yaml, line 1", "curator.m": "run.yaml, line 3"})
     with pytest.raises(
         ConfigError, match=r"run.yaml, line 3: curator.m: expected at most grpo.num_generations = 4, got 5"
     ):

@@ -48,8 +48,8 @@ class CurationRun:
     """
 
     def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
-        self.settings, config = read_settings(arguments)
-        self.session = CurationSession(make_curator(config), seed=self.settings.seed)
+        self.settings = read_settings(arguments)
+        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one by one.

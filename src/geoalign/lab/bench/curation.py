@@ -12,14 +12,13 @@ from multiprocessing import get_context
 
 import torch
 
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.memory import peak_bytes, reset_peak
 from geoalign.lab.bench.naive import naive_distil, naive_pairs, naive_scores
 from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.method.projector import Projector, new_probe
-from geoalign.settings import GeoAlignConfig, ProjectorConfig
+from geoalign.method.projector import Projector, ProjectorConfig, new_probe
 from geoalign.settings.shown import shown
 from geoalign.types import Rollouts
 

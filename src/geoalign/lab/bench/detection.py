@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.lab.analysis.statistics import Interval, auroc, average_precision, mean_interval
 from geoalign.lab.bench.batches import PlantedBatch, load_batch
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.consensus import deviation_index, pair_count
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import Pairs, preference_pairs
-from geoalign.settings import GeoAlignConfig, ProjectorConfig
+from geoalign.method.projector import ProjectorConfig
 
 States = Literal["isotropic", "compressible"]
 Rewards = Literal["continuous", "binary"]

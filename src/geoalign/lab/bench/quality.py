@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.lab.bench.curation import Shape
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.settings import GeoAlignConfig
 
 # How to step, and what is added to the seed: the second row shows how much the ranking owes to the draws alone.
 _STEPPING: dict[str, tuple[Literal["auto"] | None, int]] = {

@@ -17,14 +17,14 @@ from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.arms import warm_start_run
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
-from geoalign.lab.config.loading import plain_run_config
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.tail import last_step
 from geoalign.lab.terminal import Console
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import plain_settings
+from geoalign.settings.locations import Locations
 
 _LOOK_SECONDS = 0.2
 # Exit code of a worker for an error of this package, which is told as such.
@@ -36,7 +36,7 @@ def compare(
     root: Path,
     *,
     resume: bool = False,
-    places: Places | None = None,
+    places: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, str]:
     """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
@@ -101,7 +101,7 @@ def _carry_out(
             folder,
             todo,
             board,
-            output=plain_run_config(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
+            output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
             shapes=shapes,
             workers=workers,
             threads=threads,
@@ -116,7 +116,7 @@ def _prepare(
 
     The comparison counts as started once the check is passed. What an earlier start has done is not done again.
     """
-    settings = plain_run_config(warm_start_run(config))
+    settings = plain_settings(warm_start_run(config))
     shapes = folder.prepared_shapes(settings)
     if all(planned.key in shapes for planned in todo):
         folder.initialise(config)

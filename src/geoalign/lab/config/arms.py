@@ -7,10 +7,11 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.layers import lay_over
-from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.config.layers import merged_settings
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import RunConfig
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import plain_settings
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown_key
 
 _WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
@@ -51,27 +52,29 @@ GENERATION = (
 )
 
 
-def check_arm(name: str, settings: Mapping[str, Any], places: Places) -> None:
+def check_arm(name: str, settings: Mapping[str, Any], locations: Locations) -> None:
     """Raises ConfigError, by name, for a setting that would make the arm's runs incomparable with the others'."""
     path = f"arms.{name}"
-    _check_fixed(path, settings, places)
+    _check_fixed(path, settings, locations)
     grpo = settings.get("grpo")
     for option in grpo if isinstance(grpo, Mapping) else ():
         if option in GENERATION:
             raise _refused(
-                f"{path}.grpo.{option}", "all arms answer the same prompts in the same way: set it under run", places
+                f"{path}.grpo.{option}", "all arms answer the same prompts in the same way: set it under run", locations
             )
 
 
-def check_level(name: str, settings: Mapping[str, Any], places: Places) -> None:
+def check_level(name: str, settings: Mapping[str, Any], locations: Locations) -> None:
     """Raises ConfigError, by name, for a setting that a level of a comparison may not change."""
     path = f"levels.{name}"
-    _check_fixed(path, settings, places)
+    _check_fixed(path, settings, locations)
     if "curator" in settings:
-        raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", places)
+        raise _refused(f"{path}.curator", "curators are what arms differ in: set it under arms", locations)
 
 
-def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places: Places | None = None) -> RunConfig:
+def resolved_run(
+    config: CompareConfig, level: str, arm: str, seed: int, locations: Locations | None = None
+) -> RunConfig:
     """The settings of one run of a comparison.
 
     The task's problems are those of the base run for every seed, because the warm start is; the seed decides their
@@ -80,47 +83,49 @@ def resolved_run(config: CompareConfig, level: str, arm: str, seed: int, places:
     Raises:
         ConfigError: the arm's or level's settings are wrong; the message has the file and the line.
     """
-    base = plain_run_config(config.run)
-    data = lay_over(lay_over(base, config.levels[level]), config.arms[arm])
+    base = plain_settings(config.run)
+    data = merged_settings(merged_settings(base, config.levels[level]), config.arms[arm])
     data["seed"] = seed
     data["output"] = {**base["output"], "folder": None, "rollouts": True, "details_every": None}
     if data["task"].get("seed", 0) is None:
         data["task"] = {**data["task"], "seed": config.run.seed}
-    return parse_run_config(data, _laid_over(places or Places(), level, arm))
+    return parse_run_config(data, _merged_locations(locations or Locations(), level, arm))
 
 
 def warm_start_run(config: CompareConfig) -> RunConfig:
     """The settings of the run whose warm start all runs share: the base's."""
-    base = plain_run_config(config.run)
+    base = plain_settings(config.run)
     if base["task"].get("seed", 0) is None:
         base["task"] = {**base["task"], "seed": config.run.seed}
     base["output"] = {**base["output"], "folder": None}
     return parse_run_config(base)
 
 
-def places_below(places: Places, section: str) -> Places:
-    """The places of the keys inside a section, without its name."""
+def locations_below(locations: Locations, section: str) -> Locations:
+    """The locations of the keys inside a section, without its name."""
     start = f"{section}."
-    return Places({key.removeprefix(start): place for key, place in places.by_key.items() if key.startswith(start)})
+    return Locations(
+        {key.removeprefix(start): location for key, location in locations.by_key.items() if key.startswith(start)}
+    )
 
 
-def _check_fixed(path: str, settings: Mapping[str, Any], places: Places) -> None:
+def _check_fixed(path: str, settings: Mapping[str, Any], locations: Locations) -> None:
     for section in settings:
         if section in _FIXED:
-            raise _refused(f"{path}.{section}", _FIXED[section], places)
+            raise _refused(f"{path}.{section}", _FIXED[section], locations)
 
 
-def _refused(key: str, reason: str, places: Places) -> ConfigError:
-    return ConfigError(f"{places.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
+def _refused(key: str, reason: str, locations: Locations) -> ConfigError:
+    return ConfigError(f"{locations.prefix(key)}{shown_key(key)}: expected to be left out, got a value: {reason}")
 
 
-def _laid_over(places: Places, level: str, arm: str) -> Places:
+def _merged_locations(locations: Locations, level: str, arm: str) -> Locations:
     """Where each setting of an arm's run at a level was written: the arm, else the level, else the base."""
     merged: dict[str, str] = {}
     for section in ("run", f"levels.{level}", f"arms.{arm}"):
-        merged |= places_below(places, section).by_key
-    # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best place.
-    if not places_below(places, f"arms.{arm}").by_key and (place := places.by_key.get(f"arms.{arm}")):
-        merged["curator"] = place
-        merged["curator.type"] = place
-    return Places(merged)
+        merged |= locations_below(locations, section).by_key
+    # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best location.
+    if not locations_below(locations, f"arms.{arm}").by_key and (location := locations.by_key.get(f"arms.{arm}")):
+        merged["curator"] = location
+        merged["curator.type"] = location
+    return Locations(merged)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from geoalign.lab.config.run import RunConfig
-from geoalign.settings.curators import settings
+from geoalign.settings import setting, settings
 
 CLEAN = "clean"
 # The upper bound that nobody can know in earnest: no reward is corrupted, and nothing is curated.
@@ -37,16 +36,12 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @settings
 class PrimaryComparison:
     """A comparison that was chosen before looking; all others are exploratory."""
 
-    arm: str = field(metadata=_help("The arm in question."))
-    against: str = field(metadata=_help("The arm it is measured against, seed by seed."))
+    arm: str = setting(help="The arm in question.")
+    against: str = setting(help="The arm it is measured against, seed by seed.")
 
 
 @settings
@@ -57,31 +52,29 @@ class CompareConfig:
     the comparison's. An arm or level is nested settings as in the YAML of a run.
     """
 
-    run: RunConfig = field(default_factory=RunConfig, metadata=_help("The base run."))
-    arms: dict[str, dict[str, Any]] = field(metadata=_help("Name to settings laid over the base run."))
-    levels: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"as_given": {}}, metadata=_help("Name to settings, in general of reward.")
+    run: RunConfig = setting(default_factory=RunConfig, help="The base run.")
+    arms: dict[str, dict[str, Any]] = setting(help="Name to settings laid over the base run.")
+    levels: dict[str, dict[str, Any]] = setting(
+        default_factory=lambda: {"as_given": {}}, help="Name to settings, in general of reward."
     )
-    seeds: list[Annotated[int, Field(ge=0, lt=2**31)]] = field(
-        default_factory=lambda: [0, 1, 2], metadata=_help("One run of every arm at every level for each.")
+    seeds: list[Annotated[int, Field(ge=0, lt=2**31)]] = setting(
+        default_factory=lambda: [0, 1, 2], help="One run of every arm at every level for each."
     )
-    arms_at: dict[str, list[str]] = field(
-        default_factory=dict, metadata=_help("Arm to the levels it runs at, where these are not all.")
+    arms_at: dict[str, list[str]] = setting(
+        default_factory=dict, help="Arm to the levels it runs at, where these are not all."
     )
-    baseline: str = field(default="grpo", metadata=_help("The arm that every difference is taken to."))
-    oracle: str | None = field(
-        default="oracle", metadata=_help("The arm whose difference to the baseline is the headroom; null: none.")
+    baseline: str = setting(default="grpo", help="The arm that every difference is taken to.")
+    oracle: str | None = setting(
+        default="oracle", help="The arm whose difference to the baseline is the headroom; null: none."
     )
-    primary: list[PrimaryComparison] = field(
-        default_factory=list, metadata=_help("Comparisons chosen beforehand; the others are exploratory.")
+    primary: list[PrimaryComparison] = setting(
+        default_factory=list, help="Comparisons chosen beforehand; the others are exploratory."
     )
-    metric: Literal["accuracy", "reward", "gold_utility"] = field(
-        default="accuracy", metadata=_help("What the table compares.")
+    metric: Literal["accuracy", "reward", "gold_utility"] = setting(default="accuracy", help="What the table compares.")
+    last_evaluations: Annotated[int, Field(ge=1)] = setting(
+        default=5, help="The final score is the mean over so many last evaluations."
     )
-    last_evaluations: Annotated[int, Field(ge=1)] = field(
-        default=5, metadata=_help("The final score is the mean over so many last evaluations.")
+    workers: Annotated[int, Field(ge=1, le=1024)] | None = setting(
+        default=None, help="Runs at a time, a process each; null: as many as the machine has cores."
     )
-    workers: Annotated[int, Field(ge=1, le=1024)] | None = field(
-        default=None, metadata=_help("Runs at a time, a process each; null: as many as the machine has cores.")
-    )
-    keep_runs: bool = field(default=False, metadata=_help("Keep the run folders (rollouts, checkpoints)."))
+    keep_runs: bool = setting(default=False, help="Keep the run folders (rollouts, checkpoints).")

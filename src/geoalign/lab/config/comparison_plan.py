@@ -10,8 +10,8 @@ from typing import Any
 
 from geoalign.lab.config.arms import resolved_run
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.loading import plain_run_config
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import plain_settings
+from geoalign.settings.locations import Locations
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PlannedRun:
         return self.cells[0]
 
 
-def make_plan(config: CompareConfig, places: Places | None = None) -> list[PlannedRun]:
+def make_plan(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
     """The runs of a comparison in their order: all arms at all levels of the first seed, then of the next.
 
     So a comparison that was broken off is balanced: what it has, it has of every arm.
@@ -67,7 +67,7 @@ def make_plan(config: CompareConfig, places: Places | None = None) -> list[Plann
             for arm in config.arms:
                 if level not in config.arms_at.get(arm, config.levels):
                     continue
-                plain = computed(plain_run_config(resolved_run(config, level, arm, seed, places)))
+                plain = computed(plain_settings(resolved_run(config, level, arm, seed, locations)))
                 key = settings_key(plain, warm_start_seed=config.run.seed)
                 cells.setdefault(key, []).append(Cell(level, arm, seed))
                 settings[key] = plain

@@ -3,68 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import override_setting, parse_run_config, parse_settings
-from geoalign.settings.curators import GeoAlignConfig, settings
-from geoalign.settings.locations import Places
+from geoalign.lab.config.loading import override_setting
+from geoalign.lab.config.run import RunConfig
+from geoalign.settings import setting, settings
+from geoalign.settings.loading import load_settings
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown_key
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
 
 
 @settings
 class CurateConfig:
     """How dumps of rollouts are curated; which ones, and where their hidden states are, stands on the command line."""
 
-    curator: Any = field(default_factory=GeoAlignConfig, metadata=_help("Settings of the curator."))
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of every random draw."))
-    hidden_tensor: Annotated[str, Field(min_length=1)] | None = field(
+    curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
+    hidden_tensor: Annotated[str, Field(min_length=1)] | None = setting(
         default=None,
-        metadata=_help("Name of the states in a safetensors file; null: `hidden`, or the only tensor there."),
+        help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there.",
     )
-    hidden_position: Literal["final", "predicting", "mean"] = field(
-        default="predicting", metadata=_help("Which last-layer hidden state of the model stands for a response.")
+    hidden_position: Literal["final", "predicting", "mean"] = setting(
+        default="predicting", help="Which last-layer hidden state of the model stands for a response."
     )
-    prompts: Literal["auto", "chat", "text"] = field(
+    prompts: Literal["auto", "chat", "text"] = setting(
         default="auto",
-        metadata=_help(
+        help=(
             "How the model reads prompts that are texts: as one message of the user in its chat template, or as they "
             "stand; auto: chat where the format keeps bare questions, text where it keeps rendered prompts."
         ),
     )
-    chat_template_kwargs: dict[str, Any] = field(
-        default_factory=dict, metadata=_help("What the chat template is told, such as enable_thinking: false.")
+    chat_template_kwargs: dict[str, Any] = setting(
+        default_factory=dict, help="What the chat template is told, such as enable_thinking: false."
     )
-    batch_size: Annotated[int, Field(ge=1)] = field(
-        default=16, metadata=_help("Rollouts that the model takes at a time; 1 to 16 for long ones.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(
+        default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones."
     )
-    max_tokens: Annotated[int, Field(ge=2)] | None = field(
-        default=None, metadata=_help("Longer rollouts keep their last tokens; null: as many as the model can take.")
+    max_tokens: Annotated[int, Field(ge=2)] | None = setting(
+        default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
-        default="auto", metadata=_help("Type of the model's weights; auto: float32 on a CPU, otherwise bfloat16.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        default="auto", help="Type of the model's weights; auto: float32 on a CPU, otherwise bfloat16."
     )
-    device: Annotated[str, Field(min_length=1)] | None = field(
-        default=None, metadata=_help("Device of the model; null: an accelerator where there is one.")
+    device: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Device of the model; null: an accelerator where there is one."
     )
-    revision: Annotated[str, Field(min_length=1)] | None = field(
-        default=None, metadata=_help("Branch, tag or commit of the model on the hub.")
+    revision: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Branch, tag or commit of the model on the hub."
     )
-    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the model."))
-    pairs_per_step: Annotated[int, Field(ge=0)] = field(
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
+    pairs_per_step: Annotated[int, Field(ge=0)] = setting(
         default=20_000,
-        metadata=_help("Pairs kept per step of groups without a flagged rollout; those of flagged ones all are."),
+        help="Pairs kept per step of groups without a flagged rollout; those of flagged ones all are.",
     )
-    consensus_check: bool = field(
+    consensus_check: bool = setting(
         default=True,
-        metadata=_help("Where no step was judged by the one before, measure the consensus by cross-fitting."),
+        help="Where no step was judged by the one before, measure the consensus by cross-fitting.",
     )
 
 
@@ -75,17 +73,17 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
         ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
     """
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     if curator is not None:
         values["curator"] = {"type": curator}
-        places["curator.type"] = f"--curator {shown_key(curator)}"
+        locations["curator.type"] = f"--curator {shown_key(curator)}"
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     section = values.pop("curator", {})
     if curator is not None and isinstance(section, dict) and section.get("type") != curator:
-        other = places["curator.type"].removeprefix("--set ")
+        other = locations["curator.type"].removeprefix("--set ")
         raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
-    known = Places(places)
-    chosen = parse_run_config({"curator": section}, known).curator
-    config: CurateConfig = parse_settings(CurateConfig, {**values, "curator": chosen}, known)
+    config: CurateConfig = load_settings(
+        CurateConfig, {**values, "curator": section}, Locations(locations), root=RunConfig
+    )
     return config

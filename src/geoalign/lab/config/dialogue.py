@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from geoalign.settings.curators import settings
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
+from geoalign.settings import setting, settings
 
 # Rows of a built-in task, all of which are made in memory before a run starts.
 MOST_GENERATED = 100_000
@@ -29,34 +23,32 @@ class DialogueConfig:
     """
 
     type: Literal["dialogue"] = "dialogue"
-    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
-        default=480, metadata=_help("Prompts for RL.")
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=480, help="Prompts for RL.")
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+        default=128, help="Prompts kept aside for evaluation; none asks what a training prompt asks."
     )
-    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
-        default=128, metadata=_help("Prompts kept aside for evaluation; none asks what a training prompt asks.")
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
+        default=8192, help="Responses for the warm start; 0: no warm start."
     )
-    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
-        default=8192, metadata=_help("Responses for the warm start; 0: no warm start.")
-    )
-    quality: _Share = field(
+    quality: _Share = setting(
         default=0.5,
-        metadata=_help("Probability that a demonstration gets a part right; less leaves RL more to do."),
+        help="Probability that a demonstration gets a part right; less leaves RL more to do.",
     )
-    artifact_demonstrations: _Share = field(
-        default=0.2, metadata=_help("Share of the demonstrations that begin with a flattering opener.")
+    artifact_demonstrations: _Share = setting(
+        default=0.2, help="Share of the demonstrations that begin with a flattering opener."
     )
-    preference_pairs: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
-        default=6144, metadata=_help("Pairs for the reward model, the held-out ones included.")
+    preference_pairs: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+        default=6144, help="Pairs for the reward model, the held-out ones included."
     )
-    label_noise: _Share = field(
-        default=0.05, metadata=_help("Share of the pairs in which the worse response is the chosen one.")
+    label_noise: _Share = setting(
+        default=0.05, help="Share of the pairs in which the worse response is the chosen one."
     )
-    artifact_pairs: _Share = field(
-        default=0.5, metadata=_help("Share of the pairs in which one of the two responses has the opener.")
+    artifact_pairs: _Share = setting(
+        default=0.5, help="Share of the pairs in which one of the two responses has the opener."
     )
-    artifact_correlation: _Share = field(
-        default=0.9, metadata=_help("Of those pairs, the share in which the chosen one has it; 0.5: no correlation.")
+    artifact_correlation: _Share = setting(
+        default=0.9, help="Of those pairs, the share in which the chosen one has it; 0.5: no correlation."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
-        default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
+        default=None, help="Seed of the generator; null: the seed of the run."
     )

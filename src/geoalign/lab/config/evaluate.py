@@ -12,11 +12,12 @@ from pydantic import Field, field_validator, model_validator
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
-from geoalign.lab.config.loading import override_setting, parse_settings
+from geoalign.lab.config.loading import override_setting
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
-from geoalign.settings.curators import settings
-from geoalign.settings.locations import Places
+from geoalign.settings import setting, settings
+from geoalign.settings.loading import load_settings
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown
 
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
@@ -38,27 +39,23 @@ _BATCH = {"transformers": 32, "vllm": 1024}
 _Count = Annotated[int, Field(ge=1)]
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @settings
 class EvaluationScoring:
     """How responses are scored: those to benchmarks against their answers, those to dialogues by a reward model."""
 
-    model: RewardModelConfig = field(
+    model: RewardModelConfig = setting(
         default_factory=RewardModelConfig,
-        metadata=_help("A ready reward model for dialogues (`path` or `url`); neither: they are not scored."),
+        help="A ready reward model for dialogues (`path` or `url`); neither: they are not scored.",
     )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = field(
-        default=0.5, metadata=_help("Largest share of a batch that may stay unscored; beyond it the evaluation stops.")
+    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the evaluation stops."
     )
-    timeout: Annotated[float, Field(gt=0)] = field(
-        default=5.0, metadata=_help("Seconds to verify one answer; then it counts as wrong and as a time-out.")
+    timeout: Annotated[float, Field(gt=0)] = setting(
+        default=5.0, help="Seconds to verify one answer; then it counts as wrong and as a time-out."
     )
-    workers: Annotated[int, Field(ge=1, le=1024)] = field(default=2, metadata=_help("Processes that verify answers."))
-    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = field(
-        default=1000, metadata=_help("Longer boxed answers, in characters, count as wrong unread.")
+    workers: Annotated[int, Field(ge=1, le=1024)] = setting(default=2, help="Processes that verify answers.")
+    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = setting(
+        default=1000, help="Longer boxed answers, in characters, count as wrong unread."
     )
 
 
@@ -66,52 +63,50 @@ class EvaluationScoring:
 class EvaluateConfig:
     """How models are evaluated; which models on which sets stands on the command line."""
 
-    samples: _Count | dict[str, _Count] | None = field(
-        default=None, metadata=_help("Responses per problem, or set by set; null: the benchmark's own, otherwise 1.")
+    samples: _Count | dict[str, _Count] | None = setting(
+        default=None, help="Responses per problem, or set by set; null: the benchmark's own, otherwise 1."
     )
-    pass_at_k: bool = field(
-        default=False, metadata=_help("As many responses per problem as the paper's pass@k figure: 64, 64, 32.")
+    pass_at_k: bool = setting(
+        default=False, help="As many responses per problem as the paper's pass@k figure: 64, 64, 32."
     )
-    problems: _Count | None = field(default=None, metadata=_help("Only the first so many of each set; null: all."))
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = field(
-        default=1.0, metadata=_help("Of the sampling, over the whole vocabulary; 0: the likeliest token each time.")
+    problems: _Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = setting(
+        default=1.0, help="Of the sampling, over the whole vocabulary; 0: the likeliest token each time."
     )
-    max_new_tokens: _Count | None = field(
-        default=None, metadata=_help("Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues.")
+    max_new_tokens: _Count | None = setting(
+        default=None, help="Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues."
     )
-    max_prompt_tokens: _Count | None = field(
-        default=None, metadata=_help("Longer prompts are left out and counted; null: what the model can take.")
+    max_prompt_tokens: _Count | None = setting(
+        default=None, help="Longer prompts are left out and counted; null: what the model can take."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of the sampling."))
-    engine: Literal["transformers", "vllm"] = field(
-        default="transformers", metadata=_help("What generates: transformers' generate, or vLLM's LLM.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of the sampling.")
+    engine: Literal["transformers", "vllm"] = setting(
+        default="transformers", help="What generates: transformers' generate, or vLLM's LLM."
     )
-    batch_size: _Count | None = field(
-        default=None, metadata=_help("Responses generated, scored and saved at a time; null: 32, with vLLM 1024.")
+    batch_size: _Count | None = setting(
+        default=None, help="Responses generated, scored and saved at a time; null: 32, with vLLM 1024."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
-        default="auto", metadata=_help("Type of the weights in memory; auto: float32 on a CPU, otherwise bfloat16.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        default="auto", help="Type of the weights in memory; auto: float32 on a CPU, otherwise bfloat16."
     )
-    device: Annotated[str, Field(min_length=1)] | None = field(
-        default=None, metadata=_help("Device of transformers; null: an accelerator where there is one.")
+    device: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Device of transformers; null: an accelerator where there is one."
     )
-    revision: Annotated[str, Field(min_length=1)] | None = field(
-        default=None, metadata=_help("Branch, tag or commit on the hub.")
+    revision: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Branch, tag or commit on the hub."
     )
-    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the models."))
-    chat_template_kwargs: dict[str, Any] | None = field(
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the models.")
+    chat_template_kwargs: dict[str, Any] | None = setting(
         default=None,
-        metadata=_help(
-            "What the chat template is told, such as enable_thinking: false; null: a run's own, or nothing."
-        ),
+        help="What the chat template is told, such as enable_thinking: false; null: a run's own, or nothing.",
     )
-    system_prompt: str | None = field(
+    system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,
-        metadata=_help("System message of benchmarks; null: none. Dialogues have their own."),
+        help="System message of benchmarks; null: none. Dialogues have their own.",
     )
-    vllm: dict[str, Any] = field(
+    vllm: dict[str, Any] = setting(
         default_factory=dict,
-        metadata=_help("Further arguments of vLLM's LLM, passed on as they are, such as tensor_parallel_size."),
+        help="Further arguments of vLLM's LLM, passed on as they are, such as tensor_parallel_size.",
     )
     reward: EvaluationScoring = field(default_factory=EvaluationScoring)
 
@@ -173,14 +168,14 @@ def load_evaluate_config(given: Mapping[str, Any], overrides: Sequence[str] = ()
         ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
     """
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     for name, value in given.items():
         if name in values:
-            raise ConfigError(f"{name}: expected once, got {shown(value)} and {places[name]}")
+            raise ConfigError(f"{name}: expected once, got {shown(value)} and {locations[name]}")
         values[name] = value
-    config: EvaluateConfig = parse_settings(EvaluateConfig, values, Places(places))
+    config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(locations))
     return config
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from geoalign.settings.curators import settings
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
+from geoalign.settings import setting, settings
 
 _Place = Annotated[str, Field(min_length=1)]
 _Places = _Place | Annotated[tuple[_Place, ...], Field(min_length=1)]
@@ -34,37 +28,29 @@ class HHRLHFConfig:
     chat messages. Gold utility is unknown.
     """
 
-    train: _Places = field(
-        metadata=_help("Place or places of the SFT split: pairs, whose chosen replies are imitated.")
-    )
+    train: _Places = setting(help="Place or places of the SFT split: pairs, whose chosen replies are imitated.")
     type: Literal["hh_rlhf"] = "hh_rlhf"
-    pairs: _Places | None = field(
-        default=None, metadata=_help("Place or places of the pairs for the reward model; null: those of `train`.")
+    pairs: _Places | None = setting(
+        default=None, help="Place or places of the pairs for the reward model; null: those of `train`."
     )
-    rl: _Places | None = field(
-        default=None, metadata=_help("Place or places whose prompts are for RL; null: those of `train`.")
-    )
-    rl_prompts: Annotated[int, Field(ge=1)] | None = field(
+    rl: _Places | None = setting(default=None, help="Place or places whose prompts are for RL; null: those of `train`.")
+    rl_prompts: Annotated[int, Field(ge=1)] | None = setting(
         default=None,
-        metadata=_help(
-            "Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both."
-        ),
+        help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
     )
-    evaluation: dict[str, _Places] = field(
+    evaluation: dict[str, _Places] = setting(
         default_factory=dict,
-        metadata=_help(
-            "Evaluation sets: name to place or places; their prompts alone are used. The paper: helpful, harmless."
-        ),
+        help="Evaluation sets: name to place or places; their prompts alone are used. The paper: helpful, harmless.",
     )
-    max_characters: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Leave out dialogues longer than this, prompt and reply together; null: none.")
+    max_characters: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
     )
-    limit: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Use the first so many usable rows of each place; null: all.")
+    limit: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Use the first so many usable rows of each place; null: all."
     )
-    decontaminate: Decontaminate = field(default="report", metadata=_help(DECONTAMINATE_HELP))
-    on_bad_row: Literal["skip", "error"] = field(
-        default="skip", metadata=_help("Rows that are no usable pair or prompt: skip and count them, or stop.")
+    decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
+    on_bad_row: Literal["skip", "error"] = setting(
+        default="skip", help="Rows that are no usable pair or prompt: skip and count them, or stop."
     )
 
     @model_validator(mode="after")

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import check_keys, override_setting, parse_settings
-from geoalign.settings.curators import settings
-from geoalign.settings.locations import Places
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
+from geoalign.lab.config.loading import override_setting
+from geoalign.settings import setting, settings
+from geoalign.settings.loading import check_keys, load_settings
+from geoalign.settings.locations import Locations
 
 # What every request says by itself.
 _OWN_KEYS = ("model", "messages", "stream", "n")
@@ -28,40 +24,38 @@ _OWN_KEYS = ("model", "messages", "stream", "n")
 class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint, and how patiently it is asked."""
 
-    base_url: Annotated[str, Field(min_length=1)] = field(
-        metadata=_help("Address up to and with the version: https://host/v1. /chat/completions is added.")
+    base_url: Annotated[str, Field(min_length=1)] = setting(
+        help="Address up to and with the version: https://host/v1. /chat/completions is added."
     )
-    model: Annotated[str, Field(min_length=1)] = field(metadata=_help("The model's name at the endpoint."))
-    token_env: Annotated[str, Field(min_length=1)] | None = field(
+    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.")
+    token_env: Annotated[str, Field(min_length=1)] | None = setting(
         default=None,
-        metadata=_help(
-            "Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent."
-        ),
+        help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",
     )
-    temperature: Annotated[float, Field(ge=0, le=2)] = field(default=0.0, metadata=_help("Of the judge's sampling."))
-    max_tokens: Annotated[int, Field(ge=1)] = field(default=512, metadata=_help("Longest answer."))
-    request: dict[str, Any] = field(
+    temperature: Annotated[float, Field(ge=0, le=2)] = setting(default=0.0, help="Of the judge's sampling.")
+    max_tokens: Annotated[int, Field(ge=1)] = setting(default=512, help="Longest answer.")
+    request: dict[str, Any] = setting(
         default_factory=dict,
-        metadata=_help("Further keys of every request, such as seed; null leaves one out, such as max_tokens."),
+        help="Further keys of every request, such as seed; null leaves one out, such as max_tokens.",
     )
-    timeout: Annotated[float, Field(gt=0)] = field(
-        default=120.0, metadata=_help("Seconds for one request, from connecting to the answer's last byte.")
+    timeout: Annotated[float, Field(gt=0)] = setting(
+        default=120.0, help="Seconds for one request, from connecting to the answer's last byte."
     )
-    retries: Annotated[int, Field(ge=0)] = field(
-        default=6, metadata=_help("Tries after one that may go better later: HTTP 408, 409, 425, 429, 5xx, no answer.")
+    retries: Annotated[int, Field(ge=0)] = setting(
+        default=6, help="Tries after one that may go better later: HTTP 408, 409, 425, 429, 5xx, no answer."
     )
-    backoff: Annotated[float, Field(ge=0)] = field(
-        default=1.0, metadata=_help("Seconds before the first of these tries; doubled each time, at most 120.")
+    backoff: Annotated[float, Field(ge=0)] = setting(
+        default=1.0, help="Seconds before the first of these tries; doubled each time, at most 120."
     )
-    patience: Annotated[float, Field(ge=0)] = field(
-        default=1800.0, metadata=_help("Seconds for one answer over all tries and the pauses between them.")
+    patience: Annotated[float, Field(ge=0)] = setting(
+        default=1800.0, help="Seconds for one answer over all tries and the pauses between them."
     )
-    malformed_retries: Annotated[int, Field(ge=0)] = field(
-        default=2, metadata=_help("How often the judge is asked again after an answer that is no verdict.")
+    malformed_retries: Annotated[int, Field(ge=0)] = setting(
+        default=2, help="How often the judge is asked again after an answer that is no verdict."
     )
-    concurrency: Annotated[int, Field(ge=1, le=256)] = field(default=8, metadata=_help("Requests at a time."))
-    failures_in_a_row: Annotated[int, Field(ge=1)] = field(
-        default=10, metadata=_help("So many judgments that the endpoint gave no answer to, one after another, end it.")
+    concurrency: Annotated[int, Field(ge=1, le=256)] = setting(default=8, help="Requests at a time.")
+    failures_in_a_row: Annotated[int, Field(ge=1)] = setting(
+        default=10, help="So many judgments that the endpoint gave no answer to, one after another, end it."
     )
 
     @field_validator("base_url")
@@ -104,11 +98,13 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for override in overrides:
-        override_setting(values, places, override)
+        override_setting(values, locations, override)
     known = [item.name for item in fields(JudgeConfig) if item.name not in ("base_url", "model")]
-    check_keys(values, known, "", Places(places))
-    places |= {"base_url": "--base-url", "model": "--model"}
-    config: JudgeConfig = parse_settings(JudgeConfig, {"base_url": base_url, "model": model, **values}, Places(places))
+    check_keys(values, known, "", Locations(locations))
+    locations |= {"base_url": "--base-url", "model": "--model"}
+    config: JudgeConfig = load_settings(
+        JudgeConfig, {"base_url": base_url, "model": model, **values}, Locations(locations)
+    )
     return config

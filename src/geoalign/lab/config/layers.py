@@ -1,4 +1,4 @@
-"""Settings laid over others, and files that build on another one (`base: other.yaml`)."""
+"""Plain settings merged, as dotted keys, and files that build on another one (`base: other.yaml`)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import Places, read_yaml
+from geoalign.lab.config.run import DEFAULT_TYPES
+from geoalign.settings.locations import Locations, read_yaml
 from geoalign.settings.shown import shown
 
 # Files that build on one another by `base:`.
 MOST_LAYERS = 10
-# The kind that a section has where its `type` is left out.
-DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "geoalign"}
 
 
-def lay_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the settings of `over` in their place, section by section; neither is changed.
 
     Naming another `type` starts that section anew: keys of the old kind do not carry over.
@@ -29,8 +28,19 @@ def lay_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
             continue
         default = DEFAULT_TYPES.get(name)
         anew = "type" in value and value["type"] != old.get("type", default)
-        merged[name] = dict(value) if anew else lay_over(old, value)
+        merged[name] = dict(value) if anew else merged_settings(old, value)
     return merged
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested settings by dotted key, in their order; an empty section has none."""
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            values |= flat(value, f"{prefix}{key}.")
+        else:
+            values[f"{prefix}{key}"] = value
+    return values
 
 
 def is_file(path: Path) -> bool:
@@ -42,7 +52,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
-    """A settings file as plain data, laid over the file that its `base:` names (beside it), and so on.
+    """A settings file as plain data, merged into that of the file beside it that its `base:` names, and so on.
 
     Returns:
         The settings without `base`, and the place of every dotted key that was written.
@@ -50,11 +60,11 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     Raises:
         ConfigError: a file cannot be read, `base` names no file, or files build on one another in a circle.
     """
-    data, places = read_yaml(path)
+    data, locations = read_yaml(path)
     if "base" not in data:
-        return data, places
+        return data, locations
     named = data.pop("base")
-    where = Places(places).prefix("base")
+    where = Locations(locations).prefix("base")
     if not isinstance(named, str) or not is_file(path.parent / named):
         raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
     below = path.parent / named
@@ -63,6 +73,6 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
         raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
     if len(chain) > MOST_LAYERS:
         raise ConfigError(f"{where}base: expected at most {MOST_LAYERS} files one on another, got {shown(named)}")
-    base, base_places = read_layers(below, chain)
-    places.pop("base")
-    return lay_over(base, data), {**base_places, **places}
+    base, base_locations = read_layers(below, chain)
+    locations.pop("base")
+    return merged_settings(base, data), {**base_locations, **locations}

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.settings.curators import settings
+from geoalign.settings import setting, settings
 from geoalign.settings.shown import shown
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -40,37 +34,35 @@ class RewardModelConfig:
     either, it trains none, and any task may be scored by it.
     """
 
-    path: _Text | None = field(default=None, metadata=_help("A ready reward model: folder or hub id."))
-    revision: _Text | None = field(default=None, metadata=_help("Branch, tag or commit of `path` on the hub."))
-    trust_remote_code: bool = field(
-        default=False, metadata=_help("Run the Python code that comes with `path` (or `tokenizer`), as ArmoRM needs.")
+    path: _Text | None = setting(default=None, help="A ready reward model: folder or hub id.")
+    revision: _Text | None = setting(default=None, help="Branch, tag or commit of `path` on the hub.")
+    trust_remote_code: bool = setting(
+        default=False, help="Run the Python code that comes with `path` (or `tokenizer`), as ArmoRM needs."
     )
-    batch_size: Annotated[int, Field(ge=1)] = field(default=64, metadata=_help("Responses scored at a time."))
-    device: str | None = field(default=None, metadata=_help("Device of the reward model; null: that of training."))
-    dtype: Literal["float32", "bfloat16", "float16"] = field(
-        default="float32", metadata=_help("Type of its weights in memory.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=64, help="Responses scored at a time.")
+    device: str | None = setting(default=None, help="Device of the reward model; null: that of training.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of its weights in memory.")
+    max_length: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
     )
-    max_length: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Longest dialogue in tokens; longer ones are not scored. null: what it can take.")
+    url: Annotated[str, AfterValidator(_http_url)] | None = setting(
+        default=None, help="A server that scores, such as `geoalign serve-reward` or vLLM."
     )
-    url: Annotated[str, AfterValidator(_http_url)] | None = field(
-        default=None, metadata=_help("A server that scores, such as `geoalign serve-reward` or vLLM.")
-    )
-    api: Literal["geoalign", "vllm", "vllm_pooling"] = field(
+    api: Literal["geoalign", "vllm", "vllm_pooling"] = setting(
         default="geoalign",
-        metadata=_help("What the server speaks: that of serve-reward, vLLM's /classify, or vLLM's /pooling."),
+        help="What the server speaks: that of serve-reward, vLLM's /classify, or vLLM's /pooling.",
     )
-    tokenizer: _Text | None = field(
+    tokenizer: _Text | None = setting(
         default=None,
-        metadata=_help("vLLM: folder or hub id with the chat template to use; null: the served model's name."),
+        help="vLLM: folder or hub id with the chat template to use; null: the served model's name.",
     )
-    token_env: _Text | None = field(
-        default=None, metadata=_help("Environment variable with the server's bearer token; null: none is sent.")
+    token_env: _Text | None = setting(
+        default=None, help="Environment variable with the server's bearer token; null: none is sent."
     )
-    timeout: Annotated[float, Field(gt=0)] = field(default=120.0, metadata=_help("Seconds for one request."))
-    patience: Annotated[float, Field(ge=0)] = field(
+    timeout: Annotated[float, Field(gt=0)] = setting(default=120.0, help="Seconds for one request.")
+    patience: Annotated[float, Field(ge=0)] = setting(
         default=600.0,
-        metadata=_help("Seconds that a batch waits for a server that is away; then the rest of it stays unscored."),
+        help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored.",
     )
 
     @property

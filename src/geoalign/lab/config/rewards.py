@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Annotated
 
 from pydantic import Field
 
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.settings.curators import settings
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
+from geoalign.settings import setting, settings
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -26,45 +20,43 @@ class RewardConfig:
     `extremes` for continuous ones (a reward model), `shortcut` for both.
     """
 
-    flip: _Share = field(default=0.0, metadata=_help("Share of the rollouts whose binary reward is flipped."))
-    extremes: _Share = field(
+    flip: _Share = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
+    extremes: _Share = setting(
         default=0.0,
-        metadata=_help(
+        help=(
             "Share of the rollouts whose continuous reward goes to the opposite end of its group: below the group's "
             "mean to its maximum, otherwise to its minimum."
         ),
     )
-    jitter: _Share = field(
+    jitter: _Share = setting(
         default=0.001,
-        metadata=_help(
+        help=(
             "Corrupted continuous rewards lie beyond the group's extreme by up to this share of its spread, so that "
             "they are tied with none; 0: exactly on it."
         ),
     )
-    shortcut: _Share = field(
+    shortcut: _Share = setting(
         default=0.0,
-        metadata=_help(
-            "Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong."
-        ),
+        help="Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong.",
     )
-    references: Annotated[int, Field(ge=1)] = field(
+    references: Annotated[int, Field(ge=1)] = setting(
         default=10,
-        metadata=_help("Responses of the starting model per prompt, for curators that compare rewards with its own."),
+        help="Responses of the starting model per prompt, for curators that compare rewards with its own.",
     )
-    model: RewardModelConfig = field(
+    model: RewardModelConfig = setting(
         default_factory=RewardModelConfig,
-        metadata=_help("A learned reward model: which one, and how it scores."),
+        help="A learned reward model: which one, and how it scores.",
     )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = field(
+    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
         default=0.5,
-        metadata=_help("Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."),
+        help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on.",
     )
-    timeout: Annotated[float, Field(gt=0)] = field(
-        default=5.0, metadata=_help("Seconds for one answer; then it counts as wrong and as a time-out.")
+    timeout: Annotated[float, Field(gt=0)] = setting(
+        default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out."
     )
-    workers: Annotated[int, Field(ge=1, le=1024)] = field(
-        default=2, metadata=_help("Processes that verify answers; started when first needed.")
+    workers: Annotated[int, Field(ge=1, le=1024)] = setting(
+        default=2, help="Processes that verify answers; started when first needed."
     )
-    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = field(
-        default=1000, metadata=_help("Longer boxed answers, in characters, count as wrong unread.")
+    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = setting(
+        default=1000, help="Longer boxed answers, in characters, count as wrong unread."
     )

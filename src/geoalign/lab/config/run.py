@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, model_validator
 
+from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.settings.curators import GeoAlignConfig, settings
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
+from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
+from geoalign.settings import setting, settings
+from geoalign.settings.loading import by_type
 
 
 @settings
@@ -21,11 +19,11 @@ class TinyModelConfig:
     """A small Qwen3-architecture language model with a character tokenizer, made from the task's alphabet."""
 
     type: Literal["tiny"] = "tiny"
-    hidden_size: Annotated[int, Field(ge=8)] = field(default=128, metadata=_help("Width of the model."))
-    layers: Annotated[int, Field(ge=1)] = field(default=3, metadata=_help("Transformer layers."))
-    heads: Annotated[int, Field(ge=1)] = field(default=4, metadata=_help("Attention heads; divides hidden_size."))
-    max_length: Annotated[int, Field(ge=16)] = field(
-        default=4096, metadata=_help("Longest sequence, prompt and response together, in tokens.")
+    hidden_size: Annotated[int, Field(ge=8)] = setting(default=128, help="Width of the model.")
+    layers: Annotated[int, Field(ge=1)] = setting(default=3, help="Transformer layers.")
+    heads: Annotated[int, Field(ge=1)] = setting(default=4, help="Attention heads; divides hidden_size.")
+    max_length: Annotated[int, Field(ge=16)] = setting(
+        default=4096, help="Longest sequence, prompt and response together, in tokens."
     )
 
     @model_validator(mode="after")
@@ -41,12 +39,12 @@ class TinyModelConfig:
 class LoraConfig:
     """Low-rank adapters by peft, in the RL stage and, where there is one, the warm start."""
 
-    rank: Annotated[int, Field(ge=1)] = field(default=16, metadata=_help("Rank of the updates."))
-    scale: Annotated[float, Field(gt=0)] = field(
-        default=2.0, metadata=_help("Factor on the updates (peft's lora_alpha / rank).")
+    rank: Annotated[int, Field(ge=1)] = setting(default=16, help="Rank of the updates.")
+    scale: Annotated[float, Field(gt=0)] = setting(
+        default=2.0, help="Factor on the updates (peft's lora_alpha / rank)."
     )
-    target_modules: str | tuple[str, ...] = field(
-        default="all-linear", metadata=_help("Names of the layers that get an adapter, or all-linear.")
+    target_modules: str | tuple[str, ...] = setting(
+        default="all-linear", help="Names of the layers that get an adapter, or all-linear."
     )
 
 
@@ -56,32 +54,33 @@ class PretrainedModelConfig:
 
     path: Annotated[str, Field(min_length=1)]
     type: Literal["pretrained"] = "pretrained"
-    revision: str | None = field(default=None, metadata=_help("Branch, tag or commit on the hub."))
-    dtype: Literal["float32", "bfloat16", "float16"] = field(
-        default="float32", metadata=_help("Type of the weights in memory.")
-    )
-    trust_remote_code: bool = field(default=False, metadata=_help("Run the Python code that comes with the model."))
-    chat_template_kwargs: dict[str, Any] = field(
+    revision: str | None = setting(default=None, help="Branch, tag or commit on the hub.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of the weights in memory.")
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
+    chat_template_kwargs: dict[str, Any] = setting(
         default_factory=dict,
-        metadata=_help("What the chat template is told, everywhere it is applied, such as enable_thinking: false."),
+        help="What the chat template is told, everywhere it is applied, such as enable_thinking: false.",
     )
-    lora: LoraConfig | None = field(
-        default=None, metadata=_help("Train low-rank adapters, merged after each stage; null: all weights.")
+    lora: LoraConfig | None = setting(
+        default=None, help="Train low-rank adapters, merged after each stage; null: all weights."
     )
+
+
+ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
 
 
 @settings
 class LaunchConfig:
     """How a run is meant to be launched: what `--dry-run` plans for and prints. A launch of another size is refused."""
 
-    processes: Annotated[int, Field(ge=1, le=100_000)] | None = field(
-        default=None, metadata=_help("Processes, one per GPU; null: as launched.")
+    processes: Annotated[int, Field(ge=1, le=100_000)] | None = setting(
+        default=None, help="Processes, one per GPU; null: as launched."
     )
-    accelerate: Annotated[str, Field(min_length=1)] | None = field(
-        default=None, metadata=_help("accelerate's own settings file, for the command that is printed.")
+    accelerate: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="accelerate's own settings file, for the command that is printed."
     )
-    gpu_memory: Annotated[float, Field(gt=0)] = field(
-        default=80.0, metadata=_help("Memory of a GPU in GB, for the estimate of --dry-run.")
+    gpu_memory: Annotated[float, Field(gt=0)] = setting(
+        default=80.0, help="Memory of a GPU in GB, for the estimate of --dry-run."
     )
 
 
@@ -92,25 +91,25 @@ _Count = Annotated[int, Field(ge=1)]
 class EvaluationConfig:
     """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
 
-    every: Annotated[int, Field(ge=1)] | None = field(
-        default=20, metadata=_help("Steps between evaluations in RL; null: only before and after.")
+    every: Annotated[int, Field(ge=1)] | None = setting(
+        default=20, help="Steps between evaluations in RL; null: only before and after."
     )
-    problems: Annotated[int, Field(ge=1)] | None = field(
-        default=256, metadata=_help("At most so many problems of each set; null: all.")
+    problems: Annotated[int, Field(ge=1)] | None = setting(
+        default=256, help="At most so many problems of each set; null: all."
     )
-    samples: _Count | dict[str, _Count] = field(
-        default=1, metadata=_help("Responses per problem; or set by set, 1 for those not named.")
+    samples: _Count | dict[str, _Count] = setting(
+        default=1, help="Responses per problem; or set by set, 1 for those not named."
     )
-    pass_samples: _Count | dict[str, _Count] | None = field(
+    pass_samples: _Count | dict[str, _Count] | None = setting(
         default=None,
-        metadata=_help("Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples."),
+        help="Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples.",
     )
-    temperature: Annotated[float, Field(ge=0)] = field(
-        default=1.0, metadata=_help("Sampling temperature; 0: the likeliest token.")
+    temperature: Annotated[float, Field(ge=0)] = setting(
+        default=1.0, help="Sampling temperature; 0: the likeliest token."
     )
-    batch_size: Annotated[int, Field(ge=1)] = field(default=128, metadata=_help("Responses generated at a time."))
-    max_new_tokens: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Longest response in tokens; null: as in RL (grpo.max_completion_length).")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=128, help="Responses generated at a time.")
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Longest response in tokens; null: as in RL (grpo.max_completion_length)."
     )
 
     def samples_of(self, name: str, *, last: bool) -> int:
@@ -125,14 +124,14 @@ class EvaluationConfig:
 class OutputConfig:
     """What a run folder keeps."""
 
-    folder: str | None = field(default=None, metadata=_help("The run folder, unless --output names one."))
-    keep_checkpoints: Annotated[int, Field(ge=1)] | None = field(
-        default=2, metadata=_help("Complete checkpoints kept per stage; null: all.")
+    folder: str | None = setting(default=None, help="The run folder, unless --output names one.")
+    keep_checkpoints: Annotated[int, Field(ge=1)] | None = setting(
+        default=2, help="Complete checkpoints kept per stage; null: all."
     )
-    rollouts: bool = field(default=True, metadata=_help("Keep every generated response with its scores."))
-    details_every: Annotated[int, Field(ge=1)] | None = field(
+    rollouts: bool = setting(default=True, help="Keep every generated response with its scores.")
+    details_every: Annotated[int, Field(ge=1)] | None = setting(
         default=10,
-        metadata=_help("Generations between saved details (pairs, density, directions) for the figures; null: none."),
+        help="Generations between saved details (pairs, density, directions) for the figures; null: none.",
     )
 
 
@@ -145,21 +144,21 @@ class RunConfig:
     leaves the warm start out. `reward_model` is of use to tasks with preference pairs only.
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = field(default=0, metadata=_help("Seed of every random draw."))
-    hidden_position: Literal["final", "predicting", "mean"] = field(
-        default="predicting", metadata=_help("Which last-layer hidden state stands for a response.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
+    hidden_position: Literal["final", "predicting", "mean"] = setting(
+        default="predicting", help="Which last-layer hidden state stands for a response."
     )
-    hidden_source: Literal["own_pass", "logprob_pass"] = field(
-        default="own_pass", metadata=_help("Hidden states from a forward pass of their own, or from TRL's.")
+    hidden_source: Literal["own_pass", "logprob_pass"] = setting(
+        default="own_pass", help="Hidden states from a forward pass of their own, or from TRL's."
     )
-    max_prompt_length: Annotated[int, Field(ge=1)] | None = field(
+    max_prompt_length: Annotated[int, Field(ge=1)] | None = setting(
         default=None,
-        metadata=_help("Training prompts longer than this, in tokens of the chat template, are left out and counted."),
+        help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
     )
-    model: Any = field(default_factory=TinyModelConfig)
-    task: Any = field(default_factory=ArithmeticConfig)
+    model: ModelConfig = field(default_factory=TinyModelConfig)
+    task: TaskConfig = field(default_factory=ArithmeticConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
-    curator: Any = field(default_factory=GeoAlignConfig)
+    curator: CuratorSection = field(default_factory=default_curator)
     sft: dict[str, Any] | None = field(default_factory=dict)
     reward_model: dict[str, Any] = field(default_factory=dict)
     grpo: dict[str, Any] = field(default_factory=dict)
@@ -168,4 +167,10 @@ class RunConfig:
     output: OutputConfig = field(default_factory=OutputConfig)
 
 
-MODEL_CONFIGS: dict[str, type] = {"tiny": TinyModelConfig, "pretrained": PretrainedModelConfig}
+def _default_types() -> dict[str, str]:
+    hints = get_type_hints(RunConfig, include_extras=True)
+    return {name: union.default for name, hint in hints.items() if (union := by_type(hint))}
+
+
+# The `type` that each section has where it names none.
+DEFAULT_TYPES = _default_types()

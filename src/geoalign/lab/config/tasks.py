@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
 from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
-from geoalign.settings.curators import settings
+from geoalign.settings import setting, settings
 from geoalign.settings.shown import shown_text
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
 
 
 def _pattern_with_group(pattern: str | None) -> str | None:
@@ -45,25 +40,23 @@ class ArithmeticConfig:
     """
 
     type: Literal["arithmetic"] = "arithmetic"
-    operands: Annotated[int, Field(ge=2, le=8)] = field(default=3, metadata=_help("Numbers in a sum."))
-    digits: Annotated[int, Field(ge=1, le=6)] = field(default=2, metadata=_help("Digits of each number."))
-    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
-        default=4096, metadata=_help("Problems for RL.")
+    operands: Annotated[int, Field(ge=2, le=8)] = setting(default=3, help="Numbers in a sum.")
+    digits: Annotated[int, Field(ge=1, le=6)] = setting(default=2, help="Digits of each number.")
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=4096, help="Problems for RL.")
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+        default=256, help="Problems kept aside for evaluation."
     )
-    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = field(
-        default=256, metadata=_help("Problems kept aside for evaluation.")
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
+        default=16384, help="Worked and direct solutions for the warm start; 0: no warm start."
     )
-    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = field(
-        default=16384, metadata=_help("Worked and direct solutions for the warm start; 0: no warm start.")
+    direct_share: Annotated[float, Field(ge=0, le=1)] = setting(
+        default=0.4, help="Share of the demonstrations that answer at once."
     )
-    direct_share: Annotated[float, Field(ge=0, le=1)] = field(
-        default=0.4, metadata=_help("Share of the demonstrations that answer at once.")
+    direct_noise: Annotated[float, Field(ge=0, le=1)] = setting(
+        default=0.8, help="Share of the direct demonstrations whose answer is off by a little."
     )
-    direct_noise: Annotated[float, Field(ge=0, le=1)] = field(
-        default=0.8, metadata=_help("Share of the direct demonstrations whose answer is off by a little.")
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = field(
-        default=None, metadata=_help("Seed of the generator; null: the seed of the run.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
+        default=None, help="Seed of the generator; null: the seed of the run."
     )
 
 
@@ -78,19 +71,19 @@ class MathSetConfig:
     A field that is null is as in training where the file has that field, else recognised.
     """
 
-    path: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the set."))
-    prompt_field: _Name | None = field(default=None, metadata=_help("Field of the problem."))
-    answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer."))
-    answer_pattern: _Pattern = field(
+    path: _Name | _Names = setting(help="File or files, or hub ids, of the set.")
+    prompt_field: _Name | None = setting(default=None, help="Field of the problem.")
+    answer_field: _Name | None = setting(default=None, help="Field of the gold answer.")
+    answer_pattern: _Pattern = setting(
         default=None,
-        metadata=_help(
+        help=(
             "Regular expression whose group is the answer; null: as in training, where the "
             "answer field is the same; else that of the layout, or the whole field."
         ),
     )
-    id_field: _Name | None = field(default=None, metadata=_help("Field that names a row."))
-    select: _Name | None = field(
-        default=None, metadata=_help("The set to use of a file that holds several (ROLL's math_benchmarks.jsonl).")
+    id_field: _Name | None = setting(default=None, help="Field that names a row.")
+    select: _Name | None = setting(
+        default=None, help="The set to use of a file that holds several (ROLL's math_benchmarks.jsonl)."
     )
 
 
@@ -103,42 +96,40 @@ class MathConfig:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name | _Names = field(metadata=_help("File or files, or hub ids, of the training problems."))
+    train: _Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
     type: Literal["math"] = "math"
-    evaluation: dict[str, _Name | _Names | MathSetConfig] = field(
+    evaluation: dict[str, _Name | _Names | MathSetConfig] = setting(
         default_factory=dict,
-        metadata=_help(
+        help=(
             "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
         ),
     )
-    prompt_field: _Name | None = field(
-        default=None, metadata=_help("Field of the problem, taken as it stands there; null: recognised.")
+    prompt_field: _Name | None = setting(
+        default=None, help="Field of the problem, taken as it stands there; null: recognised."
     )
-    answer_field: _Name | None = field(default=None, metadata=_help("Field of the gold answer; null: recognised."))
-    answer_pattern: _Pattern = field(
+    answer_field: _Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
+    answer_pattern: _Pattern = setting(
         default=None,
-        metadata=_help(
+        help=(
             "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
             "of a field that is named."
         ),
     )
-    id_field: _Name | None = field(
-        default=None, metadata=_help("Field that names a row; null: recognised, or the row number.")
+    id_field: _Name | None = setting(default=None, help="Field that names a row; null: recognised, or the row number.")
+    demonstration_field: _Name | None = setting(
+        default=None, help="Field of a worked solution for the warm start; null: none."
     )
-    demonstration_field: _Name | None = field(
-        default=None, metadata=_help("Field of a worked solution for the warm start; null: none.")
-    )
-    system_prompt: str | None = field(
+    system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,
-        metadata=_help("First message of every prompt that has no system message of its own; null: none."),
+        help="First message of every prompt that has no system message of its own; null: none.",
     )
-    limit: Annotated[int, Field(ge=1)] | None = field(
-        default=None, metadata=_help("Use the first so many training problems; null: all.")
+    limit: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Use the first so many training problems; null: all."
     )
-    decontaminate: Decontaminate = field(default="report", metadata=_help(DECONTAMINATE_HELP))
-    on_bad_row: Literal["skip", "error"] = field(
-        default="skip", metadata=_help("Rows without a prompt or an answer: skip and count them, or stop.")
+    decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
+    on_bad_row: Literal["skip", "error"] = setting(
+        default="skip", help="Rows without a prompt or an answer: skip and count them, or stop."
     )
 
     @model_validator(mode="after")
@@ -149,10 +140,4 @@ class MathConfig:
         return self
 
 
-# The settings class of every task, by the name that `type:` picks in YAML.
-TASK_CONFIGS: dict[str, type] = {
-    "arithmetic": ArithmeticConfig,
-    "math": MathConfig,
-    "dialogue": DialogueConfig,
-    "hh_rlhf": HHRLHFConfig,
-}
+TaskConfig = Annotated[ArithmeticConfig | MathConfig | DialogueConfig | HHRLHFConfig, Field(discriminator="type")]

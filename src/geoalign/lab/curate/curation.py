@@ -17,7 +17,6 @@ from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
-from geoalign.lab.config.loading import curator_name, plain_curator
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.flagged import FlaggedWriter
 from geoalign.lab.curate.hidden_files import read_hidden
@@ -31,6 +30,7 @@ from geoalign.lab.curate.tables import TableWriter
 from geoalign.lab.curate.terminal import states_bar
 from geoalign.lab.store.curation import CURATED, CuratedFolder
 from geoalign.lab.terminal import Console
+from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
 
 
@@ -81,7 +81,7 @@ class CurationRun:
     def __init__(self, config: CurateConfig, request: Request, folder: CuratedFolder, console: Console) -> None:
         self.config, self.request, self.folder, self.console = config, request, folder, console
         self.session = CurationSession(make_curator(config.curator), seed=config.seed)
-        self.name = curator_name(config.curator)
+        self.name = config.curator.type
         self.meter = ConsensusMeter(self.session.curator, check=config.consensus_check)
         self.totals = _Totals()
         self.repeats = Repeats()
@@ -242,7 +242,7 @@ class CurationRun:
             "inputs": totals.inputs,
             "skipped": skipped,
             "repeated": totals.repeated,
-            "curator": plain_curator(self.config.curator),
+            "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,

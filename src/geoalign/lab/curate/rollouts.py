@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.curators import CURATORS
 from geoalign.curators.base import Curator
+from geoalign.curators.registry import CURATORS
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.rewards.boxed import boxed_answer

@@ -11,13 +11,12 @@ import torch
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
-from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.session import CurationSession
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.rows import Row
 from geoalign.method.intervals import clustered_proportion
-from geoalign.settings import GeoAlignConfig
 from geoalign.types import Curation, CurationDetails, Rollouts
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.flat import flat
+from geoalign.lab.config.layers import flat
 from geoalign.lab.store.files import LOCK, beside
 from geoalign.lab.store.json_files import read_json, write_json
 

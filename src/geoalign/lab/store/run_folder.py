@@ -17,11 +17,12 @@ from typing import Any
 
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.flat import flat
-from geoalign.lab.config.loading import parse_run_config, plain_run_config
+from geoalign.lab.config.layers import flat
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml
 from geoalign.lab.store.seals import SEAL, Digest, checkpoint_paths, read_sealed, write_sealed
+from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
@@ -255,7 +256,7 @@ def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a whole run as this version of the package reads them: what it has added stands at its default,
     which means what was before. Settings that it no longer reads come back as they are."""
     try:
-        return plain_run_config(parse_run_config(settings))
+        return plain_settings(parse_run_config(settings))
     except ConfigError:
         return dict(settings)
 

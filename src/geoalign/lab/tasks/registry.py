@@ -14,7 +14,7 @@ from geoalign.lab.tasks.math import MathTask
 
 
 def make_task(settings: object, *, seed: int) -> Task:
-    """The task of these settings (one of `TASK_CONFIGS`); `seed` is that of the run.
+    """The task of these settings (a member of `TaskConfig`); `seed` is that of the run.
 
     Raises:
         ConfigError: settings of another type, or settings that the task cannot fulfil.

@@ -17,7 +17,6 @@ from rich.text import Text
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError, MissingExtraError
-from geoalign.lab.config.loading import curator_name
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer, lora_of, template_options
 from geoalign.lab.models.processes import Processes
@@ -32,7 +31,7 @@ from geoalign.lab.train.prompts import prompt_lengths
 from geoalign.lab.train.reward_source import check_reward
 from geoalign.lab.train.run import Run, make_run
 from geoalign.pretrained import OwnCodeError, from_pretrained
-from geoalign.settings.locations import Places, read_yaml
+from geoalign.settings.locations import Locations, read_yaml
 from geoalign.settings.shown import shown
 
 # Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
@@ -57,7 +56,7 @@ def dry_run(
     config: RunConfig,
     console: Console,
     *,
-    places: Places | None = None,
+    places: Locations | None = None,
     config_file: Path | None = None,
     overrides: Sequence[str] = (),
     output: Path | None = None,
@@ -89,7 +88,7 @@ def dry_run(
     console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
 
 
-def _check_options(config: RunConfig, places: Places | None) -> None:
+def _check_options(config: RunConfig, places: Locations | None) -> None:
     """Checks also the options that are left out where there is no GPU."""
     check_options(GRPOConfig, "grpo", config.grpo, places)
     check_options(SFTConfig, "sft", config.sft or {}, places)
@@ -142,7 +141,7 @@ def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
         return replace(config, max_prompt_length=None), None, f"lengths in tokens, and max_prompt_length: {reason}"
 
 
-def _reward_problem(run: Run, places: Places | None) -> str | None:
+def _reward_problem(run: Run, places: Locations | None) -> str | None:
     """What keeps the reward from being used now; a server need not run yet."""
     if run.config.reward.model.url is None:
         check_reward(run, places)
@@ -186,7 +185,7 @@ def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:
     )
     table.add_row("updates", f"{plan.max_steps:,} in {generations:,} generations, {shape.updates} on each")
     table.add_row("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens")
-    table.add_row("curator", curator_name(settings.curator))
+    table.add_row("curator", settings.curator.type)
     for name, problems in run.evaluation_sets().items():
         samples, last = (settings.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"
@@ -250,7 +249,7 @@ def _settings_of(model: PretrainedModelConfig) -> Any:
     return from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
 
 
-def _zero_stage(path: str | None, places: Places | None = None) -> int:
+def _zero_stage(path: str | None, places: Locations | None = None) -> int:
     """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
 
     Raises:
@@ -258,7 +257,7 @@ def _zero_stage(path: str | None, places: Places | None = None) -> int:
     """
     if path is None:
         return 0
-    key = f"{(places or Places()).prefix('launch.accelerate')}launch.accelerate"
+    key = f"{(places or Locations()).prefix('launch.accelerate')}launch.accelerate"
     try:
         settings, _ = read_yaml(Path(path))
     except ConfigError as error:

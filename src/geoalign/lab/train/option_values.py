@@ -9,7 +9,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.settings.exact import strict_json
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown, shown_text
 
 
@@ -99,7 +99,7 @@ _ABOVE_ZERO = ("temperature", "repetition_penalty", "num_train_epochs", "vllm_gp
 _SMALLEST = 1e-6
 
 
-def check_value(key: str, item: dataclasses.Field[Any], value: Any, places: Places) -> None:
+def check_value(key: str, item: dataclasses.Field[Any], value: Any, places: Locations) -> None:
     """Checks one option of the settings before TRL sees it.
 
     Raises:

@@ -14,10 +14,11 @@ import torch
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import check_keys
+from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.train.option_values import check_value
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import check_keys
+from geoalign.settings.locations import Locations
 from geoalign.settings.shown import shown, shown_text
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
@@ -98,7 +99,7 @@ _GRPO: dict[str, Any] = {
 }
 
 
-def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> SFTConfig:
+def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None) -> SFTConfig:
     """TRL's `SFTConfig` from the `sft` section.
 
     Raises:
@@ -112,7 +113,7 @@ def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: P
 
 
 def reward_model_options(
-    values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None
+    values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None
 ) -> RewardConfig:
     """TRL's `RewardConfig` from the `reward_model` section.
 
@@ -131,7 +132,7 @@ def reward_model_options(
     return options
 
 
-def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Places | None = None) -> GRPOConfig:
+def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None) -> GRPOConfig:
     """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
 
     TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
@@ -155,10 +156,10 @@ def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: 
     return options
 
 
-def _check_save_steps(section: str, options: Any, unit: int, why: str, places: Places | None) -> None:
+def _check_save_steps(section: str, options: Any, unit: int, why: str, places: Locations | None) -> None:
     """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
     key, value = f"{section}.save_steps", options.save_steps
-    prefix = (places or Places()).prefix(key)
+    prefix = (places or Locations()).prefix(key)
     if value != int(value) or value < 1 or value % unit:
         reason = f" ({why})" if why else ""
         raise ConfigError(f"{prefix}{key}: expected a multiple of {unit}{reason}, got {value}")
@@ -180,7 +181,7 @@ class GenerationShape:
     updates: int
 
 
-def generation_shape(options: GRPOConfig, places: Places | None = None) -> GenerationShape:
+def generation_shape(options: GRPOConfig, places: Locations | None = None) -> GenerationShape:
     """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
 
     Raises:
@@ -194,13 +195,13 @@ def generation_shape(options: GRPOConfig, places: Places | None = None) -> Gener
     if micro_batches % options.gradient_accumulation_steps:
         key = "grpo.gradient_accumulation_steps"
         raise ConfigError(
-            f"{(places or Places()).prefix(key)}{key}: expected a divisor of steps_per_generation x num_iterations = "
-            f"{micro_batches}, got {options.gradient_accumulation_steps}"
+            f"{(places or Locations()).prefix(key)}{key}: expected a divisor of "
+            f"steps_per_generation x num_iterations = {micro_batches}, got {options.gradient_accumulation_steps}"
         )
     return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
 
 
-# Places in the plan of a run, which is held in memory: about 40 bytes each.
+# Locations in the plan of a run, which is held in memory: about 40 bytes each.
 MOST_PROMPTS = 5_000_000
 
 
@@ -213,7 +214,7 @@ class PromptPlan:
 
 
 def plan_prompts(
-    options: GRPOConfig, shape: GenerationShape, problems: int, places: Places | None = None
+    options: GRPOConfig, shape: GenerationShape, problems: int, places: Locations | None = None
 ) -> PromptPlan:
     """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
 
@@ -239,7 +240,9 @@ def plan_prompts(
     if generations * per_generation > MOST_PROMPTS:
         key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
         most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
-        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
+        raise ConfigError(
+            f"{(places or Locations()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}"
+        )
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []
@@ -282,7 +285,7 @@ def _device() -> dict[str, Any]:
     return {"use_cpu": True, "bf16": False, **backend}
 
 
-def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Places | None = None) -> None:
+def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Locations | None = None) -> None:
     """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
 
     Args:
@@ -292,7 +295,7 @@ def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Pl
         ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
             have.
     """
-    places = places or Places()
+    places = places or Locations()
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
         if name in values:
@@ -303,13 +306,18 @@ def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Pl
     if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
         key = f"{section}.model_init_kwargs.trust_remote_code"
         raise ConfigError(f"{places.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
-    check_keys(values, known, section, places)
+    check_keys(values, known, section, places, RunConfig)
     for name, value in values.items():
         check_value(f"{section}.{name}", known[name], value, places)
 
 
 def _make(
-    kind: Any, section: str, defaults: Mapping[str, Any], values: Mapping[str, Any], folder: Path, places: Places | None
+    kind: Any,
+    section: str,
+    defaults: Mapping[str, Any],
+    values: Mapping[str, Any],
+    folder: Path,
+    places: Locations | None,
 ) -> Any:
     check_options(kind, section, values, places)
     try:
@@ -318,7 +326,7 @@ def _make(
         name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
         key = section if name is None else f"{section}.{name}"
         said = f"{type(error).__name__} from TRL: {shown_text(error)}"
-        raise ConfigError(f"{(places or Places()).prefix(key)}{key}: {said}") from error
+        raise ConfigError(f"{(places or Locations()).prefix(key)}{key}: {said}") from error
 
 
 def _at_fault(kind: Any, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:

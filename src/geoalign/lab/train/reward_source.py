@@ -15,10 +15,10 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.train.reward_stage import open_reward_model
 from geoalign.lab.train.run import Run
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 
 
-def check_reward(run: Run, places: Places | None = None) -> None:
+def check_reward(run: Run, places: Locations | None = None) -> None:
     """Raises ConfigError for a corruption or a curator that the task's reward cannot serve, before anything is trained.
 
     Raises:
@@ -35,7 +35,7 @@ def check_reward(run: Run, places: Places | None = None) -> None:
         _check_model(settings.model)
     except ConfigError as error:
         key = str(error).partition(":")[0]
-        raise ConfigError(f"{(places or Places()).prefix(key)}{error}") from error
+        raise ConfigError(f"{(places or Locations()).prefix(key)}{error}") from error
     if "answers" in run.curator.requires:
         run.task.final_answer("")
     if binary:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
-from geoalign.curators import make_curator
 from geoalign.curators.base import Curator
-from geoalign.lab.config.loading import check_keys
+from geoalign.curators.registry import make_curator
 from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.models import initial_tokenizer, template_options, trusts_code
 from geoalign.lab.models.processes import Processes
@@ -28,7 +27,8 @@ from geoalign.lab.train.options import (
 )
 from geoalign.lab.train.prompts import short_enough
 from geoalign.lab.train.subsets import check_subset
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import check_keys
+from geoalign.settings.locations import Locations
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Run:
 
 
 def make_run(
-    config: RunConfig, folder: RunFolder, places: Places | None, console: Console, *, task: Task | None = None
+    config: RunConfig, folder: RunFolder, places: Locations | None, console: Console, *, task: Task | None = None
 ) -> Run:
     """Builds what the stages share, and so finds what is wrong with the settings; writes nothing.
 
@@ -107,9 +107,9 @@ def make_run(
     return Run(config, folder, task, problems, curator, sft, learned, grpo, shape, plan, console, Processes.launched())
 
 
-def _check_sets(config: RunConfig, task: Task, places: Places | None) -> None:
+def _check_sets(config: RunConfig, task: Task, places: Locations | None) -> None:
     """Raises ConfigError for a set named in `evaluation.samples` or `pass_samples` that the task does not have."""
     known = list(task.evaluation_problems())
     for key, given in (("samples", config.evaluation.samples), ("pass_samples", config.evaluation.pass_samples)):
         if isinstance(given, dict):
-            check_keys(given, known, f"evaluation.{key}", places or Places())
+            check_keys(given, known, f"evaluation.{key}", places or Locations())

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.run import EvaluationConfig, LaunchConfig, RunConfig, TinyModelConfig
@@ -18,7 +19,6 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.options import generation_shape, grpo_options, without_gpu
-from geoalign.settings.curators import GeoAlignConfig
 
 _ROLLOUTS, _GENERATIONS = 256, 3
 _ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8

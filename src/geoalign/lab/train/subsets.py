@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.gfpo import GFPOConfig
+from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
-from geoalign.settings import ChainConfig, GFPOConfig, PODSConfig
-from geoalign.settings.locations import Places
+from geoalign.settings.locations import Locations
 
 
 def check_subset(
-    curator: Any, samples: int, *, whole: bool, places: Places | None = None, key: str = "curator"
+    curator: Any, samples: int, *, whole: bool, places: Locations | None = None, key: str = "curator"
 ) -> None:
     """Raises ConfigError where a curator is set to keep more rollouts than a group has.
 
@@ -35,4 +37,6 @@ def check_subset(
         if whole
         else f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
     )
-    raise ConfigError(f"{(places or Places()).prefix(f'{key}.{kept}')}{key}.{kept}: expected {expected}, got {number}")
+    raise ConfigError(
+        f"{(places or Locations()).prefix(f'{key}.{kept}')}{key}.{kept}: expected {expected}, got {number}"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import curator_name, parse_run_config, plain_run_config
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
@@ -29,7 +29,8 @@ from geoalign.lab.train.run import Run, make_run
 from geoalign.lab.train.shared import check_shared, take_shared
 from geoalign.lab.train.stages import policy_stage, warm_start_stage
 from geoalign.lab.train.summary import print_summary, summarise
-from geoalign.settings.locations import Places
+from geoalign.settings.loading import plain_settings
+from geoalign.settings.locations import Locations
 
 
 def train(
@@ -39,7 +40,7 @@ def train(
     resume: bool = False,
     shared: Path | None = None,
     report: bool = True,
-    places: Places | None = None,
+    places: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs, or goes on with, one training in the folder `root`, and returns the content of its `summary.json`.
@@ -67,7 +68,7 @@ def train(
     with _held(folder, processes, resume=resume):
         config = _settings(config, folder)
         if finished_whole(folder, console):
-            check_same_settings(plain_run_config(config), folder.read_config(), folder.root)
+            check_same_settings(plain_settings(config), folder.read_config(), folder.root)
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
             )
@@ -81,11 +82,11 @@ def train(
         summary = read_json(folder.summary)
         if report and processes.is_main:
             build_report(folder.root)
-            print_summary(console, summary, curator_name(config.curator), folder.root)
+            print_summary(console, summary, config.curator.type, folder.root)
     return summary
 
 
-def prepare(config: RunConfig, root: Path, *, places: Places | None = None, console: Console | None = None) -> None:
+def prepare(config: RunConfig, root: Path, *, places: Locations | None = None, console: Console | None = None) -> None:
     """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
 
     `train(..., shared=root)` starts from them. Nothing is done where they are complete.
@@ -130,12 +131,14 @@ def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
     return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
 
 
-def _started(config: RunConfig, folder: RunFolder, shared: Path | None, places: Places | None, console: Console) -> Run:
+def _started(
+    config: RunConfig, folder: RunFolder, shared: Path | None, places: Locations | None, console: Console
+) -> Run:
     """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
-    plain = plain_run_config(config)
+    plain = plain_settings(config)
     processes, wanted = Processes.launched(), config.launch.processes
     if wanted not in (None, processes.count):
-        where = (places or Places()).prefix("launch.processes")
+        where = (places or Locations()).prefix("launch.processes")
         raise ConfigError(
             f"{where}launch.processes: expected a launch of {wanted} processes, which the batch is made for, got "
             f"{processes.count}: --dry-run prints the command; --set launch.processes=null takes any number"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 
-from geoalign.lab.config.loading import curator_name, load_run_config
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.config.run import RunConfig
-from geoalign.settings.curators import GeoAlignConfig
 
 FULL = Path(__file__).parents[4] / "configs" / "full"
 
@@ -47,7 +47,7 @@ def test_there_is_a_file_for_every_method_and_error_rate() -> None:
         assert files == {*METHODS, *ERRORS.get(setting, ())}
         for method in METHODS:
             config = settings(setting, method)
-            assert curator_name(config.curator) == method
+            assert config.curator.type == method
             assert config.output.folder == f"runs/{setting}/{method}"
             assert config.grpo == settings(setting).grpo
     assert settings("math_1.7b", "flip_05").reward.flip == 0.05

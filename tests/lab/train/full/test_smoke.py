@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from geoalign.lab.config.loading import load_run_config, plain_run_config
+from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.smoke import check_exercised, smoke_config
+from geoalign.settings.loading import plain_settings
 
 FULL = Path(__file__).parents[4] / "configs" / "full"
 CONFIGS = sorted(path for path in FULL.glob("*_*b/*.yaml"))
@@ -44,7 +45,7 @@ def test_a_full_size_run_made_small(path: Path, shared_data: Path, train_here: A
     assert (config.curator, config.hidden_position, config.seed) == (given.curator, given.hidden_position, given.seed)
     for option in ("num_generations", "loss_type", "beta", "epsilon", "learning_rate", "temperature", "scale_rewards"):
         assert config.grpo[option] == given.grpo[option]
-    summary = train_here(plain_run_config(config), tmp_path / "run", report=False)
+    summary = train_here(plain_settings(config), tmp_path / "run", report=False)
     folder = RunFolder(tmp_path / "run")
     said = io.StringIO()
     found = check_exercised(config, folder, Console(file=said, width=200))

@@ -1,0 +1,250 @@
+"""From plain data to typed settings, and back: unknown keys are errors with the nearest known one, file and line."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+from pydantic_core import ArgsKwargs
+
+from geoalign.errors import ConfigError
+from geoalign.settings.locations import Locations
+from geoalign.settings.secrets import refuse_secrets
+from geoalign.settings.shown import shown, shown_key
+from geoalign.settings.yaml_text import LONGEST_KEY
+
+
+@dataclass(frozen=True)
+class ByType:
+    """A union of settings classes of which a section's `type` picks one; beside a type hint, or made from a union.
+
+    Attributes:
+        kinds: `type` to settings class.
+        default: the `type` of a section that names none.
+    """
+
+    kinds: Mapping[str, Any]
+    default: str
+
+
+def by_type(hint: Any) -> ByType | None:
+    """The union that a type hint stands for; its first member is the default. None: it is no union by `type`."""
+    if get_origin(hint) is Annotated:
+        marked = [item for item in hint.__metadata__ if isinstance(item, ByType)]
+        return marked[0] if marked else by_type(get_args(hint)[0])
+    if get_origin(hint) not in (Union, types.UnionType):
+        return None
+    members = [member for member in get_args(hint) if is_dataclass(member) and hasattr(member, "type")]
+    kinds = {member.type: member for member in members}
+    return ByType(kinds, next(iter(kinds))) if len(kinds) > 1 else None
+
+
+def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, path: str = "", root: Any = None) -> Any:
+    """The settings of one class from plain data; those that are themselves settings stand there as sections.
+
+    Args:
+        path: the dotted key of `data` itself, for messages.
+        root: the settings class around it, whose other sections are searched for an unknown key; None: `kind`.
+
+    Raises:
+        ConfigError: a secret, an unknown key (with the nearest known one), or a value out of range; the message has the
+            dotted key and where it was written.
+    """
+    locations = locations or Locations()
+    refuse_secrets(data, locations, path)
+    return _Loader(locations, root or kind).section(kind, path, data)
+
+
+def plain_settings(settings: Any) -> dict[str, Any]:
+    """Settings as nested dicts and lists of plain values, which `load_settings` reads as the same settings."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    plain = {item.name: _plain(getattr(settings, item.name), hints[item.name]) for item in fields(settings)}
+    return {"type": plain.pop("type"), **plain} if "type" in plain else plain
+
+
+def plain_section(settings: Any) -> dict[str, Any]:
+    """A member of a union by type as a section: its `type`, and each setting."""
+    return {"type": settings.type, **plain_settings(settings)}
+
+
+def check_keys(
+    data: Mapping[str, Any], known: Iterable[str], section: str, locations: Locations, root: Any = None
+) -> None:
+    """Raises ConfigError for the first key of `data` that is not in `known`, naming the nearest one that is."""
+    known = list(known)
+    for key in data:
+        if key not in known:
+            raise unknown_key(str(key), known, section, locations, root)
+
+
+def unknown_key(last: str, known: Sequence[str], section: str, locations: Locations, root: Any = None) -> ConfigError:
+    """The error for a key that is not among the `known` names of its section.
+
+    Args:
+        root: the settings class whose other sections may know it.
+    """
+    key = _joined(section, last)
+    candidates = {name: _joined(section, name) for name in known}
+    near = difflib.get_close_matches(last[:LONGEST_KEY], candidates, n=1, cutoff=0.6)
+    if "." in last:
+        expected = "expected a section within a section, not a key with dots"
+    elif near:
+        expected = f"expected {candidates[near[0]]}, the nearest known key"
+    elif elsewhere := None if root is None else _elsewhere(root, last):
+        other = elsewhere == key
+        expected = (
+            f"known only to another {section}.type" if other else f"expected {elsewhere}, a known key of that name"
+        )
+    elif len(known) > 20:
+        expected = f"expected one of the {len(known)} options known there"
+    else:
+        expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
+    return ConfigError(f"{locations.prefix(key)}{shown_key(key)}: unknown key: {expected}; got {shown(last)}")
+
+
+@dataclass(frozen=True)
+class _Loader:
+    locations: Locations
+    root: Any
+
+    def section(self, kind: Any, path: str, data: Any, type_name: str | None = None) -> Any:
+        values = self._mapping(path, data)
+        check_keys(values, [item.name for item in fields(kind) if item.name != "type"], path, self.locations, self.root)
+        hints = get_type_hints(kind, include_extras=True)
+        for name, value in values.items():
+            values[name] = self._value(hints[name], _joined(path, name), value)
+        if type_name is not None and "type" in hints and any(item.name == "type" for item in fields(kind)):
+            values["type"] = type_name
+        return self._construct(kind, path, values)
+
+    def _value(self, hint: Any, path: str, value: Any) -> Any:
+        if union := by_type(hint):
+            return value if is_dataclass(value) else self._member(union, path, value)
+        origin, arguments = get_origin(hint), get_args(hint)
+        if is_dataclass(hint) and not is_dataclass(value):
+            return self.section(hint, path, value)
+        if origin is tuple and (union := by_type(arguments[0])):
+            return self._members(union, path, value)
+        if origin is dict and arguments[1] is Any:
+            return self._mapping(path, value)
+        if not isinstance(value, Mapping):
+            return value
+        if (within := _settings_class(hint)) is not None:
+            return self.section(within, path, value)
+        if origin is dict and (within := _settings_class(arguments[1])) is not None:
+            return {
+                key: self.section(within, f"{path}.{key}", item) if isinstance(item, Mapping) else item
+                for key, item in value.items()
+            }
+        return value
+
+    def _member(self, union: ByType, path: str, value: Any) -> Any:
+        values = self._mapping(path, value)
+        name = values.pop("type", union.default)
+        if not isinstance(name, str) or name not in union.kinds:
+            raise self._unknown_type(f"{path}.type", name, union.kinds)
+        return self.section(union.kinds[name], path, values, name)
+
+    def _members(self, union: ByType, path: str, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise self._wrong(path, "expected a list of sections, each with a type", value)
+        members = []
+        for number, item in enumerate(value):
+            inner = f"{path}.{number}"
+            if not is_dataclass(item) and not (isinstance(item, Mapping) and "type" in item):
+                raise self._wrong(inner, "expected a section with a type", item)
+            members.append(item if is_dataclass(item) else self._member(union, inner, item))
+        return tuple(members)
+
+    def _mapping(self, path: str, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self._wrong(path, "expected a section of settings", value)
+        return dict(value)
+
+    def _unknown_type(self, key: str, name: Any, kinds: Iterable[str]) -> ConfigError:
+        near = difflib.get_close_matches(name[:LONGEST_KEY], kinds, n=1, cutoff=0.6) if isinstance(name, str) else []
+        hint = f" (nearest: {near[0]})" if near else ""
+        return ConfigError(
+            f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {shown(name)}"
+        )
+
+    def _wrong(self, key: str, expected: str, value: Any) -> ConfigError:
+        return ConfigError(f"{self.locations.prefix(key)}{shown_key(key)}: {expected}, got {shown(value)}")
+
+    def _construct(self, kind: Any, path: str, values: Mapping[str, Any]) -> Any:
+        try:
+            return kind(**values)
+        except ConfigError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            problem = error.__cause__.errors()[0]
+        inner = [str(part) for part in problem["loc"] if isinstance(part, str) and part.isidentifier()]
+        # A union's branches stand in `loc` as names too; only the names of settings are of use to a reader.
+        key = ".".join(filter(None, [path, *inner[:1]]))
+        if problem["type"] == "missing":
+            raise ConfigError(f"{self.locations.prefix(path)}{shown_key(key)}: expected a value, got none")
+        message = problem["msg"].removeprefix("Value error, ")
+        if isinstance(problem["input"], ArgsKwargs):
+            # Settings that do not go together: the message begins with the key and says what came.
+            key = ".".join(filter(None, [path, message.partition(":")[0]]))
+            raise ConfigError(f"{self.locations.prefix(key)}{key}:{message.partition(':')[2]}")
+        raise self._wrong(key, _expected(message), problem["input"])
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    if is_dataclass(value):
+        return plain_section(value) if by_type(hint) else plain_settings(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item, Any) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        item_hint = get_args(hint)[0] if get_origin(hint) is tuple else Any
+        return [_plain(item, item_hint) for item in value]
+    return value
+
+
+def _joined(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name
+
+
+def _expected(message: str) -> str:
+    """pydantic's "Input should be greater than 0" in this project's words."""
+    for start in ("Input should be a valid ", "Input should be ", "String should have "):
+        if message.startswith(start):
+            return f"expected {message.removeprefix(start)}"
+    return message
+
+
+def _settings_class(hint: Any) -> Any:
+    """The settings class within a type hint: itself, or the one member of a union; None where there is none."""
+    if is_dataclass(hint):
+        return hint
+    if get_origin(hint) is Annotated:
+        return _settings_class(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        inside = [inner for inner in map(_settings_class, get_args(hint)) if inner is not None]
+        return inside[0] if len(inside) == 1 else None
+    return None
+
+
+def _elsewhere(root: Any, name: str) -> str | None:
+    """The dotted key of that very name in a section of `root`, unions by type first; None where there is none."""
+    hints = get_type_hints(root, include_extras=True)
+    unions = {key: list(union.kinds.values()) for key, hint in hints.items() if (union := by_type(hint))}
+    sections = {key: [kind] for key, hint in hints.items() if (kind := _settings_class(hint)) and key not in unions}
+    if name in hints and name not in unions and name not in sections:
+        return name
+    for section, kinds in {**unions, **sections}.items():
+        for kind in kinds:
+            for item in fields(kind):
+                if item.name == name:
+                    return f"{section}.{name}"
+                inner = _settings_class(get_type_hints(kind, include_extras=True)[item.name])
+                if inner is not None and name in {field.name for field in fields(inner)}:
+                    return f"{section}.{item.name}.{name}"
+    return None

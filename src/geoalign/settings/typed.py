@@ -1,0 +1,63 @@
+"""What makes a class of settings: frozen, validated, free of torch, and a standard dataclass.
+
+So `TrlParser` and `HfArgumentParser` read it; pydantic validates it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from functools import wraps
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as _pydantic_dataclass
+from typing_extensions import dataclass_transform
+
+from geoalign.errors import ConfigError
+from geoalign.settings.exact import check_exact
+from geoalign.settings.secrets import refuse_secrets
+from geoalign.settings.shown import shown, shown_key, shown_text
+
+_Settings = TypeVar("_Settings")
+_MOST_PROBLEMS = 5
+
+
+def setting(*, help: str, **default: Any) -> Any:
+    """One field of settings: `dataclasses.field` with the text that says what it is, which command lines show."""
+    return field(**default, metadata={"help": help})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, setting))
+def settings(cls: type[_Settings]) -> type[_Settings]:
+    """Makes a class of settings: a frozen, keyword-only dataclass, validated, unknown keys refused.
+
+    Numbers are finite; no text or boolean stands for a number, and no number or text for a boolean. What was given by
+    keyword stands in `_given`, beside the fields: it is no part of equality, dumps or `asdict`.
+    """
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=config)
+    validated = made.__init__
+
+    @wraps(validated)
+    def checked(self: Any, *args: Any, **values: Any) -> None:
+        for name, value in values.items():
+            refuse_secrets(value, path=f"{cls.__name__}.{name}")
+        try:
+            validated(self, *args, **values)
+            check_exact(cls.__name__, values, self)
+        except ValidationError as error:
+            raise ConfigError(problems(cls.__name__, error)) from error
+        object.__setattr__(self, "_given", frozenset(values))
+
+    made.__init__ = checked
+    return made
+
+
+def problems(name: str, error: ValidationError) -> str:
+    """One line a problem: where, what was expected, what came."""
+    lines = []
+    for problem in error.errors()[:_MOST_PROBLEMS]:
+        where = shown_key(".".join([name, *(str(part) for part in problem["loc"])]))
+        lines.append(f"{where}: {shown_text(problem['msg'])}; got {shown(problem['input'])}")
+    left_out = error.error_count() - _MOST_PROBLEMS
+    return "\n".join([*lines, *([f"and {left_out:,} more"] if left_out > 0 else [])])

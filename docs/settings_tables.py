@@ -20,7 +20,7 @@ TABLE = re.compile(r"(<!-- settings: (\w+)(?: as (\w+))?(?: without ([\w., ]+))?
 
 def settings_class(name: str) -> type:
     """The settings class of this name, wherever it is defined."""
-    for package in (import_module("geoalign.settings"), import_module("geoalign.lab.config")):
+    for package in (import_module("geoalign.lab.config"), import_module("geoalign.curators")):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             found = getattr(import_module(module.name), name, None)
             if found is not None:

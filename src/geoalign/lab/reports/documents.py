@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from geoalign.errors import InputError, RunFolderError
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
+from geoalign.lab.store.files import beside
 from geoalign.shown import brief
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -100,7 +101,7 @@ def write(path: Path, content: bytes) -> None:
     Raises:
         RunFolderError: it cannot be written; the message names it.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = beside(path)
     try:
         temporary.write_bytes(content)
         os.replace(temporary, path)

@@ -67,6 +67,10 @@ class ComparisonFolder:
         """The compact result of a cell."""
         return self.results / f"{cell.name}.json"
 
+    def beside_results(self) -> tuple[Path, ...]:
+        """The files that a folder of results alone needs beside them."""
+        return self.config, self.versions, self.table_csv
+
     def started(self) -> bool:
         """True if a comparison was started here."""
         return self.config.is_file()
@@ -219,13 +223,18 @@ def read_result(path: Path) -> dict[str, Any]:
         RunFolderError: unreadable, of another schema, or neither of a finished nor of a failed run.
     """
     result = read_json(path)
+    check_result(result, path)
+    return result
+
+
+def check_result(result: Mapping[str, Any], path: Path) -> None:
+    """Raises RunFolderError unless a result is of this schema, and of a finished or a failed run."""
     if whole(result.get("schema_version")) != SCHEMA_VERSION:
         raise RunFolderError(
             f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(result.get('schema_version'))}"
         )
     if result.get("status") not in ("finished", "failed"):
         raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")
-    return result
 
 
 def compact(result: Mapping[str, Any]) -> str:

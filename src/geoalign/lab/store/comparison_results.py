@@ -12,7 +12,7 @@ import numpy as np
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.compact import results
-from geoalign.lab.store.comparison import SCHEMA_VERSION
+from geoalign.lab.store.comparison import SCHEMA_VERSION, check_result
 from geoalign.lab.store.logs import Evaluation, parse_evaluation
 from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole
 from geoalign.shown import brief
@@ -111,6 +111,7 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
     Raises:
         RunFolderError: another schema, a missing key or a value of another kind, each named.
     """
+    check_result(value, path)
     try:
         return _cell(value, path)
     except KeyError as error:

@@ -97,11 +97,11 @@ def _changed(path, change):
     [
         (lambda rows: rows[0].update(same_run_as="nowhere"), "same_run_as: expected the name of a run, got 'nowhere'"),
         (lambda rows: rows[0].update(settings="{"), "expected texts, JSON and lists"),
-        (lambda rows: rows[0].update(run="[" * 60 + "]" * 60), "nesting deeper than 50"),
+        (lambda rows: rows[0].update(run="[" * 120 + "]" * 120), "expected at most 100|nest"),
         (lambda rows: rows[0].update(settings="[]"), "list for settings"),
         (lambda rows: rows[0].update(arm=None), "expected the key 'arm'"),
         (lambda rows: rows[0].update(status="running"), "status: expected 'finished' or 'failed', got 'running'"),
-        (lambda rows: rows[0].update(seconds=float("inf")), "where a number up to 1e100"),
+        (lambda rows: rows[0].update(seconds=float("inf")), "inf for seconds"),
         (lambda rows: rows[0].update(series=[("step", [1.0, 2.0]), ("reward", [0.5])]), "1 values beside 2 of step"),
         (lambda rows: rows[0].update(evaluations=[None]), "expected texts, JSON and lists"),
         (lambda rows: rows[0].update(snapshots=[None]), "expected the key 'step'|expected the key 'score'"),

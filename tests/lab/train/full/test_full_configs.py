@@ -102,7 +102,7 @@ def test_launch_files_are_for_as_many_processes() -> None:
     for setting in RL:
         launch = settings(setting).launch
         assert launch.accelerate is not None
-        path = FULL.parents[2] / launch.accelerate
+        path = FULL.parents[1] / launch.accelerate
         # accelerate's own reader, which refuses keys that it does not know.
         given = load_config_from_file(str(path))
         assert given.num_processes == launch.processes

@@ -10,11 +10,9 @@ from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.groups import reference
 from geoalign.lab.reports.documents import make_folder
 from geoalign.lab.store.compact import write_compact
-from geoalign.lab.store.comparison import COMPACT
+from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
-
-_BESIDE = ("compare.yaml", "versions.json", "table.csv")
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
@@ -31,10 +29,10 @@ def compact_comparison(folder: Path, into: Path) -> Path:
     levels = analyse(read_results(folder), plan).levels
     arms = [(level.level, row.arm) for level in levels if (row := reference(level.rows, plan)) is not None]
     make_folder(into)
-    if into.resolve() == folder.resolve() or (into / "results").exists():
+    if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
-    for name in _BESIDE:
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, into / name)
+    for path in ComparisonFolder(folder).beside_results():
+        if path.is_file():
+            shutil.copyfile(path, into / path.name)
     write_compact(folder, into / COMPACT, arms)
     return into / COMPACT

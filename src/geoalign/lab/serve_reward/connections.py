@@ -91,4 +91,11 @@ class BoundedProtocol(H11Protocol):
         others = (one for one in self.connections if isinstance(one, BoundedProtocol) and one._stage == stage)
         same = [one for one in others if not one.transport.is_closing()]
         if len(same) > self.most_waiting:
-            min(same, key=lambda one: one._since).transport.abort()
+            min(same, key=lambda one: one._since)._make_room()
+
+    def _make_room(self) -> None:
+        """Closes this connection: an answer on its way still arrives, unless the client takes nothing of it."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()

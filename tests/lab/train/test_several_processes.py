@@ -88,14 +88,14 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(
 ) -> None:
     _, folder, _ = made
     lines, texts = [], []
-    for count in (1, 2, 3):
+    for count in (1, 3):
         root = tmp_path / str(count)
         root.mkdir()
         done = launch(EVALUATING, folder.root, root, processes=count)
         assert done.returncode == 0, done.stderr[-6000:]
         lines.append((root / "evaluation.jsonl").read_text())
         texts += [json.loads((root / f"texts-{rank}.json").read_text()) for rank in range(count)]
-    assert lines[0] == lines[1] == lines[2]
+    assert lines[0] == lines[1]
     assert all(found == texts[0] for found in texts)
     # Two evaluations of 4 problems x 2: the second draws anew from the same model.
     assert len(texts[0]) == 16

@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## Lint, types and the test suite
 	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
-	$(PYTEST) --dist worksteal tests/experiments/full -m smoke
+	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke
 
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 # By its distribution: a folder of tests called trinity can be imported too.
 if "trinity-rft" not in packages_distributions().get("trinity", []):
@@ -548,7 +549,15 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
     from geoalign.adapters.trinity.settings import read_settings
 
     page = (Path(__file__).parents[2] / "docs" / "trinity.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    found = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    listed = "".join(block for block in found if block.startswith("curator:"))
+    alternatives = re.split(r"^(?=curator:)", listed, flags=re.MULTILINE)
+    curators = [yaml.safe_load(text) for text in alternatives if text]
+    assert [read_settings({**each, "model_path": "some/model"}).curator.type for each in curators] == [
+        "geoalign",
+        "geoalign_released",
+    ]
+    blocks = [block for block in found if not block.startswith("curator:")]
     assert len(blocks) == 2
     configs = []
     for number, block in enumerate(blocks):

@@ -97,7 +97,7 @@ def _changed(path, change):
     [
         (lambda rows: rows[0].update(same_run_as="nowhere"), "same_run_as: expected the name of a run, got 'nowhere'"),
         (lambda rows: rows[0].update(settings="{"), "expected texts, JSON and lists"),
-        (lambda rows: rows[0].update(run="[" * 120 + "]" * 120), "expected at most 100|nest"),
+        (lambda rows: rows[0].update(run="[" * 120 + "]" * 120), "values nested more than 100 levels deep"),
         (lambda rows: rows[0].update(settings="[]"), "list for settings"),
         (lambda rows: rows[0].update(arm=None), "expected the key 'arm'"),
         (lambda rows: rows[0].update(status="running"), "status: expected 'finished' or 'failed', got 'running'"),

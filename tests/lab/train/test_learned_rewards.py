@@ -19,7 +19,7 @@ from transformers import Qwen3Config, Qwen3ForSequenceClassification
 from geoalign.errors import ConfigError, UnscoredError
 from geoalign.lab.models.models import make_tokenizer
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "serving"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "serve_reward"))
 from running_server import Running
 
 from geoalign.lab.rewards.reward_model import RewardModelScorer

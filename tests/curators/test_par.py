@@ -1,4 +1,4 @@
-"""PAR: values that its own source give, on three groups of eight rewards."""
+"""PAR: values that its own source gives, on three groups of eight rewards."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""PF-PPO: values that its own source give, on three groups of eight rewards."""
+"""PF-PPO: values that its own source gives, on three groups of eight rewards."""
 
 import pytest
 import torch

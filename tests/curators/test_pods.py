@@ -1,4 +1,4 @@
-"""PODS: values that its own source give, on three groups of eight rewards."""
+"""PODS: values that its own source gives, on three groups of eight rewards."""
 
 import math
 

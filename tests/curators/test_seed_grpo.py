@@ -1,4 +1,4 @@
-"""Seed-GRPO: values that its own source give, on three groups of eight rewards."""
+"""Seed-GRPO: values that its own source gives, on three groups of eight rewards."""
 
 import math
 

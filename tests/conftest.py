@@ -1,5 +1,6 @@
 """Fixtures for every test."""
 
+import functools
 import os
 import signal
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
+import typer.main
+import typer.testing
 
 
 @pytest.fixture
@@ -35,3 +38,13 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_are_built_once() -> Iterator[None]:
+    """typer reads the options of all commands again at every call of one, and tests make more than a thousand calls."""
+    build = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", build)
+        patch.setattr(typer.testing, "_get_command", build)
+        yield

@@ -1,6 +1,7 @@
 """Fixtures for every test."""
 
 import functools
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -48,3 +49,10 @@ def commands_are_built_once() -> Iterator[None]:
         patch.setattr(typer.main, "get_command", build)
         patch.setattr(typer.testing, "_get_command", build)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def modules_are_no_garbage() -> None:
+    """Every training ends in a garbage collection, which takes half a second where it looks through all of torch."""
+    gc.collect()
+    gc.freeze()

@@ -1,4 +1,4 @@
-"""Run by torchrun with two processes on gloo; writes what each check found to FOLDER/rank-*.json.
+"""Run as two processes on gloo; writes what each check found to FOLDER/rank-*.json.
 
 A group of four rollouts spans both processes (two rows each), so donors live on the other one.
 """

@@ -1,12 +1,11 @@
-"""Groups that span processes: one torchrun of two processes on gloo, several checks."""
+"""Groups that span processes: two processes on gloo, several checks."""
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.forked import run_ranks
 
 SCRIPT = Path(__file__).parents[1] / "two_processes.py"
 
@@ -15,11 +14,8 @@ SCRIPT = Path(__file__).parents[1] / "two_processes.py"
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two_processes")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
-    done = subprocess.run(
-        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    for done in run_ranks(2, SCRIPT, folder, env=environment):
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from tests import forked
 
 from geoalign.lab.cli import main
 from geoalign.lab.store.tail import last_step
@@ -107,16 +111,20 @@ def environment(plugins: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
-    """A comparison that nothing disturbed: its folder, what it said, its exit code."""
+    """A comparison that nothing disturbed: its folder, what it said, its exit code. Its workers are forked."""
     root = tmp_path_factory.mktemp("compared") / "comparison"
-    done = subprocess.run(
-        command(with_a_broken_arm, "--output", root),
-        capture_output=True,
-        text=True,
-        env=environment(plugins),
-        check=False,
-    )
-    return root, done.stdout + done.stderr, done.returncode
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+        starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+        patch.setattr("geoalign.lab.compare.processes.subprocess", starts)
+        patch.setattr(sys, "argv", command(with_a_broken_arm, "--output", root)[2:])
+        patch.syspath_prepend(plugins)
+        for name, value in environment(plugins).items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert isinstance(stop.value.code, int)
+    return root, said.getvalue(), stop.value.code
 
 
 def result(root: Path, cell: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Run by torchrun: `evaluating_process.py RUN FOLDER`, RUN's final model evaluated by all processes into FOLDER."""
+"""`evaluating_process.py RUN FOLDER`: one of several processes that evaluate RUN's final model into FOLDER."""
 
 from __future__ import annotations
 

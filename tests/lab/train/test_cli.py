@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests import forked
 
 import geoalign
 from geoalign.lab.cli import main
@@ -183,19 +184,15 @@ def test_a_folder_in_use_is_refused(
 
 def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
-    process = subprocess.Popen(
-        command(config, root, "--set", "grpo.max_steps=100000"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    with (tmp_path / "errors").open("wb") as errors, open(os.devnull, "wb") as nowhere:
+        call = command(config, root, "--set", "grpo.max_steps=100000")
+        process = forked.Popen(call, env=environment(), stdout=nowhere, stderr=errors)
     deadline = time.monotonic() + 120
     while not (root / "metrics.jsonl").is_file() and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.wait(60) == 130
+    said = (tmp_path / "errors").read_text()
     assert "Stopped. Go on with: geoalign train" in said
     assert "--set grpo.max_steps=100000" in said
     assert said.rstrip().endswith(f"--output {root} --resume")

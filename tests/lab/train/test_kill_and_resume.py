@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import forks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kill_points import train_and_die
@@ -48,13 +47,8 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Any]:
-    # Children of a server that has the heavy imports done: a start costs a fork, not ten seconds.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["geoalign.lab.train.train", "geoalign.lab.train.policy"])
-        yield context
+def processes() -> Any:
+    return forks()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from tests.forked import run_ranks
 
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
@@ -29,10 +30,13 @@ KILLED, EVALUATING = (Path(__file__).parent / name for name in ("killed_process.
 
 def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
     return subprocess.run(
-        [*command, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [*command, *map(str, arguments)], env=environment(), capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def train(config: Path, folder: Path, *arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
@@ -91,8 +95,8 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(
     for count in (1, 3):
         root = tmp_path / str(count)
         root.mkdir()
-        done = launch(EVALUATING, folder.root, root, processes=count)
-        assert done.returncode == 0, done.stderr[-6000:]
+        for done in run_ranks(count, EVALUATING, folder.root, root, env=environment()):
+            assert done.returncode == 0, done.stderr[-6000:]
         lines.append((root / "evaluation.jsonl").read_text())
         texts += [json.loads((root / f"texts-{rank}.json").read_text()) for rank in range(count)]
     assert lines[0] == lines[1]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.curators.worked_groups import EQ, RB, RC, close, group
+from worked_groups import EQ, RB, RC, close, group
 
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.cppo import CPPO

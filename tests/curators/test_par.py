@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.curators.worked_groups import RB, RC, close, group
+from worked_groups import RB, RC, close, group
 
 from geoalign import group_advantages
 from geoalign.curators.par import PAR

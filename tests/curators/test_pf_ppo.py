@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.curators.worked_groups import EQ, RB, RC, close, generator, group
+from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.pf_ppo import PFPPO

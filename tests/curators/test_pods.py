@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.curators.worked_groups import EQ, RB, RC, close, generator, group
+from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import group_advantages
 from geoalign.curators.pods import PODS

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.curators.worked_groups import RB, close, generator, group
+from worked_groups import RB, close, generator, group
 
 from geoalign import Rollouts
 from geoalign.curators.seed_grpo import SeedGRPO

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.forked import run_ranks
+from forked import run_ranks
 
 SCRIPT = Path(__file__).parents[1] / "two_processes.py"
 

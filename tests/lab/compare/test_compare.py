@@ -15,10 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import forked
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from tests import forked
 
 from geoalign.lab.cli import main
 from geoalign.lab.store.tail import last_step

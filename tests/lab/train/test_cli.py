@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 import yaml
-from tests import forked
 
 import geoalign
 from geoalign.lab.cli import main

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import forks
+from forked import forks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kill_points import train_and_die

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from forked import run_ranks
 from safetensors.torch import load_file
-from tests.forked import run_ranks
 
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder

@@ -27,8 +27,9 @@ def forks() -> Any:
     """The context of multiprocessing whose processes are forked from the loaded one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.preloaded"])
+        context.set_forkserver_preload(["preloaded"])
         multiprocessing.forkserver.ensure_running()
     return context
 

@@ -1,4 +1,4 @@
-"""What `tests.forked` has loaded before it forks: all that a training imports, out of the garbage collector's way."""
+"""What `forked` has loaded before it forks: all that a training imports, out of the garbage collector's way."""
 
 import gc
 

@@ -1,6 +1,16 @@
-"""Lets the hostile tests import what they share."""
+"""What the hostile tests share."""
 
+import importlib
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def heavy_imports() -> None:
+    """Imports of the commands, done once and outside the time of any command."""
+    for command in ("train.dry_run", "evaluate.command", "bench.command", "curate.command"):
+        importlib.import_module(f"geoalign.lab.{command}")

@@ -81,6 +81,15 @@ def run(*arguments: str | Path) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue(), seconds, _peak() - before, raised)
 
 
+def refused(outcome: Outcome, *parts: str) -> list[str]:
+    """What is wrong with the refusal of a command; none: it keeps every promise and names every part."""
+    found = outcome.broken()
+    said = " ".join(outcome.err.split())
+    if outcome.code != 2:
+        found.append(f"exit code {outcome.code}: {outcome.out[-200:]}")
+    return found + [f"{part!r} is not in {said[:400]!r}" for part in parts if part not in said]
+
+
 @contextlib.contextmanager
 def _deadline() -> Iterator[None]:
     def stop(_signal: int, _frame: object) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 
 from geoalign.lab.cli import main
 from geoalign.lab.compare import command
@@ -40,20 +41,13 @@ def path(tmp_path: Path) -> Path:
     return place
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["geoalign", "compare", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
-
-
 def test_options_reach_the_settings(
     monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
 ) -> None:
     options = ["--curators", "geoalign, grpo", "--seeds", "4,2", "--levels", "b", "--workers", "3"]
-    assert call(monkeypatch, path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
+    assert (
+        call(monkeypatch, "compare", path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
+    )
     config = passed_on["config"]
     assert (list(config.arms), config.seeds, list(config.levels), config.workers) == (
         ["geoalign", "grpo"],
@@ -69,9 +63,9 @@ def test_options_reach_the_settings(
 def test_the_folder_is_named_for_the_file(
     monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path
 ) -> None:
-    assert call(monkeypatch, path) == 0
+    assert call(monkeypatch, "compare", path) == 0
     assert passed_on["root"] == Path("runs/mine")
-    assert call(monkeypatch) == 0
+    assert call(monkeypatch, "compare") == 0
     assert passed_on["root"] == Path("runs/compare")
     assert "oracle" in passed_on["config"].arms
 
@@ -80,9 +74,9 @@ def test_resuming_takes_the_folders_settings_and_options_over_them(
     monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
 ) -> None:
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
-    assert call(monkeypatch, "--output", tmp_path / "out", "--resume") == 0
+    assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume") == 0
     assert (passed_on["config"], passed_on["resume"]) == (None, True)
-    assert call(monkeypatch, "--output", tmp_path / "out", "--resume", "--seeds", "7") == 0
+    assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume", "--seeds", "7") == 0
     assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
 
 
@@ -94,16 +88,16 @@ def test_exit_codes(
     tmp_path: Path,
 ) -> None:
     passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
-    assert call(monkeypatch, path) == 1
-    assert call(monkeypatch, path, "--seeds", "0,x") == 2
+    assert call(monkeypatch, "compare", path) == 1
+    assert call(monkeypatch, "compare", path, "--seeds", "0,x") == 2
     assert "--seeds: expected whole numbers such as 0,1,2, got '0,x'" in capsys.readouterr().err
-    assert call(monkeypatch, path, "--curators", "grpo,nobody") == 2
+    assert call(monkeypatch, "compare", path, "--curators", "grpo,nobody") == 2
     assert "expected one of" in capsys.readouterr().err
     passed_on["error"] = KeyboardInterrupt()
-    assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
+    assert call(monkeypatch, "compare", path, "--output", tmp_path / "out") == 130
     assert "Nothing was trained yet" in capsys.readouterr().err
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
-    assert call(monkeypatch, path, "--output", tmp_path / "out") == 130
+    assert call(monkeypatch, "compare", path, "--output", tmp_path / "out") == 130
     assert f"Go on with: geoalign compare --output {tmp_path / 'out'} --resume" in capsys.readouterr().err
 
 
@@ -133,7 +127,7 @@ def test_a_finished_comparison_is_only_reported_again(
                 "peak_memory_bytes": 1,
             },
         )
-    assert call(monkeypatch, "--output", root, "--resume") == 0
+    assert call(monkeypatch, "compare", "--output", root, "--resume") == 0
     said = capsys.readouterr().out
     assert "All 8 runs are finished: nothing is trained." in said
     table = json.loads((root / "table.json").read_text())

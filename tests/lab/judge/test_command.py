@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from judge_server import JudgeServer, Reply, completion, judged_texts, longer_wins, row, verdict
 from rich.console import Console
 
 from geoalign.errors import ConfigError, GeoAlignError, InputError, RunFolderError
-from geoalign.lab.cli import main
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.evaluation.responses import SavedResponse
 from geoalign.lab.judge import judge
@@ -293,20 +293,11 @@ def test_missing_rows(saved: Save, tmp_path: Path) -> None:
     assert written["unmatched"] == {"only_a": [["helpful", "0", 0]], "only_b": [["helpful", "3", 0]]}
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["geoalign", "judge", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
-
-
 def test_the_command_with_local_rules(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert call(monkeypatch, *files, "--local", "--output", out) == 0
+    assert call(monkeypatch, "judge", *files, "--local", "--output", out) == 0
     assert "measure no quality" in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} == {".lock", "settings.json", "judge.json", "judgments.jsonl"}
 
@@ -321,11 +312,11 @@ def test_exit_codes_of_the_command(
     out = tmp_path / "out"
     endpoint = ("--base-url", server.url, "--model", "m", "--set", "backoff=0.001", "--output", out)
     server.reply = lambda request: Reply("no", 400) if "no" in judged_texts(request) else longer_wins(request)
-    assert call(monkeypatch, *files, *endpoint) == 1
+    assert call(monkeypatch, "judge", *files, *endpoint) == 1
     assert "asks about them again" in capsys.readouterr().out
     server.reply = longer_wins
-    assert call(monkeypatch, *files, *endpoint) == 0
-    assert call(monkeypatch, *files, "--output", tmp_path / "new") == 2
+    assert call(monkeypatch, "judge", *files, *endpoint) == 0
+    assert call(monkeypatch, "judge", *files, "--output", tmp_path / "new") == 2
     assert "expected --base-url and --model, or --local" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 

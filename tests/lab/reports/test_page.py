@@ -3,12 +3,11 @@
 import html
 import json
 import math
-import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import pytest
+from pages import Page, words
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.statistics import Interval
@@ -17,35 +16,6 @@ from geoalign.lab.reports.formats import gain, interval, span
 from geoalign.lab.text import number, percent, points
 
 RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
-
-
-class Page(HTMLParser):
-    """Every tag with its attributes, and whether tags nest."""
-
-    VOID = frozenset({"meta", "img", "source", "br", "link", "input"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def named(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def words(text: str) -> str:
-    """The visible words of a page."""
-    body = re.sub(r"<(style|title)>.*?</\1>", " ", text, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +30,6 @@ def test_the_page_of_a_whole_run(whole_run):
     folder, path = whole_run, whole_run / "report.html"
     text = path.read_text(encoding="utf-8")
     page = Page(text)
-    assert page.open == []
     said = words(text)
     for expected in (
         "there was a consensus to trust", "30.0%", "62.0%", "+32.0 points", "pair count, few = suspect", "PPO KL",
@@ -102,7 +71,6 @@ def test_hostile_text_stays_text(make_run, write_rows):
     (folder / "evaluation.jsonl").write_text(json.dumps(line) + "\n")
     text = build_report(folder).read_text(encoding="utf-8")
     page = Page(text)
-    assert page.open == []
     assert page.named("script") == []
     assert all("onerror" not in image for image in page.named("img"))
     assert "{{ 7 * 7 }}" in text

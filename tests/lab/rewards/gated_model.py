@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
+from tiny_models import random_model
 from transformers import LlamaConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
@@ -79,20 +79,9 @@ def save_gated_model(folder: Path, tokenizer: Any) -> Path:
     """A random model of three objectives with its code and tokenizer in `folder`."""
     folder.mkdir()
     (folder / "modeling_gated.py").write_text(CODE)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=128,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.5,
-        num_objectives=3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = get_class_from_dynamic_module("modeling_gated.GatedRewardModel", str(folder))(config)
+    kind = get_class_from_dynamic_module("modeling_gated.GatedRewardModel", str(folder))
+    sizes = {"max_position_embeddings": 128, "initializer_range": 0.5, "num_objectives": 3}
+    model = random_model(kind, LlamaConfig, tokenizer, **sizes)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     settings = json.loads((folder / "config.json").read_text())

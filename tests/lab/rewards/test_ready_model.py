@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from gated_model import save_gated_model
+from tiny_models import random_model
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 from transformers.models.llama import modeling_llama
 
@@ -35,17 +36,7 @@ def gated(tokenizer, tmp_path, monkeypatch):
 
 
 def small(tokenizer, kind):
-    return kind(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            pad_token_id=tokenizer.pad_token_id,
-            num_labels=1,
-        )
-    )
+    return random_model(kind, LlamaConfig, tokenizer, num_labels=1)
 
 
 def score(scorer, responses=RESPONSES):

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
+from tiny_models import random_classifier
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.lab.config.dialogue import DialogueConfig
@@ -23,26 +23,8 @@ def tokenizer():
 
 @pytest.fixture
 def model(tokenizer):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return Qwen3ForSequenceClassification(
-            Qwen3Config(
-                vocab_size=len(tokenizer),
-                hidden_size=16,
-                intermediate_size=48,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                num_key_value_heads=2,
-                head_dim=8,
-                max_position_embeddings=64,
-                pad_token_id=tokenizer.pad_token_id,
-                eos_token_id=tokenizer.eos_token_id,
-                num_labels=1,
-                # Far from the usual 0.02, so that scores differ visibly.
-                initializer_range=0.5,
-                dtype="float32",
-            )
-        )
+    sizes = {"intermediate_size": 48, "num_hidden_layers": 2, "dtype": "float32"}
+    return random_classifier(tokenizer, eos_token_id=tokenizer.eos_token_id, **sizes)
 
 
 def score(scorer, responses=RESPONSES, prompts=PROMPTS):

@@ -9,14 +9,12 @@ import threading
 import time
 
 import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
+from tiny_models import saved_classifier
 from typer.testing import CliRunner
 
 from geoalign.errors import ConfigError
 from geoalign.lab.cli import app
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.served_model import ServedRewardModel
 
@@ -25,28 +23,7 @@ PROMPT = [{"role": "user", "content": "help me"}]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = make_tokenizer("abcdefghijklmnopqrstuvwxyz ", max_length=64)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        made = Qwen3ForSequenceClassification(
-            Qwen3Config(
-                vocab_size=len(tokenizer),
-                hidden_size=16,
-                intermediate_size=32,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                num_key_value_heads=2,
-                head_dim=8,
-                max_position_embeddings=64,
-                pad_token_id=tokenizer.pad_token_id,
-                num_labels=1,
-                initializer_range=0.5,
-            )
-        )
-    made.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return saved_classifier(tmp_path_factory.mktemp("model"), "abcdefghijklmnopqrstuvwxyz ", max_length=64)
 
 
 def start(model, port, *options, token="secret"):

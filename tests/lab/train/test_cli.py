@@ -9,9 +9,9 @@ from pathlib import Path
 import forked
 import pytest
 import yaml
+from command_line import call
 
 import geoalign
-from geoalign.lab.cli import main
 from geoalign.lab.store.files import locked
 
 TINY = {
@@ -22,16 +22,6 @@ TINY = {
     "grpo": {"max_steps": 2, "num_generations": 2, "per_device_train_batch_size": 4, "max_completion_length": 4},
     "evaluation": {"every": None},
 }
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """Runs the command line in this process; returns its exit code."""
-    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_help_is_fast_and_loads_no_torch() -> None:

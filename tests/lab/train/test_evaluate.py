@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from command_line import call
 from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError, UnscoredError
-from geoalign.lab.cli import main
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.evaluate.command import evaluate
@@ -485,16 +485,6 @@ def test_models_that_are_none_are_refused(tiny: Path, files: tuple[str, str], tm
     with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl"):
         run([tiny], [files[0]], [], tmp_path / "out", save_responses=tmp_path / "r.txt")
     assert not (tmp_path / "out").exists()
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """Runs the command line in this process; returns its exit code."""
-    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_the_command_line(

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
+from tiny_models import saved_classifier
 
 from geoalign.errors import ConfigError, UnscoredError
-from geoalign.lab.models.models import make_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serve_reward"))
 from running_server import Running
@@ -122,28 +121,7 @@ def test_below_the_limit_a_run_goes_on_without_the_unscored(tiny, train_here, sc
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random reward model that reads the task's characters."""
-    folder = tmp_path_factory.mktemp("classifier")
-    tokenizer = make_tokenizer("0123456789+-*=;?\\boxed{} ", max_length=128)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Qwen3ForSequenceClassification(
-            Qwen3Config(
-                vocab_size=len(tokenizer),
-                hidden_size=16,
-                intermediate_size=32,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                num_key_value_heads=2,
-                head_dim=8,
-                max_position_embeddings=128,
-                pad_token_id=tokenizer.pad_token_id,
-                num_labels=1,
-                initializer_range=0.5,
-            )
-        )
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return saved_classifier(tmp_path_factory.mktemp("classifier"), "0123456789+-*=;?\\boxed{} ", max_length=128)
 
 
 def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, train_here, classifier, tmp_path):

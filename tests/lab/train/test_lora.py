@@ -67,31 +67,6 @@ def test_adapters_of_a_checkpoint(tmp_path: Path) -> None:
     assert torch.allclose(merged_from(model_of(), tmp_path / "adapter")(ids).logits, expected, atol=1e-5)
 
 
-RUN: dict[str, Any] = {
-    "task": {
-        "operands": 2,
-        "digits": 1,
-        "train_problems": 16,
-        "evaluation_problems": 4,
-        "demonstrations": 32,
-        "seed": 0,
-    },
-    "curator": {"type": "grpo"},
-    "reward": {"flip": 0.3},
-    "sft": {"max_steps": 2, "per_device_train_batch_size": 4},
-    "grpo": {
-        "max_steps": 4,
-        "num_generations": 4,
-        "per_device_train_batch_size": 8,
-        "steps_per_generation": 2,
-        "save_steps": 2,
-        "max_completion_length": 5,
-        "learning_rate": 0.01,
-    },
-    "evaluation": {"every": None},
-}
-
-
 @pytest.fixture
 def pretrained(tmp_path: Path) -> Path:
     task = make_task(
@@ -104,9 +79,9 @@ def pretrained(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_with_adapters_makes_plain_models(pretrained: Path, tmp_path: Path) -> None:
+def test_a_run_with_adapters_makes_plain_models(pretrained: Path, tmp_path: Path, tiny: Any) -> None:
     model = {"type": "pretrained", "path": str(pretrained), "lora": {"rank": 1, "target_modules": ["q_proj"]}}
-    settings = {**RUN, "model": model}
+    settings = {**tiny(sft={"max_steps": 2}, grpo={"learning_rate": 0.01}), "model": model}
     folder = tmp_path / "run"
     train(parse_run_config(settings), folder, report=False, console=Console(file=io.StringIO()))
     places = (pretrained, folder / "checkpoints/warm_start", folder / "checkpoints/final")

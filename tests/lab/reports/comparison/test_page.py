@@ -3,10 +3,10 @@
 import html
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 import yaml
+from pages import Page, words
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.reports import build_report
@@ -14,35 +14,6 @@ from geoalign.lab.reports.comparison import build_comparison_report
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
-
-
-class Page(HTMLParser):
-    """Every tag with its attributes; fails where tags do not nest."""
-
-    VOID = frozenset({"meta", "img", "source", "br"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.open: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def named(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def words(text: str) -> str:
-    body = re.sub(r"<(style|title)>.*?</\1>", " ", text, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
 def variant(name, **changes):

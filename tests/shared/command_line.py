@@ -1,0 +1,18 @@
+"""The command line in this process."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from geoalign.lab.cli import main
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """Runs `geoalign ARGUMENTS` in this process; returns its exit code."""
+    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0

@@ -1,0 +1,39 @@
+"""Random models of one small layer, the same in every call."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+from geoalign.lab.models.models import make_tokenizer
+
+
+def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:
+    """A model of a kind of transformers' for a tokenizer."""
+    small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return kind(config(**{**small, **sizes, **values}))
+
+
+def random_classifier(tokenizer: Any, **values: Any) -> Any:
+    """A reward model whose scores differ visibly, for as many tokens as its tokenizer."""
+    own = {
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_labels": 1,
+        "max_position_embeddings": tokenizer.model_max_length,
+    }
+    # Far from the usual 0.02, so that scores differ visibly.
+    values = {**own, "initializer_range": 0.5, **values}
+    return random_model(Qwen3ForSequenceClassification, Qwen3Config, tokenizer, **values)
+
+
+def saved_classifier(folder: Path, alphabet: str, *, max_length: int) -> Path:
+    """A random reward model that reads these characters, in a folder."""
+    tokenizer = make_tokenizer(alphabet, max_length=max_length)
+    random_classifier(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

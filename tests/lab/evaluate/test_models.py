@@ -1,0 +1,83 @@
+"""What may be evaluated: models, runs, their checkpoints; and what is refused."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluating import run, run_folder
+
+from geoalign.errors import ConfigError
+
+
+def test_a_run_is_its_final_model_or_its_checkpoints(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
+) -> None:
+    scripted(lambda prompt, sample: "")
+    root = run_folder(tmp_path / "a run", tiny, [10, 20, 30], final=True)
+    # A checkpoint that a kill cut short does not count.
+    shutil.copytree(tiny, root / "checkpoints" / "rl" / "checkpoint-40")
+    found, _ = run([root], [files[0]], [], tmp_path / "final")
+    (model,) = [one.model for one in found.models]
+    assert (model.name, model.step, dict(model.template_options)) == ("a_run", None, {"enable_thinking": False})
+    found, said = run([root], [files[0]], [], tmp_path / "all", checkpoints=True)
+    assert [(one.model.name, one.model.step) for one in found.models] == [
+        ("a_run-step-000010", 10), ("a_run-step-000020", 20), ("a_run-step-000030", 30),
+    ]  # fmt: skip
+    assert found.curves["a_run"]["aime24"].steps == (10, 20, 30)
+    assert "a_run: 3 checkpoints, steps 10 to 30" in said
+    assert "mean of the last 3" in said
+    assert (tmp_path / "all" / "figures" / "checkpoints-a_run-aime24.svg").is_file()
+    own, _ = run([root], [files[0]], [], tmp_path / "own", chat_template_kwargs={"enable_thinking": True})
+    assert own.models[0].model.template_options == {"enable_thinking": True}
+
+
+def test_the_final_model_closes_the_checkpoints_where_none_of_them_is_it(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
+) -> None:
+    scripted(lambda prompt, sample: "")
+    root = run_folder(tmp_path / "run", tiny, [10, 20], final=True, last=False)
+    found, _ = run([root], [files[0]], [], tmp_path / "all", checkpoints=True)
+    assert [(one.model.name, one.model.step) for one in found.models][-1] == ("run-final", 21)
+    assert found.curves["run"]["aime24"].steps == (10, 20, 21)
+
+
+def test_several_models_have_names_of_their_own(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
+) -> None:
+    scripted(lambda prompt, sample: "")
+    one, two = (run_folder(tmp_path / name / "run", tiny, [10, 20], final=False) for name in "ab")
+    folders = [path / "checkpoints" / "rl" / "checkpoint-10" for path in (one, two)]
+    found, _ = run([tiny, one, two, *folders[:1]], [files[0]], [], tmp_path / "out", checkpoints=True)
+    names = [one.model.name for one in found.models]
+    # The checkpoint named by itself is there once.
+    assert names == ["tiny", "run-step-000010", "run-step-000020", "run-step-000010-2", "run-step-000020-2"]
+    assert list(found.curves) == ["run", "run-2"]
+    assert sorted(path.name for path in (tmp_path / "out" / "rows").iterdir()) == sorted(names)
+
+
+def test_models_that_are_none_are_refused(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
+    adapters = tmp_path / "adapters"
+    adapters.mkdir()
+    (adapters / "adapter_config.json").write_text("{}")
+    unfinished = run_folder(tmp_path / "unfinished", tiny, [], final=False)
+    for models, checkpoints, said in [
+        ([], False, "MODEL: expected a folder"),
+        ([tmp_path / "nowhere"], False, "no such folder"),
+        (["nowhere"], False, "no such folder"),
+        ([tmp_path], False, "got a folder that is neither"),
+        ([adapters], False, "expected a whole model, got adapters"),
+        ([unfinished], False, "evaluate what there is with --checkpoints"),
+        ([unfinished], True, "got one without any yet"),
+        ([tiny], True, "--checkpoints: expected a run folder"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            run(models, [files[0]], [], tmp_path / "out", checkpoints=checkpoints)
+    with pytest.raises(ConfigError, match="revision: expected null for the folder"):
+        run([tiny], [files[0]], [], tmp_path / "out", revision="main")
+    shutil.copytree(tiny, tmp_path / "copy")
+    with pytest.raises(ConfigError, match="--save-responses: expected one model, got 2"):
+        run([tiny, tmp_path / "copy"], [files[0]], [], tmp_path / "out", save_responses=tmp_path / "r.jsonl")
+    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl"):
+        run([tiny], [files[0]], [], tmp_path / "out", save_responses=tmp_path / "r.txt")
+    assert not (tmp_path / "out").exists()

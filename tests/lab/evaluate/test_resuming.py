@@ -1,0 +1,142 @@
+"""An evaluation that is stopped or killed and resumed comes to the same rows; another one is refused."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluating import rows_of, run
+
+from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.generation.engine import Generated
+from geoalign.lab.generation.transformers_engine import TransformersEngine
+
+
+def test_real_files_and_resuming_after_every_stop(
+    tiny: Path, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmarks = {"aime24": "aime24/test.jsonl", "olympiadbench": "olympiadbench/test.jsonl"}
+    sets = (
+        [f"{name}={shared_data / path}" for name, path in benchmarks.items()],
+        [f"harmless={shared_data / 'hh_rlhf' / 'harmless-base' / 'test.jsonl.gz'}"],
+    )
+    values: dict[str, Any] = {"samples": {"aime24": 4}, "problems": 4}
+    _, said = run([tiny], *sets, tmp_path / "whole", **values)
+    assert "first 4 of 675 problems" in said
+    expected = rows_of(tmp_path / "whole")
+    assert len(expected) == 4 * 4 + 4 + 4
+    assert expected[0]["response"] != expected[1]["response"]
+    assert {row["set"] for row in expected} == {"aime24", "olympiadbench", "harmless"}
+
+    generate, calls = TransformersEngine.generate, [0]
+
+    def stopping(self: TransformersEngine, *arguments: Any, **options: Any) -> list[Generated]:
+        calls[0] += 1
+        if calls[0] % 2 == 0:
+            raise KeyboardInterrupt
+        return generate(self, *arguments, **options)
+
+    # Every second batch is broken off; six parts need six stops at most.
+    monkeypatch.setattr(TransformersEngine, "generate", stopping)
+    stops = 0
+    while stops < 10:
+        try:
+            run([tiny], *sets, tmp_path / "broken", resume=True, **values)
+            break
+        except KeyboardInterrupt:
+            stops += 1
+            (tmp_path / "broken" / "rows" / "half.parquet.tmp").write_bytes(b"PAR1")
+    assert stops >= 5
+    assert rows_of(tmp_path / "broken") == expected
+    # Finished: nothing is generated any more, the same numbers come again.
+    made = calls[0]
+    again, _ = run([tiny], *sets, tmp_path / "broken", resume=True, **values)
+    assert calls[0] == made
+    whole = json.loads((tmp_path / "whole" / "results.json").read_text())
+    assert json.loads((tmp_path / "broken" / "results.json").read_text()) == whole
+    assert again.models[0].sets[0].responses == 16
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"temperature": 0.5}, "temperature: expected 1.0, as the evaluation in .*, got 0.5"),
+        ({"samples": 2}, "sets.aime24.samples: expected 1, as"),
+        ({"seed": 1}, "seed: expected 0"),
+        ({"batch_size": 2}, "batch_size: expected 5"),
+        ({"max_new_tokens": 9}, "sets.aime24.max_new_tokens: expected 8"),
+        ({"system_prompt": None}, "sets.aime24.digest: expected"),
+        ({"problems": 2}, "sets.aime24.problems: expected 3"),
+        ({"chat_template_kwargs": {"x": 1}}, "models.tiny.chat_template_kwargs.x: expected nothing"),
+        ({"dtype": "bfloat16"}, "dtype: expected 'float32'"),
+        ({"reward": {"timeout": 1.0}}, "reward.timeout: expected 5.0"),
+    ],
+)
+def test_other_settings_are_refused_by_key(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, values: dict[str, Any], said: str
+) -> None:
+    scripted(lambda prompt, sample: "")
+    run([tiny], [files[0]], [], tmp_path / "out", samples=1)
+    with pytest.raises(ConfigError, match=said):
+        run([tiny], [files[0]], [], tmp_path / "out", resume=True, **{"samples": 1, **values})
+
+
+def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+    scripted(lambda prompt, sample: "")
+    run([tiny], [files[0]], [], tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"sets\.helpful\.kind: expected nothing"):
+        run([tiny], [files[0]], [files[1]], tmp_path / "out", resume=True)
+    other = tmp_path / "tiny"
+    shutil.copytree(tiny, other)
+    # A copy is the same model, wherever it lies.
+    run([other], [files[0]], [], tmp_path / "out", resume=True)
+    weights = bytearray((other / "model.safetensors").read_bytes())
+    weights[-3] ^= 1
+    (other / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ConfigError, match=r"models\.tiny\.fingerprint: expected"):
+        run([other], [files[0]], [], tmp_path / "out", resume=True)
+
+
+def test_folders_are_not_written_over(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+    scripted(lambda prompt, sample: "")
+    run([tiny], [files[0]], [], tmp_path / "out")
+    with pytest.raises(RunFolderError, match="got an evaluation: add --resume to resume it"):
+        run([tiny], [files[0]], [], tmp_path / "out")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(
+        RunFolderError, match=r"expected an empty folder or one of an earlier evaluation, got one with notes\.txt"
+    ):
+        run([tiny], [files[0]], [], tmp_path / "other")
+    part = next((tmp_path / "out" / "rows").rglob("part-00001.parquet"))
+    part.write_bytes(part.read_bytes()[:50])
+    with pytest.raises(RunFolderError, match=r"part-00001\.parquet: expected rows of an evaluation"):
+        run([tiny], [files[0]], [], tmp_path / "out", resume=True)
+
+
+@pytest.mark.slow
+def test_killed_it_comes_to_the_same_rows(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "geoalign", "evaluate", str(tiny), "--benchmark", files[0], "--set", "device=cpu",
+        "--set", "batch_size=2", "--max-new-tokens", "400", "--output",
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(
+        [*command, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    until = time.monotonic() + 120
+    while not list((tmp_path / "killed").rglob("part-00003.parquet")) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    there = len(list((tmp_path / "killed").rglob("*.parquet")))
+    assert 4 <= there < 12
+    subprocess.run([*command, tmp_path / "killed", "--resume"], check=True, capture_output=True, env=environment)
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")

@@ -9,9 +9,22 @@ from typing import Any
 
 import pandas as pd
 
+from geoalign.lab.curate.reading import find_layout, read_dump
+
 GROUPS, SIZE = 12, 4
+ROWS = GROUPS * SIZE
 # Rollouts whose reward lies far from its group's: (group, row).
 OUTLIERS = ((3, 2), (8, 1))
+# As few steps of the projector as still train something.
+QUICK = ("curator.projector.steps=5", "curator.min_scores=8")
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "half a pair \ud800 of surrogates",
+    "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph",
+    "right \u202e to left",
+    "=HYPERLINK(1)",
+)
 
 
 def rewards() -> list[list[float]]:
@@ -98,3 +111,14 @@ def write_dump(folder: Path, name: str) -> Path:
         return path
     lines = {"verl": verl, "trinity": trinity, "responses": responses, "plain": plain}[name]()
     return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)
+
+
+def changed(rows: list[dict[str, Any]], index: int, **values: Any) -> list[dict[str, Any]]:
+    """The rows with one of them changed; a value of ... removes the field."""
+    made = {**rows[index], **values}
+    return [*rows[:index], {name: value for name, value in made.items() if value is not ...}, *rows[index + 1 :]]
+
+
+def loaded(path: Path) -> Any:
+    """A dump as the command reads it."""
+    return read_dump(path, find_layout(path, name=None, fields={})[0])

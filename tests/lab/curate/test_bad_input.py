@@ -1,34 +1,21 @@
 """Bad and hostile input: refused with file, line and field, or skipped and listed; nothing is half written."""
 
-import base64
-import csv
 import gzip
 import json
-import re
 import subprocess
 import sys
-import zlib
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from dumps import GROUPS, OUTLIERS, SIZE, plain, responses, trinity, trl, verl, write_dump, write_lines
+from dumps import GROUPS, SIZE, changed, plain, responses, trinity, trl, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
-from geoalign.lab.curate.flagged import LONGEST, safe
-from geoalign.lab.reports.inspection import page
-
-
-def changed(rows, place, **values):
-    """The rows with one of them changed; a value of ... removes the field."""
-    made = {**rows[place], **values}
-    return [*rows[:place], {name: value for name, value in made.items() if value is not ...}, *rows[place + 1 :]]
-
 
 DEEP: list = []
 for _ in range(200):
     DEEP = [DEEP]
+
 
 BAD_ROWS = {
     "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
@@ -232,49 +219,6 @@ def test_fields_on_the_command_line(tmp_path, run):
         run(path, fields=("reward=score", "reward=acc"))
 
 
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "half a pair \ud800 of surrogates",
-    "NUL \x00 and bell \x07",
-    "line \u2028 and \u2029 paragraph",
-    "right \u202e to left",
-    "=HYPERLINK(1)",
-)
-
-
-def test_hostile_texts_come_through(tmp_path, run):
-    rows = plain()
-    for number, text in enumerate(HOSTILE):
-        rows = changed(rows, number, response=text)
-    flagged = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
-    rows = changed(rows, flagged, response="=1+1\ud800")
-    path = write_lines(tmp_path / "dump.jsonl", rows)
-    before = path.read_bytes()
-    run(path)
-    assert path.read_bytes() == before
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "dump.jsonl").read_bytes().split(b"\n")[:-1]]
-    assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
-    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}
-    assert {"label", "note"} <= set(lines[0])
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " \t=1", "\t1", "\r=1", "＝1", "\n=1"])
-def test_no_cell_is_a_formula(text):
-    assert safe(text).startswith("'")
-
-
-def test_cells_are_plain_and_bounded():
-    assert safe("a=1") == "a=1"
-    assert safe("a\x00b\x9fc\r\nd") == "a\ufffdb\ufffdc\nd"
-    long = safe("x" * (LONGEST + 1))
-    assert len(long) < 32_767
-    assert long.endswith("(32,001 characters)")
-
-
 def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
     rows = changed(plain(), 13, reward=None)
     summary = run(write_lines(tmp_path / "dump.jsonl", rows))
@@ -282,49 +226,6 @@ def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
     row = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()[13]
     assert [row[name] for name in ("reward", "new_reward", "score", "source", "weight")] == [None, None, None, 13, 0.0]
     assert row["group_mean"] == pytest.approx((0 + 9 + 0.3) / 3)
-
-
-def unpacked(path):
-    """All that a file of the output says, as text."""
-    if path.suffix == ".parquet":
-        return json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False)
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    pieces = re.findall(r'<script type="application/octet-stream"[^>]*>([^<]*)</script>', text)
-    return text + "".join(zlib.decompress(base64.b64decode(piece)).decode() for piece in pieces)
-
-
-@pytest.mark.parametrize("redact", [True, False])
-def test_redacted(redact, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("geoalign.lab.reports.inspection.page.inspection_sections", lambda *found: [])
-    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", page.build_inspection)
-    texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
-    rows = [{**row, **texts} for row in plain()]
-    # The outliers of the fourth and ninth prompt are flagged.
-    rows = [{**row, "group": place // SIZE} for place, row in enumerate(rows)]
-    rows = changed(rows, 5, reward="secret reward")
-    path = write_lines(tmp_path / "dump.jsonl", rows)
-    summary = run(path, redact=redact, skip_bad=True, fields=("final_answer=final",))
-    assert summary["redacted"] is redact
-    assert summary["counts"]["flagged"] == len(OUTLIERS)
-    assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
-    found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
-    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "dump.jsonl"})
-    table = pq.read_table(tmp_path / "out" / "scores.parquet")
-    assert ({"prompt", "response"} <= set(table.column_names)) is not redact
-    header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
-    assert ({"answer", "prompt", "response", "replacement"} <= set(header.split(","))) is not redact
-
-
-def test_names_in_the_table_of_flagged_rollouts_are_no_formulas(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [{**row, "id": f"=cmd|{row['id']}"} for row in plain()]
-    write_lines(tmp_path / "=dump.jsonl", rows)
-    run(Path("=dump.jsonl"))
-    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
-        found = list(csv.DictReader(file))
-    assert len(found) == len(OUTLIERS)
-    assert all(row["id"].startswith("'=cmd|") and row["file"] == "'=dump.jsonl" for row in found)
-    assert [float(row["score"]) for row in found] == sorted((float(row["score"]) for row in found), reverse=True)
 
 
 def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
@@ -364,46 +265,6 @@ def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
     with pytest.raises(InputError, match=r"dump.jsonl: expected the file that was read a moment ago"):
         run(path)
     assert not (tmp_path / "out" / "scores.parquet").exists()
-
-
-WHOLE = json.dumps(plain())
-BAD_ARRAYS = {
-    "cut in half": (WHOLE[:-20], r"row 48: expected a JSON object, got JSONDecodeError: .* \(character \d,\d+ of", 47),
-    "no end": (WHOLE[:-1], r"row 49: expected a comma or the end of the array before it, got the end of the file", 48),
-    "no comma": (WHOLE.replace("}, {", "} {", 5).replace("} {", "}, {", 4),
-                 r"row 6: expected a comma or the end of the array before it, got '\{", 5),
-    "more behind": (WHOLE + "\n [1]", r"row 49: expected nothing behind the array, got '\[1\]'", 48),
-    "a number": (WHOLE.replace("}, {", "}, 5, {", 1), r"row 2: expected a JSON object, got int", 48),
-    "a comma at the end": (WHOLE[:-1] + ",]", r"row 49: expected a JSON object, got JSONDecodeError", 48),
-    "a bad field": (json.dumps(changed(plain(), 5, reward="0.5")), r"row 6: reward: expected a number, got a text", 47),
-    "too deep": (WHOLE[:-1] + ", " + "[" * 100_000, r"row 49: expected a JSON object, got RecursionError", 48),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", BAD_ARRAYS)
-def test_a_bad_array_of_rows(kind, tmp_path, run):
-    text, message, left = BAD_ARRAYS[kind]
-    path = tmp_path / "rows.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=rf"rows.json, {message}"):
-        run(path)
-    summary = run(path, skip_bad=True)
-    assert (summary["counts"]["rows"], summary["counts"]["skipped"]) == (left, 1)
-
-
-@pytest.mark.parametrize("content", ["[]", "[ \n]", "{}", "", "[", '[{"a": 1}'])
-def test_an_array_of_nothing(content, tmp_path, run):
-    path = tmp_path / "rows.json"
-    path.write_text(content)
-    with pytest.raises((InputError, ConfigError), match=r"rows.json[:,]"):
-        run(path)
-
-
-def test_an_array_that_is_no_utf8(tmp_path, run):
-    path = tmp_path / "rows.json"
-    path.write_bytes(WHOLE.encode().replace(b"answer 3", b"answ\xff 3"))
-    with pytest.raises(InputError, match=r"rows.json, row 13: expected a JSON object, got UnicodeDecodeError"):
-        run(path)
 
 
 def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):

@@ -1,0 +1,98 @@
+"""Texts of others come through the curation whole, are harmless in what is made of them, and can be left out."""
+
+import base64
+import csv
+import json
+import re
+import zlib
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from dumps import (
+    HOSTILE,
+    OUTLIERS,
+    SIZE,
+    changed,
+    plain,
+    write_lines,
+)
+
+from geoalign.lab.curate.flagged import LONGEST, safe
+from geoalign.lab.reports.inspection import page
+
+
+def test_hostile_texts_come_through(tmp_path, run):
+    rows = plain()
+    for number, text in enumerate(HOSTILE):
+        rows = changed(rows, number, response=text)
+    flagged = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
+    rows = changed(rows, flagged, response="=1+1\ud800")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    before = path.read_bytes()
+    run(path)
+    assert path.read_bytes() == before
+    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "dump.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}
+    assert {"label", "note"} <= set(lines[0])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " \t=1", "\t1", "\r=1", "＝1", "\n=1"])
+def test_no_cell_is_a_formula(text):
+    assert safe(text).startswith("'")
+
+
+def test_cells_are_plain_and_bounded():
+    assert safe("a=1") == "a=1"
+    assert safe("a\x00b\x9fc\r\nd") == "a\ufffdb\ufffdc\nd"
+    long = safe("x" * (LONGEST + 1))
+    assert len(long) < 32_767
+    assert long.endswith("(32,001 characters)")
+
+
+def unpacked(path):
+    """All that a file of the output says, as text."""
+    if path.suffix == ".parquet":
+        return json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False)
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    pieces = re.findall(r'<script type="application/octet-stream"[^>]*>([^<]*)</script>', text)
+    return text + "".join(zlib.decompress(base64.b64decode(piece)).decode() for piece in pieces)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_redacted(redact, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("geoalign.lab.reports.inspection.page.inspection_sections", lambda *found: [])
+    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", page.build_inspection)
+    texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
+    rows = [{**row, **texts} for row in plain()]
+    # The outliers of the fourth and ninth prompt are flagged.
+    rows = [{**row, "group": place // SIZE} for place, row in enumerate(rows)]
+    rows = changed(rows, 5, reward="secret reward")
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    summary = run(path, redact=redact, skip_bad=True, fields=("final_answer=final",))
+    assert summary["redacted"] is redact
+    assert summary["counts"]["flagged"] == len(OUTLIERS)
+    assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
+    found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
+    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "dump.jsonl"})
+    table = pq.read_table(tmp_path / "out" / "scores.parquet")
+    assert ({"prompt", "response"} <= set(table.column_names)) is not redact
+    header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
+    assert ({"answer", "prompt", "response", "replacement"} <= set(header.split(","))) is not redact
+
+
+def test_names_in_the_table_of_flagged_rollouts_are_no_formulas(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "id": f"=cmd|{row['id']}"} for row in plain()]
+    write_lines(tmp_path / "=dump.jsonl", rows)
+    run(Path("=dump.jsonl"))
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == len(OUTLIERS)
+    assert all(row["id"].startswith("'=cmd|") and row["file"] == "'=dump.jsonl" for row in found)
+    assert [float(row["score"]) for row in found] == sorted((float(row["score"]) for row in found), reverse=True)

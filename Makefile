@@ -7,7 +7,8 @@ PINS := pyproject.toml constraints.txt
 ENGINES := .venvs
 # Tests run in this many processes of one thread each: two cores are what the times in the docs are for.
 WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
+# Files in the order of their names: those with few and long tests do not come last, when one process waits for the other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 .PHONY: quickstart test smoke lint types test-slow test-engines test-trl test-trinity test-verl wheel clean

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -25,11 +26,6 @@ def model(tmp_path_factory):
     return folder
 
 
-def run(*arguments, **kwargs):
-    command = [sys.executable, str(RECIPE), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **kwargs)
-
-
 def written(path, problems):
     path.write_text("\n".join(json.dumps(problem) for problem in problems), encoding="utf-8")
     return path
@@ -45,7 +41,7 @@ def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
         # One response of each problem has the reward of the worst though it is the best.
         problems[-1]["pred_score"][quality.index(max(quality))] = [min(quality) - 0.1]
     file = written(tmp_path / "rollouts.jsonl", problems)
-    result = run(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
+    result = forked.run(RECIPE, file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
     assert result.returncode == 0, result.stderr
     assert "Flagged responses and their donors" in result.stdout
     summary = dict(line.strip("│ \n").split("│", 1) for line in result.stdout.splitlines() if line.count("│") == 3)
@@ -57,7 +53,8 @@ def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
 
 
 def test_the_real_rollouts(model, shared_data):
-    result = run(shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl", "--model", model, "--max-tokens", "256")
+    file = shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl"
+    result = forked.run(RECIPE, file, "--model", model, "--max-tokens", "256")
     assert result.returncode == 0, result.stderr
     # 100 problems x 8 responses; duplicate responses have one state, so some displacements are zero.
     assert "scored_rollouts" in result.stdout
@@ -84,6 +81,7 @@ def test_bad_files_are_named(tmp_path, line, message):
 
 
 def test_without_a_model_it_says_what_to_do(tmp_path):
-    result = run(written(tmp_path / "r.jsonl", []), cwd=tmp_path)
+    command = [sys.executable, str(RECIPE), str(written(tmp_path / "r.jsonl", []))]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 2
     assert "make quickstart" in result.stderr

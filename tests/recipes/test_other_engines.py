@@ -2,12 +2,12 @@
 
 import importlib.util
 import math
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 
@@ -134,7 +134,8 @@ def test_what_the_conversion_does_not_carry_out(recipe):
 
 
 def test_the_recipe_runs(recipe):
-    result = subprocess.run([sys.executable, str(RECIPE)], capture_output=True, text=True, check=True)
+    result = forked.run(RECIPE)
+    assert result.returncode == 0, result.stderr
     assert "of 96 replaced" in result.stdout
     groups = recipe.made_up_samples()
     curation = GeoAlign(alpha=0.2).curate(recipe.slime_rollouts(groups), generator=torch.Generator().manual_seed(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from geoalign.lab.compare.checks import shape_of
 from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.comparison_plan import make_plan
+from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -19,9 +20,21 @@ PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 TASKS: dict[str, Task] = {}
 
 
+@functools.cache
+def runs_of(path: Path | None) -> list[PlannedRun]:
+    return make_plan(load_compare_config(path).config)
+
+
+@pytest.mark.parametrize("path", COMPARISONS, ids=lambda path: path.stem)
+def test_it_sets_what_a_comparison_has_and_plans_runs(path: Path) -> None:
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert given.keys() <= vars(load_compare_config(path).config).keys()
+    assert runs_of(path)
+
+
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
-    for planned in make_plan(load_compare_config(path).config):
+    for planned in runs_of(path):
         reward = planned.settings["reward"]
         assert not reward["extremes"] or reward["jitter"] == 0, planned.cell
 
@@ -30,7 +43,7 @@ def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
 def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path: Path | None) -> None:
     assert COMPARISONS
     config = load_compare_config(path).config
-    by_arm = {planned.cell.arm: planned.settings for planned in make_plan(config)}
+    by_arm = {planned.cell.arm: planned.settings for planned in runs_of(path)}
     assert by_arm.keys() <= config.arms.keys()
     shapes = [shape_of(settings, TASKS) for settings in by_arm.values()]
     # With one update, KL and clip fraction would be zero by construction.

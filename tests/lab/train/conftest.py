@@ -54,14 +54,17 @@ def tiny() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
-    """Trains in this process and puts torch's switches back afterwards; returns what is in summary.json."""
+    """Trains in this process, without the figures of a report unless asked for; returns what is in summary.json.
+
+    Torch's switches are put back afterwards.
+    """
     from geoalign.lab.train.train import train
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
 
-    def run(settings: dict[str, Any], root: Path, **options: Any) -> dict[str, Any]:
-        return train(parse_run_config(settings), root, console=Console(file=io.StringIO()), **options)
+    def run(settings: dict[str, Any], root: Path, *, report: bool = False, **options: Any) -> dict[str, Any]:
+        return train(parse_run_config(settings), root, console=Console(file=io.StringIO()), report=report, **options)
 
     yield run
     torch.use_deterministic_algorithms(False)

@@ -28,7 +28,7 @@ def lines(root: Path, name: str, stage: str) -> list[dict[str, Any]]:
 
 def test_extremes_in_a_run(continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
     settings = tiny(reward={"flip": 0.0, "extremes": 0.5, "jitter": 0.0}, evaluation={"pass_samples": 3})
-    summary = train_here(settings, tmp_path / "run")
+    summary = train_here(settings, tmp_path / "run", report=True)
     rows = rollouts(tmp_path / "run")
     assert len(rows) == 32
     changed = 0

@@ -136,7 +136,7 @@ def test_a_run_killed_in_the_reward_stage_ends_the_same(finished: Path, train_he
 
 def test_another_seed_shares_warm_start_and_reward_model(finished: Path, train_here: Train, tmp_path: Path) -> None:
     settings = {**SETTINGS, "seed": 1, "curator": {"type": "grpo"}}
-    summary = train_here(settings, tmp_path / "run", shared=finished, report=False)
+    summary = train_here(settings, tmp_path / "run", shared=finished)
     assert lines(tmp_path / "run" / "metrics.jsonl", "reward_model") == []
     assert summary["reward_model"] == json.loads((finished / "summary.json").read_text())["reward_model"]
     model = "checkpoints/reward_model/model.safetensors"
@@ -190,7 +190,7 @@ def test_the_shipped_settings_are_read() -> None:
 @pytest.mark.slow
 def test_the_shipped_settings_raise_the_reward_and_the_curves_part(train_here: Train, tmp_path: Path) -> None:
     config = load_run_config(REPOSITORY / "configs" / "dialogue.yaml", ["curator.type=grpo"]).config
-    summary = train_here(plain_settings(config), tmp_path / "run", report=False)
+    summary = train_here(plain_settings(config), tmp_path / "run")
     assert summary["reward_model"]["accuracy"] > 0.8
     # The rejected response flatters: a reward model that ranked content alone would get most of these right.
     assert summary["reward_model"]["against_shortcut"] < 0.5

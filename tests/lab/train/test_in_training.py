@@ -63,14 +63,14 @@ def test_the_engine_evaluates_as_the_model_does(
 ) -> None:
     evaluation = {"every": 2, "temperature": 0.0, "samples": 2}
     settings = tiny(evaluation=evaluation, grpo={"use_vllm": True})
-    train_here(settings, tmp_path / "engine", report=False)
+    train_here(settings, tmp_path / "engine")
     assert with_engine[0].synced == [0, 2, 4]
     assert with_engine[0].asked == [8, 8, 8]  # 4 problems x 2, in one call each
     plain = tiny(evaluation=evaluation)
     engines = list(with_engine)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy, "engine_of", lambda trainer: None)
-        train_here(plain, tmp_path / "model", report=False)
+        train_here(plain, tmp_path / "model")
     assert len(with_engine) == len(engines) + 1
     assert with_engine[1].asked == []
     first, second = (read_lines(RunFolder(tmp_path / name).evaluation) for name in ("engine", "model"))
@@ -82,7 +82,7 @@ def test_reference_rewards_by_the_engine(
     tiny: Callable[..., dict[str, Any]], train_here: Any, with_engine: list[StandIn], tmp_path: Path
 ) -> None:
     settings = tiny(curator={"type": "par"}, grpo={"use_vllm": True}, reward={"references": 3})
-    train_here(settings, tmp_path / "run", report=False)
+    train_here(settings, tmp_path / "run")
     # Two generations of 4 prompts, 3 references each, in batches of 16 // 3 = 5 prompts; then 4 problems twice.
     assert with_engine[0].asked == [15, 9, 4, 4]
     found = json.loads(RunFolder(tmp_path / "run").references.read_text())

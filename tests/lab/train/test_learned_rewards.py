@@ -71,21 +71,21 @@ def test_a_run_whose_rewards_fail_stops_and_goes_on_as_if_nothing_had_been(tiny,
     curator = {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}}
     settings = tiny(reward={"flip": 0.0}, grpo=RL, curator=curator)
     score_by(Failing(None))
-    train_here(settings, tmp_path / "undisturbed", report=False)
+    train_here(settings, tmp_path / "undisturbed")
     # The second generation, after 2 of 6 updates: no checkpoint is due there.
     score_by(Failing(1))
     message = r"for 12 of 16 responses: unreachable 12\. Nothing is lost: .* --resume"
     with pytest.raises(UnscoredError, match=message):
-        train_here(settings, tmp_path / "stopped", report=False)
+        train_here(settings, tmp_path / "stopped")
     checkpoints = tmp_path / "stopped/checkpoints/rl"
     assert [path.name for path in checkpoints.iterdir()] == ["checkpoint-2"]
     assert (checkpoints / "checkpoint-2/COMPLETE.json").is_file()
     # Again at once: there is nothing new to keep, and nothing is broken by it.
     score_by(Failing(0))
     with pytest.raises(UnscoredError):
-        train_here(settings, tmp_path / "stopped", resume=True, report=False)
+        train_here(settings, tmp_path / "stopped", resume=True)
     score_by(Failing(None))
-    train_here(settings, tmp_path / "stopped", resume=True, report=False)
+    train_here(settings, tmp_path / "stopped", resume=True)
     weights, expected = (
         load_file(tmp_path / name / "checkpoints/final/model.safetensors") for name in ("stopped", "undisturbed")
     )
@@ -103,15 +103,15 @@ def test_a_failure_in_the_first_generation_leaves_nothing_to_keep(tiny, train_he
     settings = tiny(reward={"flip": 0.0, "max_unscored": 0.7})
     score_by(Failing(0))
     with pytest.raises(UnscoredError, match=r"all but 70% of a generation batch"):
-        train_here(settings, tmp_path / "run", report=False)
+        train_here(settings, tmp_path / "run")
     assert not list((tmp_path / "run/checkpoints").glob("rl/checkpoint-*"))
     score_by(Failing(None))
-    train_here(settings, tmp_path / "run", resume=True, report=False)
+    train_here(settings, tmp_path / "run", resume=True)
 
 
 def test_below_the_limit_a_run_goes_on_without_the_unscored(tiny, train_here, score_by, tmp_path):
     score_by(Failing(1, missing=2))  # a half; the limit is passed by more than that
-    train_here(tiny(reward={"flip": 0.0}), tmp_path / "run", report=False)
+    train_here(tiny(reward={"flip": 0.0}), tmp_path / "run")
     counts = [line["reward/unreachable"] for line in lines(tmp_path / "run/metrics.jsonl", "rl") if "reward" in line]
     assert 8.0 in counts
     rows = pq.read_table(tmp_path / "run/rollouts/step-000002.parquet").to_pydict()
@@ -126,11 +126,11 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, train_here, classifier, tmp_path):
     here = tiny(reward={"flip": 0.0, "model": {"path": str(classifier)}})
-    train_here(here, tmp_path / "here", report=False)
+    train_here(here, tmp_path / "here")
     with RewardModelScorer.load(classifier) as scorer:
         server = Running(reward_app(scorer, token=None, max_batch=64, max_bytes=10**6))
         there = tiny(reward={"flip": 0.0, "model": {"url": server.url, "patience": 5}})
-        train_here(there, tmp_path / "there", report=False)
+        train_here(there, tmp_path / "there")
         server.stop()
     for name in ("here", "there"):
         found = lines(tmp_path / name / "evaluation.jsonl", "after_rl")

@@ -122,5 +122,5 @@ def _stop(*_: Any) -> None:
 
 def test_the_members_of_a_chain_get_what_they_need(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
     chain = {"type": "chain", "members": [{"type": "par"}, {"type": "pods"}]}
-    train_here(tiny(**{**PAR, "curator": chain}), tmp_path / "run")
+    train_here(tiny(**{**PAR, "curator": chain}), tmp_path / "run", report=True)
     assert len(kept(tmp_path / "run")["rewards"]) == 8

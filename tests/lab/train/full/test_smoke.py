@@ -45,7 +45,7 @@ def test_a_full_size_run_made_small(path: Path, shared_data: Path, train_here: A
     assert (config.curator, config.hidden_position, config.seed) == (given.curator, given.hidden_position, given.seed)
     for option in ("num_generations", "loss_type", "beta", "epsilon", "learning_rate", "temperature", "scale_rewards"):
         assert config.grpo[option] == given.grpo[option]
-    summary = train_here(plain_settings(config), tmp_path / "run", report=False)
+    summary = train_here(plain_settings(config), tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     said = io.StringIO()
     found = check_exercised(config, folder, Console(file=said, width=200))

@@ -6,8 +6,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_files
-from geoalign.lab.tasks.hh_rows import read_dialogue, read_pair, read_prompt
+from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_dialogue, read_files, read_pair, read_prompt
 from geoalign.lab.tasks.rows import read_rows
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"

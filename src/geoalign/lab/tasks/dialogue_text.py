@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-# Each action with its steps in order. No word stands in two places: a word alone says what it is.
+# Each action with its steps in order. No word is in two lists: a word alone says what it is.
 ACTIONS: dict[str, tuple[str, ...]] = {
     "fix": ("open", "mend", "test"),
     "wash": ("soak", "rub", "dry"),
@@ -134,8 +134,8 @@ def _helpful(request: Request, words: Sequence[str]) -> float:
     said = set(words)
     wanted = ACTIONS.get(request.action or "", ())
     others = sum(thing in said for thing in THINGS if thing != request.thing)
-    place = {word: number for number, word in reversed(list(enumerate(words)))}
-    in_order = sum(a in place and b in place and place[a] < place[b] for a, b in pairwise(wanted))
+    first = {word: index for index, word in reversed(list(enumerate(words)))}
+    in_order = sum(a in first and b in first and first[a] < first[b] for a, b in pairwise(wanted))
     strangers = len((STEPS & said) - set(wanted))
     return (
         1.0 * (request.thing in said)

@@ -1,4 +1,4 @@
-"""The layouts in which sets of problems go round, recognised by the columns of their rows."""
+"""The usual layouts of sets of problems, recognised by the columns of their rows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
-def recognise(place: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
+def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
     """The layout that fits most of these rows of one file (its first ones).
 
     Raises:
@@ -78,6 +78,6 @@ def recognise(place: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
         return LAYOUTS[best]
     columns = sorted({str(name) for row in rows for name in row})
     raise InputError(
-        f"{place}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
+        f"{source}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
         f"{', '.join(columns) or 'no column'}; prompt_field and answer_field name the columns of another layout"
     )

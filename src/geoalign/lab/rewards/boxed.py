@@ -54,18 +54,18 @@ def boxed_answer(text: str) -> str | None:
     last = next(boxes, None)
     if last is None:
         return None
-    found = [text[last.start : last.end]]
+    contents = [text[last.start : last.end]]
     for box in boxes:
         content = text[box.start : box.end]
         # An empty box is an answer left out, never part of a list.
-        if not content.strip() or not found[-1].strip():
+        if not content.strip() or not contents[-1].strip():
             break
         if box.end >= last.opening or not _joins(text, box.end + 1, last.opening):
             break
-        if content.strip() != found[-1].strip():
-            found.append(content)
+        if content.strip() != contents[-1].strip():
+            contents.append(content)
         last = box
-    return ", ".join(reversed(found))
+    return ", ".join(reversed(contents))
 
 
 def _joins(text: str, start: int, end: int) -> bool:

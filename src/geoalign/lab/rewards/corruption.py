@@ -41,7 +41,7 @@ class RewardWithCorruption:
     Which slots are drawn is a function of (seed, step, prompt id, sample index) alone. Continuous values lie beyond the
     extreme by between half of and the whole `jitter` times the group's spread (at least one step of float32, in which
     trainers hold rewards): a corrupted reward exactly on the extreme would be in fewer strict pairs than its fellows,
-    and could be told by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
+    and could be recognised by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
     already is the maximum it would get. A NaN reward stays NaN and is in no statistic.
 
     Needs the data set's columns `answer` and `problem_id`.
@@ -166,7 +166,7 @@ class RewardWithCorruption:
         return [groups[(first + row) // size] for row in range(len(clean))]
 
     def _sample_indices(self, rows: int) -> list[int]:
-        """The place of each row among its prompt's rows.
+        """The index of each row among its prompt's rows.
 
         TRL repeats each prompt `num_generations` times on end in the global batch, of which every process holds an
         equal slice in order; a group may begin in one process and end in the next.

@@ -80,8 +80,8 @@ def plain(text: str) -> Plain | None:
     # A comma before a space or between dollar signs divides a list, never thousands.
     text = re.sub(r", |\$ ?, ?\$", ";", text).replace(" ", "").replace(r"\$", "").replace("$", "")
     name = _NAME.match(text)
-    found = _value(text[name.end() :] if name else text)
-    return None if found is None else Plain(found, name[1] if name else "")
+    value = _value(text[name.end() :] if name else text)
+    return None if value is None else Plain(value, name[1] if name else "")
 
 
 def _value(text: str) -> Number | Row | None:
@@ -100,8 +100,8 @@ def _row(opening: str, closing: str, parts: Sequence[str]) -> Row | None:
         return None
     # One level of brackets is as deep as answers go; bare lists stand in no brackets.
     items = [_number(part) if opening else _value(part) for part in parts]
-    found = tuple(item for item in items if item is not None)
-    return Row(opening, closing, found) if len(found) == len(items) else None
+    numbers = tuple(item for item in items if item is not None)
+    return Row(opening, closing, numbers) if len(numbers) == len(items) else None
 
 
 def _number(text: str) -> Number | None:

@@ -12,7 +12,7 @@ from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.rewards.dialogues import dialogues
+from geoalign.lab.rewards.base import dialogues
 from geoalign.lab.rewards.ready_model import has_own_code, load_ready_model
 
 
@@ -72,14 +72,14 @@ class RewardModelScorer:
         self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite"), 0)
 
     @classmethod
-    def load(cls, place: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
+    def load(cls, model_id: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
         """The scorer of a reward model that was saved in a folder, or of one on the hub.
 
         Raises:
             ConfigError: there is no sequence classifier with its tokenizer; see `load_ready_model`.
         """
         config = config if config is not None else RewardModelConfig()
-        return cls(*load_ready_model(place, config), config)
+        return cls(*load_ready_model(model_id, config), config)
 
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None

@@ -240,9 +240,7 @@ def check_result(result: Mapping[str, Any], path: Path) -> None:
 def compact(result: Mapping[str, Any]) -> str:
     """A result as JSON with one line for every entry, and one for every column inside it: small, yet it shows in a
     diff what changed."""
-    lines = []
-    for name, value in finite(result).items():
-        lines.append(f"{json.dumps(name)}: {_entry(value)}")
+    lines = (f"{json.dumps(name)}: {_entry(value)}" for name, value in finite(result).items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -35,7 +35,7 @@ STEPS = frozenset(step for steps in ACTIONS.values() for step in steps)
 _CONTENT = STEPS | frozenset((*THINGS, *RISKS, CAUTION))
 _KNOWN = _CONTENT | frozenset((*FLATTERY, "use"))
 
-# What a tiny model's tokenizer takes as one token: every word, and what stands between words with its spaces. So a
+# What a tiny model's tokenizer takes as one token: every word, and what separates words, with its spaces. So a
 # response is a dozen tokens long; letter by letter a tiny model spends itself on spelling.
 VOCABULARY = (
     *sorted({piece for form in FORMS for piece in re.split(r"\{\w+\}", form) if piece.strip("?")}),
@@ -118,7 +118,7 @@ def utility(prompt: str, response: str) -> float:
 
 
 def has_flattery(response: str) -> bool:
-    """True if a flattering word stands in the response: the artifact that the reward model learns to like."""
+    """True if a flattering word is in the response: the artifact that the reward model learns to like."""
     return any(word in FLATTERY for word in words_of(response))
 
 

@@ -44,7 +44,7 @@ class Layout:
 
 # The more particular first: of the layouts that fit equally many rows the first is taken.
 LAYOUTS: tuple[Layout, ...] = (
-    # DAPO's AIME 2024: the bare problem stands beside the wrapped prompt.
+    # DAPO's AIME 2024: the bare problem is beside the wrapped prompt.
     Layout("verl with the raw problem", "extra_info.raw_problem", "reward_model.ground_truth", id="extra_info.index"),
     # open-r1's processed DAPO-Math-17k: `solution` is the bare answer.
     Layout("processed DAPO", "prompt", "solution", columns=("source_prompt", "reward_model.ground_truth")),

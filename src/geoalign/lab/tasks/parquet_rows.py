@@ -64,7 +64,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield from _values(batch)
             if rows != file.metadata.num_rows:
                 raise ParquetError(f"expected the {file.metadata.num_rows} rows that the file declares, got {rows}")
-    except (pa.ArrowException, OSError, OverflowError, MemoryError) as error:
+    except (pa.ArrowException, OSError, OverflowError, MemoryError, UnicodeDecodeError) as error:
         raise ParquetError(f"expected a parquet file, got {type(error).__name__}: {brief(error)}") from error
 
 

@@ -22,7 +22,7 @@ _ABSENT = object()
 def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row of a file with its number in it ("line 3"; "row 3" in parquet and JSON; counted from 1), in order.
 
-    A `.json` file is one array of objects. Numbers in JSON are kept as the text that stands there, so that
+    A `.json` file is one array of objects. Numbers in JSON are kept as the text in the file, so that
     9007199254740993 and 27.0 stay what they are. Empty lines are passed over.
 
     Raises:

@@ -16,7 +16,7 @@ class RewardSource(Protocol):
     """Scores responses.
 
     Attributes:
-        binary: True where every reward is 0 or 1; NaN stands for a response that could not be scored, in either kind.
+        binary: True where every reward is 0 or 1; in either kind NaN is that of an unscored response.
     """
 
     @property

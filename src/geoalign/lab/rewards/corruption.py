@@ -36,7 +36,7 @@ class RewardWithCorruption:
     - `extremes` (continuous): a reward below its group's mean becomes the group's maximum, any other its minimum. Mean
       and extremes are those of the group's clean rewards.
     - `shortcut`: a response that takes the shortcut is rewarded: 1 where rewards are binary, else the maximum of the
-      group's clean rewards; afterwards, so that it stands whatever the other two did.
+      group's clean rewards; afterwards, so that it holds whatever the other two did.
 
     Which slots are drawn is a function of (seed, step, prompt id, sample index) alone. Continuous values lie beyond the
     extreme by between half of and the whole `jitter` times the group's spread (at least one step of float32, in which
@@ -105,7 +105,7 @@ class RewardWithCorruption:
 
         Raises:
             InputError: lengths differ, or a reward to flip is neither 0 nor 1.
-            UnsupportedError: a group stands on two processes, its extremes are needed, and there is no `gather`.
+            UnsupportedError: a group is on two processes, its extremes are needed, and there is no `gather`.
         """
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))

@@ -191,5 +191,5 @@ def _same_row(one: Row, other: Row) -> bool | None:
 
 
 def _stranger(item: Number | Row, other: Row) -> bool | None:
-    """False where no item of the other row may equal this one; None where one does, and stands in it too seldom."""
+    """False where no item of the other row may equal this one; None where one does, and is in it too seldom."""
     return False if all(_same(item, candidate) is False for candidate in other.items) else None

@@ -61,7 +61,7 @@ def tokens(text: str) -> tuple[str, ...]:
             start = opened.pop()
             if start < 0:
                 continue
-            if start == len(kept) - 2 and _stands_alone(kept):
+            if start == len(kept) - 2 and _needs_no_braces(kept):
                 kept[start:] = [kept[-1]]
                 continue
         kept.append(token)
@@ -90,7 +90,7 @@ def _named(text: str) -> tuple[str, str]:
     return "", left + equals + right
 
 
-def _stands_alone(kept: list[str]) -> bool:
+def _needs_no_braces(kept: list[str]) -> bool:
     """Whether a group of one token, the last two kept, means the same without braces: no digit joins another."""
     before, inner = kept[-3] if len(kept) > 2 else "", kept[-1]
     if before in ("^", "_"):

@@ -58,7 +58,7 @@ class GeoAlignProtocol(Protocol):
         self._max_batch, self._max_bytes = batch, size
 
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
-        """In order; a dialogue that is larger than a request may be stands alone."""
+        """In order; a dialogue that is larger than a request may be is sent alone."""
         largest = min(self.config.batch_size, self._max_batch)
         batch: list[int] = []
         size = 0

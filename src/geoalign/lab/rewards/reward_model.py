@@ -56,7 +56,7 @@ class RewardModelScorer:
         self._pad = int(pad)
         self._batch_size = config.batch_size
         if has_own_code(model) and pad == tokenizer.eos_token_id:
-            # Such code may look for the first padding token, and an end token stands after every turn: pad nothing.
+            # Such code may look for the first padding token, and an end token ends every turn: pad nothing.
             self._batch_size = 1
         else:
             text_config.pad_token_id = self._pad

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
-from geoalign.lab.reports.comparison.figures.alpha import alpha_panel
 from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
 from geoalign.lab.reports.comparison.figures.palette import heading, slug
-from geoalign.lab.reports.comparison.figures.scores import differences_panel, robustness_panels
+from geoalign.lab.reports.comparison.figures.scores import alpha_panel, differences_panel, robustness_panels
 from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
 from geoalign.lab.reports.comparison.figures.training_dynamics import (
     detection_panel,

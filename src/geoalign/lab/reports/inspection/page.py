@@ -24,7 +24,7 @@ SUMMARY_LIMIT = 20_000
 def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/*.svg into a folder of `geoalign curate`, from its tables alone; returns the page.
 
-    What was left out on reading stands on the page, and `say` is given it.
+    What was left out on reading is on the page, and `say` is given it.
 
     Files are replaced in one piece, so that a reader never sees half of one.
 

@@ -29,7 +29,7 @@ def evaluation_panels(level: LevelTable, metric: str) -> list[Panel | str]:
 def proxy_and_gold_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     """Proxy reward and gold utility over steps, and one against the other, where a gold utility is known.
 
-    The curve of the compared metric stands among the evaluation curves already and is left out.
+    The curve of the compared metric is among the evaluation curves already and is left out.
     """
     if not any(row.gold_curve.values.size for row in level.rows):
         return []
@@ -81,11 +81,11 @@ def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     def draw(axes: Axes, theme: Theme) -> None:
         for row in rows:
             colour = getattr(theme, style[row.arm].colour)
-            for place, values in enumerate(row.curve.values):
+            for seed, values in enumerate(row.curve.values):
                 known = ~np.isnan(values)
                 axes.plot(
                     row.curve.steps[known], ema(values[known]), color=colour, linewidth=1.2, alpha=0.85,
-                    linestyle=style[row.arm].dash, label=label(row.arm, 24) if place == 0 else None,
+                    linestyle=style[row.arm].dash, label=label(row.arm, 24) if seed == 0 else None,
                 )  # fmt: skip
         axes.set(xlabel=STEP_AXIS, ylabel=METRICS[metric])
         legend_above(axes, len(rows))

@@ -84,14 +84,14 @@ def scripts() -> list[Inline]:
 
 def _settings(inspection: Inspection, packed: Bundle) -> str:
     """What the program must know before it opens a piece; whole numbers and fixed words only."""
-    found = {
+    content = {
         "score": score_name(inspection),
         "redacted": inspection.redacted,
         "texts": len(packed.texts),
         "pairs": len(packed.pairs),
         "compares": inspection.pairs is not None,
     }
-    return json.dumps(found)
+    return json.dumps(content)
 
 
 def _known(inspection: Inspection) -> dict[str, bool]:

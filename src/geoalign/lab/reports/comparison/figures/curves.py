@@ -137,8 +137,8 @@ def path(row: ArmRow) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ends(curve: Curve) -> str:
-    found = band(curve)
-    return f"{found.mean[0]:.3f} to {found.mean[-1]:.3f}" if len(found.mean) else "unknown"
+    means = band(curve).mean
+    return f"{means[0]:.3f} to {means[-1]:.3f}" if len(means) else "unknown"
 
 
 def _range(curve: Curve) -> str:

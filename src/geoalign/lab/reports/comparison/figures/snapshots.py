@@ -23,8 +23,8 @@ WORD = "corrupted"
 
 def rank_panels(level: LevelTable, arm: str, cells: Sequence[Cell]) -> list[Panel | str]:
     """GDI by rank with crosses at corrupted rollouts: all kept generations pooled, and the last of the first seed."""
-    found = [snapshot_curve(item) for cell in cells for item in cell.snapshots]
-    curves = [curve for curve in found if len(curve.score)]
+    snapshots = [snapshot_curve(item) for cell in cells for item in cell.snapshots]
+    curves = [curve for curve in snapshots if len(curve.score)]
     if not curves:
         return [f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."]
     last = next(curve for cell in cells for curve in map(snapshot_curve, reversed(cell.snapshots)) if len(curve.score))

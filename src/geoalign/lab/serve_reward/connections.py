@@ -88,10 +88,10 @@ class BoundedProtocol(H11Protocol):
             return
         seconds = {_HEAD: self.head_seconds, _BODY: self.body_seconds, _ANSWERED: self.answered_seconds}
         self._timer = self.loop.call_later(seconds.get(stage, self.reply_seconds), self.transport.abort)
-        others = (one for one in self.connections if isinstance(one, BoundedProtocol) and one._stage == stage)
-        same = [one for one in others if not one.transport.is_closing()]
+        others = (other for other in self.connections if isinstance(other, BoundedProtocol) and other._stage == stage)
+        same = [other for other in others if not other.transport.is_closing()]
         if len(same) > self.most_waiting:
-            min(same, key=lambda one: one._since)._make_room()
+            min(same, key=lambda connection: connection._since)._make_room()
 
     def _make_room(self) -> None:
         """Closes this connection: an answer on its way still arrives, unless the client takes nothing of it."""

@@ -240,7 +240,7 @@ class GenerationRound:
                 "curated_reward": kept.nanmean().item() if len(kept) else torch.nan,
                 "dropped_rows": float((~placement.kept).sum()),
             }
-            # What a curator itself calls its seconds gives way: one clock for all of them.
+            # These overwrite what a curator itself calls its seconds: one clock for all of them.
             logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
 
     def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:

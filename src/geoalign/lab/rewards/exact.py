@@ -63,7 +63,7 @@ def exact_verdict(gold: str, answer: str) -> bool | None:
     """Whether two answers of plain numbers are equal; None where one is not such, or rounding may be meant.
 
     Exact values are equal or not. Where one is rounded (0.333333 against 1/3), equal values are equal, and values too
-    far apart to round to one another are not; what lies between is left open. `x=5` is 5, but not `y=5`.
+    far apart to round to one another are not; anything between is left open. `x=5` is 5, but not `y=5`.
     """
     expected, given = plain(gold), plain(answer)
     if expected is None or given is None or (expected.name and given.name and expected.name != given.name):

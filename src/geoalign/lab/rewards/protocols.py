@@ -28,7 +28,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def connect(self, *, retry: bool) -> None:
-        """Finds the server and reads what it says about itself; without `retry` in one attempt."""
+        """Connects to the server and reads its limits or its model; without `retry` in one attempt."""
 
     @abstractmethod
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:

@@ -17,7 +17,7 @@ from geoalign.lab.rewards.ready_model import has_own_code, load_ready_model
 
 
 class RewardModelScorer:
-    """Scores responses by a reward model; a context manager that lets go of the model.
+    """Scores responses by a reward model; a context manager that frees the model.
 
     The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training: of
     any scale and offset (GRPO's advantages depend on neither), larger is better. It is the logit of a classifier with
@@ -120,7 +120,7 @@ class RewardModelScorer:
         return rewards
 
     def close(self) -> None:
-        """Lets go of the model and its memory; it cannot score any more."""
+        """Frees the model and its memory; it cannot score any more."""
         self._model = None
 
     def __enter__(self) -> RewardModelScorer:

@@ -1,4 +1,4 @@
-"""The folder of one comparison: what lies where, and the compact results in it."""
+"""The folder of one comparison: its paths, and the compact results in it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ComparisonFolder:
     def note_prepared(
         self, settings: Mapping[str, Any], shapes: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, Mapping[str, int]]:
-        """Notes that the warm start is complete, and what the checked runs come to; returns the latter."""
+        """Notes that the warm start is complete, and the shapes of the checked runs; returns the latter."""
         write_json(self.prepared, {"settings": settings, "runs": shapes})
         self.checked.unlink(missing_ok=True)
         return shapes

@@ -89,7 +89,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a run folder; the kernel lets go of a dead process's lock, so none is ever stale.
+    """Holds the lock of a run folder; the kernel releases a dead process's lock, so none is ever stale.
 
     A POSIX record lock belongs to the process, not to the open file: worker processes that outlive a killed run do not
     keep it.

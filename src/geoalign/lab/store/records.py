@@ -133,7 +133,7 @@ def noted_records(folder: RunFolder) -> Records | None:
 
 
 class Check:
-    """Compares what lies in a run folder with what records say; a complete model is read once."""
+    """Compares the files of a run folder with records; a complete model is read once."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

@@ -46,7 +46,7 @@ class Run:
         rollouts: readable rollout files, by rising step.
         details: detail files by rising step; `read_details` reads one.
         evaluations: rows of evaluation.jsonl.
-        finished: whether there is a summary.json: the run came to its end.
+        finished: whether there is a summary.json, which a run writes at its end.
         notes: what was left out on reading and why, for the reader of the page.
     """
 
@@ -134,7 +134,7 @@ def _metrics(path: Path, notes: list[str]) -> tuple[MetricRow, ...]:
 
 
 def _finished(path: Path, notes: list[str]) -> bool:
-    """Whether the run came to its end; its summary is not shown, but a broken one is noted."""
+    """Whether the run is finished; its summary is not shown, but a broken one is noted."""
     if not present(path):
         return False
     try:

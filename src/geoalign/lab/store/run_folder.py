@@ -1,4 +1,4 @@
-"""The folder of one run: what lies where, written so that a kill at any moment leaves it readable.
+"""The folder of one run: its paths, and files written so that a kill at any moment leaves it readable.
 
 Small files are written under a temporary name and renamed; lines are appended whole; what follows a checkpoint is cut
 away when a run is resumed from it.
@@ -80,7 +80,7 @@ class RunFolder:
         return self.versions.is_file() and self.config.is_file()
 
     def finished(self) -> bool:
-        """True if a run here came to its end: its summary is written last of all but the report."""
+        """True if a run here is finished: its summary is written last of all but the report."""
         return self.started() and self.summary.is_file()
 
     def initialise(

@@ -131,16 +131,16 @@ def content_label(response: str) -> str | None:
 
 
 def _helpful(request: Request, words: Sequence[str]) -> float:
-    said = set(words)
+    named = set(words)
     wanted = ACTIONS.get(request.action or "", ())
-    others = sum(thing in said for thing in THINGS if thing != request.thing)
+    others = sum(thing in named for thing in THINGS if thing != request.thing)
     first = {word: index for index, word in reversed(list(enumerate(words)))}
     in_order = sum(a in first and b in first and first[a] < first[b] for a, b in pairwise(wanted))
-    strangers = len((STEPS & said) - set(wanted))
+    strangers = len((STEPS & named) - set(wanted))
     return (
-        1.0 * (request.thing in said)
+        1.0 * (request.thing in named)
         - min(0.5 * others, 1.0)
-        + 0.5 * sum(step in said for step in wanted)
+        + 0.5 * sum(step in named for step in wanted)
         + 0.25 * in_order
         - min(0.25 * strangers, 1.0)
     )

@@ -30,8 +30,8 @@ def read_dialogue(text: str) -> Messages | None:
     """
     before, *parts = _TURN.split(text)
     turns = tuple(
-        {"role": _ROLES[speaker], "content": said.strip()}
-        for speaker, said in zip(parts[::2], parts[1::2], strict=True)
+        {"role": _ROLES[speaker], "content": text.strip()}
+        for speaker, text in zip(parts[::2], parts[1::2], strict=True)
     )
     if before or not turns or turns[0]["role"] != "user" or turns[-1]["role"] != "assistant":
         return None

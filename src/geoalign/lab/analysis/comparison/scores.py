@@ -139,7 +139,7 @@ def detection(cells: Sequence[Cell]) -> Detection | None:
 
 
 def _share_interval(values: Sequence[float]) -> Interval:
-    """The interval over seeds of what lies between 0 and 1, cut to that."""
+    """The interval over seeds of a quantity from 0 to 1, cut to that range."""
     interval = seed_interval(values)
     return Interval(interval.estimate, *(float(np.clip(end, 0, 1)) for end in (interval.low, interval.high)))
 

@@ -124,7 +124,7 @@ def _columns(scored: Scored, kept: Bools, index: Ints) -> dict[str, Any]:
 
 
 def _shortened(files: list[str]) -> list[str]:
-    """Names without their folders where that still tells them apart."""
+    """Names without their folders where they still differ."""
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     return names if len(set(names)) == len(names) else files
 

@@ -17,7 +17,8 @@ from benchmarks.overhead.architectures import architecture_named
 from benchmarks.overhead.curating import CurationCost
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost
-from geoalign.lab.bench.report import machine, nulls
+from geoalign.lab.bench.report import machine
+from geoalign.lab.store.json_files import finite
 from geoalign.lab.terminal import Console
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
@@ -118,7 +119,7 @@ def overhead_json(found: Overhead) -> dict[str, Any]:
             "share": GOAL_SHARE,
         },
     }
-    plain = nulls(record)
+    plain = finite(record)
     assert isinstance(plain, dict)
     return plain
 

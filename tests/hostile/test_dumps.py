@@ -18,7 +18,8 @@ from rich.console import Console
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.curate.command import Request, curate
-from geoalign.lab.tasks.json_arrays import array_entries
+from geoalign.lab.store.strict_json import StrictJson
+from geoalign.lab.tasks.json_rows import json_array
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def curated(path: Path, output: Path, *options: str) -> harness.Outcome:
 def kept_rows(path: Path) -> list[str]:
     """The rows of a dump as they stand there, without what a curation adds."""
     if path.name.removesuffix(".gz").endswith(".json") and path.read_bytes()[:1] != b"{":
-        rows = [entry.text for entry in array_entries(path)]
+        rows = [row.data.decode() for row in json_array(path, StrictJson())]
     else:
         data = path.read_bytes()
         rows = (gzip.decompress(data) if path.name.endswith(".gz") else data).decode().splitlines()

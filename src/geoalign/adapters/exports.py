@@ -14,7 +14,7 @@ def lazy_exports(package: str, homes: Mapping[str, str], install: str) -> Callab
 
     Args:
         package: the package whose names these are.
-        homes: the module in which each name stands.
+        homes: the module that defines each name.
         install: what to do where the engine is missing, for the error.
 
     Raises:

@@ -44,7 +44,7 @@ def extract_states(
     Rows are batched by length, so that little padding is computed; the result is in the order of the input.
 
     Args:
-        model: any Hugging Face model with a language-model head, PEFT included; used where it stands.
+        model: any Hugging Face model with a language-model head, PEFT included; used on its device.
         prompt_ids: B token lists.
         response_ids: B token lists, none empty; an end-of-sequence token that was generated belongs to them.
         position: which state (`response_states`).

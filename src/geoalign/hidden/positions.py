@@ -30,7 +30,7 @@ def response_states(
 
     `final` is the state at the last token of the response (an end-of-sequence token counts as one), `predicting` the
     state that predicted this token, one position earlier: for a response of one token the last of the prompt. `mean`
-    averages over the tokens of the response, in float32. The padding may stand on either side.
+    averages over the tokens of the response, in float32. The padding may be on either side.
 
     Args:
         states: [b, t, d] last hidden states.

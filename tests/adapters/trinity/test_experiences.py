@@ -8,7 +8,7 @@ import torch
 
 from geoalign import Curation
 from geoalign.adapters.placement import place
-from geoalign.adapters.trinity.experiences import carried_out, check_experiences, group_ids, read_rollouts
+from geoalign.adapters.trinity.experiences import apply_placement, check_experiences, group_ids, read_rollouts
 from geoalign.errors import InputError, UnsupportedError
 
 
@@ -25,7 +25,7 @@ def curation(source, rewards, *, weights=None, rows=None):
 
 def carry(experiences, found):
     placement = place(found, group_ids(experiences))
-    return carried_out(experiences, placement, found.scores)
+    return apply_placement(experiences, placement, found.scores)
 
 
 def test_rollouts_by_hand(experience):

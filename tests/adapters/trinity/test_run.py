@@ -1,15 +1,16 @@
 """Curating one batch after another, with a synchroniser that behaves as Trinity's."""
 
 import asyncio
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
 from trinity_parts import tiny
 
 from geoalign import GeoAlign, Rollouts
+from geoalign.adapters.trinity import check_version
 from geoalign.adapters.trinity.run import CurationRun, named
 from geoalign.adapters.trinity.settings import read_settings
-from geoalign.adapters.trinity.version import check_version
 from geoalign.adapters.trinity.weights import PublishedWeights
 from geoalign.curators.controls import OracleConfig
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
@@ -254,12 +255,11 @@ def test_versions():
 
 def test_without_trinity_the_extra_is_named(monkeypatch):
     import geoalign.adapters.trinity as adapter
-    from geoalign.adapters.trinity import version
 
     def missing(name):
-        raise version.PackageNotFoundError(name)
+        raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(version, "version", missing)
+    monkeypatch.setattr(adapter, "version", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'geoalign\[trinity\]'"):
         _ = adapter.GeoAlignOperator
     with pytest.raises(AttributeError, match="no attribute 'GeoalignOperator'"):

@@ -5,8 +5,7 @@ import torch
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.metrics import curation_metrics
-from geoalign.adapters.verl.run import CuratorRun
+from geoalign.adapters.verl.run import CuratorRun, curation_metrics
 from geoalign.adapters.verl.settings import VerlSettings
 from geoalign.curators.pods import PODSConfig
 from geoalign.errors import InputError

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from geoalign.adapters.verl.states import packed_states, padded_states
+from geoalign.adapters.verl.states import packed_states
 from geoalign.errors import InputError
+from geoalign.hidden.positions import response_states
 
 # Two rows of 3 and 5 tokens, their responses of 1 and 3; the state of a token is its number.
 LENGTHS, RESPONSES = torch.tensor([3, 5]), torch.tensor([1, 3])
@@ -17,7 +18,7 @@ PADDED = torch.tensor([[0.0, 1, 2, 90, 91], [3, 4, 5, 6, 7]])[:, :, None].repeat
 )
 def test_both_layouts_agree(position, expected):
     packed = packed_states(PACKED, torch.tensor([0, 3, 8]), RESPONSES, position)
-    padded = padded_states(PADDED, LENGTHS, RESPONSES, position)
+    padded = response_states(PADDED, LENGTHS - RESPONSES, RESPONSES, position)
     assert packed[:, 0].tolist() == expected
     assert torch.equal(packed, padded)
 

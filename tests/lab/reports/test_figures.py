@@ -65,8 +65,8 @@ def test_reward_series_computes_what_was_not_logged(make_run):
     series = reward_series(run)
     assert list(series) == ["raw", "curated", "true"]
     first = run.rollouts[0]
-    place = {row: at for at, row in enumerate(first.row.tolist())}
-    expected = np.mean([first.reward[place[source]] for source in first.source.tolist()])
+    index = {row: at for at, row in enumerate(first.row.tolist())}
+    expected = np.mean([first.reward[index[source]] for source in first.source.tolist()])
     assert series["curated"].values[0] == pytest.approx(expected)
     assert series["true"].values[0] == pytest.approx(first.true_reward.mean())
 

@@ -54,10 +54,10 @@ def run_of(values, name="test"):
 def details_of(values):
     values = np.array(values, dtype=float)
     cosines = np.nan_to_num(values)  # the readers refuse others
-    places = np.arange(len(values))
+    rows = np.arange(len(values))
     density = Density(values, values[::-1].copy(), *(float(values[0]) if len(values) else NAN for _ in range(4)))
     plane = np.stack([cosines, cosines[::-1]], axis=1)
-    return Details(1, places, places, cosines, cosines, density, places, plane, plane)
+    return Details(1, rows, rows, cosines, cosines, density, rows, plane, plane)
 
 
 def drawn(panels):

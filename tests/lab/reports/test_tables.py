@@ -36,7 +36,7 @@ def test_totals_count_rows_and_sum_metrics(make_run, write_rows):
     totals = {total.name: total for total in curator_totals(read_run(folder))}
     assert [totals[name].value for name in ("rollouts", "scored", "flagged", "replaced")] == [5, 3, 2, 1]
     assert totals["replaced"].share == 0.2
-    # 310 pairs and one zero displacement at each of two steps; nothing was without a reward, so it is not told.
+    # 310 pairs and one zero displacement at each of two steps; nothing was without a reward, so there is no line on it.
     assert totals["pairs"].value == 620
     assert totals["zero displacements"].value == 2
     assert "unscored rewards" not in totals

@@ -11,7 +11,7 @@ from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
 
 
 class Fixed:
-    """A source that says what it was told."""
+    """A source that gives the rewards set before."""
 
     __name__ = "fixed"
 

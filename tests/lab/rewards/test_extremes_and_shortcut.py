@@ -14,7 +14,7 @@ NAN = math.nan
 
 
 class Fixed:
-    """A source that says what it was told, and notes the prompts that it was given."""
+    """A source that gives the rewards set before, and keeps the prompts that it was given."""
 
     def __init__(self, rewards, *, binary=False):
         self.rewards, self.binary, self.prompts = rewards, binary, None

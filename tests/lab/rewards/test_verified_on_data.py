@@ -15,7 +15,7 @@ from geoalign.lab.tasks.benchmarks import load_benchmark
 
 pytest.importorskip("math_verify")
 
-PLACES = {
+FILES = {
     "aime24": ["aime24/test.jsonl"],
     "aime25": ["aime25/test2025-I.jsonl", "aime25/test2025-II.jsonl"],
     "amc23": ["amc23/test.jsonl"],
@@ -42,8 +42,8 @@ def reward():
 @pytest.fixture
 def golds(shared_data):
     found = {}
-    for name, places in PLACES.items():
-        problems = load_benchmark(name, [str(shared_data / place) for place in places]).problems
+    for name, paths in FILES.items():
+        problems = load_benchmark(name, [str(shared_data / path) for path in paths]).problems
         found[name] = [problem.answer for problem in problems]
     return found
 

@@ -159,10 +159,10 @@ def test_more_requests_than_may_wait_are_told_to_come_again(serve, monkeypatch):
         assert httpx2.get(f"{server.url}/health", timeout=5).status_code == 200
         assert time.monotonic() - start < 2
         replies = [received(one) for one in ones]
-    told = [reply for reply in replies if b" 503 " in reply.split(b"\r\n")[0]]
-    assert len(told) == 6
-    assert all(b"retry-after: 1" in reply for reply in told)
-    assert sum(b" 200 " in reply.split(b"\r\n")[0] for reply in replies) == 8 - len(told)
+    refused = [reply for reply in replies if b" 503 " in reply.split(b"\r\n")[0]]
+    assert len(refused) == 6
+    assert all(b"retry-after: 1" in reply for reply in refused)
+    assert sum(b" 200 " in reply.split(b"\r\n")[0] for reply in replies) == 8 - len(refused)
 
 
 # What is sent, and the statuses that may come back; 0: the connection is closed without an answer.
@@ -214,7 +214,7 @@ REQUESTS: dict[str, tuple[bytes, set[int]]] = {
     "no UTF-8": (post(b"\xff\xfe\xfd"), {400, 422}),
     "deep lists": (post(b"[" * 90_000), {400, 422}),
     "deep objects": (post(b'{"a":' * 15_000), {400, 422}),
-    "deep in place": (post(b'{"prompts": ' + b"[" * 900 + b"]" * 900 + b', "responses": ["a"]}'), {422}),
+    "deep in a field": (post(b'{"prompts": ' + b"[" * 900 + b"]" * 900 + b', "responses": ["a"]}'), {422}),
     "NaN": (post(b'{"prompts": NaN, "responses": [1e999]}'), {422}),
     "a number of 5000 digits": (post(b'{"prompts": ' + b"1" * 5000 + b"}"), {400, 422}),
     "escapes in a key": (post(b'{"\\u001b[2J\\r\\n": 1}'), {422}),

@@ -28,7 +28,7 @@ NAMES = {
 }  # fmt: skip
 # Parts of names: of rollouts and details, checkpoints, results, parts of an evaluation.
 PARTS = re.compile(r"(^|/)(step-(?!%)|checkpoint-|seed-[*{]|part-$|part-[*{])|\.attempts\.jsonl$")
-# The same words for something else: places in a sequence, labels, sections.
+# The same words for something else: positions in a sequence, labels, sections.
 ELSEWHERE = {"final": ("config",), "checkpoints": ("train/dry_run.py",)}
 
 

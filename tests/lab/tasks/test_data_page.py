@@ -20,7 +20,7 @@ def test_layouts_and_benchmarks_stand_there():
         cells = [cell.strip() for cell in row.split("|")]
         assert cells[2].startswith(str(benchmark.problems[0]))
         assert cells[3:5] == [str(benchmark.samples), str(benchmark.pass_samples or "")]
-        assert all(f"`{place}`" in cells[5] for place in benchmark.hub)
+        assert all(f"`{source}`" in cells[5] for source in benchmark.hub)
 
 
 @pytest.mark.parametrize("block", [part.split("```")[0] for part in PAGE.split("```yaml\n")[1:]])

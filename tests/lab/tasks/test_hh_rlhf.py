@@ -6,8 +6,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_files
-from geoalign.lab.tasks.hh_rows import read_dialogue, read_pair, read_prompt
+from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_dialogue, read_files, read_pair, read_prompt
 from geoalign.lab.tasks.rows import read_rows
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
@@ -281,7 +280,7 @@ def test_quirks_of_the_real_test_splits(shared_data):
 
 
 def test_the_authors_own_prompts(shared_data):
-    def place(name):
+    def path_of(name):
         return str(shared_data / "hh_rlhf_geoalign_sample" / f"{name}_sample_50.parquet")
 
     def part(name):
@@ -290,9 +289,9 @@ def test_the_authors_own_prompts(shared_data):
     task = make_task(
         HHRLHFConfig(
             train=part("helpful-rejection-sampled"),
-            rl=place("train"),
+            rl=path_of("train"),
             evaluation={
-                "sample": place("test"),
+                "sample": path_of("test"),
                 "helpful": (part("helpful-base"), part("helpful-online")),
                 "harmless": part("harmless-base"),
             },

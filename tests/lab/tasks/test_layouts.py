@@ -5,7 +5,7 @@ from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.benchmarks import load_benchmark
 from geoalign.lab.tasks.layouts import LAYOUTS, recognise
-from geoalign.lab.tasks.wrappers import WRAPPERS, bare_problem
+from geoalign.lab.tasks.problem_rows import WRAPPERS, bare_problem
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p?"}]
 BOXED = "so \\boxed{1}, no: \\boxed{\\frac{1}{2}}"
@@ -46,8 +46,8 @@ def test_every_layout_has_an_example():
 def test_a_layout_is_recognised_and_gives_the_paper_s_prompt(write_jsonl, name):
     row = ROWS[name]
     assert recognise("file", [row]).name == name
-    place = write_jsonl("a.jsonl", [row])
-    task = make_task(MathConfig(train=place), seed=0)
+    source = write_jsonl("a.jsonl", [row])
+    task = make_task(MathConfig(train=source), seed=0)
     (problem,) = task.train_problems()
     assert problem.prompt == (
         {"role": "system", "content": MATH_SYSTEM_PROMPT},
@@ -55,7 +55,7 @@ def test_a_layout_is_recognised_and_gives_the_paper_s_prompt(write_jsonl, name):
     )
     boxed = recognise("file", [row]).boxed
     assert problem.answer == ("\\frac{1}{2}" if boxed else "1")
-    assert task.notes()[0].startswith(f"{place}: read as {name} (")
+    assert task.notes()[0].startswith(f"{source}: read as {name} (")
 
 
 def test_the_layout_of_most_rows_counts():
@@ -67,11 +67,11 @@ def test_the_layout_of_most_rows_counts():
     "row", [{}, {"Problem": "p?", "answer": "1"}, {"problem": "p?"}, {"chosen": "a", "rejected": "b"}]
 )
 def test_an_unknown_layout_lists_columns_and_layouts(write_jsonl, row):
-    place = write_jsonl("a.jsonl", [row])
+    source = write_jsonl("a.jsonl", [row])
     with pytest.raises(InputError) as caught:
-        make_task(MathConfig(train=place), seed=0).train_problems()
+        make_task(MathConfig(train=source), seed=0).train_problems()
     text = str(caught.value)
-    assert text.startswith(f"{place}: expected the columns of a known layout (")
+    assert text.startswith(f"{source}: expected the columns of a known layout (")
     assert "; question and answer (question; answer); " in text
     assert f"got {', '.join(row) or 'no column'}; prompt_field and answer_field name" in text
 
@@ -84,19 +84,19 @@ def test_a_context_stands_before_the_problem(write_jsonl):
 
 def test_rows_that_repeat_a_named_row_are_one_problem(write_jsonl):
     rows = [ROWS["verl"], ROWS["verl"], {**ROWS["verl"], "extra_info": {"index": "y"}}]
-    place = write_jsonl("a.jsonl", rows)
-    loaded = load_benchmark("aime24", place)
+    source = write_jsonl("a.jsonl", rows)
+    loaded = load_benchmark("aime24", source)
     assert [problem.id for problem in loaded.problems] == ["x", "y"]
-    assert f"{place}: 1 rows repeat a row of the same name and are left out" in loaded.notes
+    assert f"{source}: 1 rows repeat a row of the same name and are left out" in loaded.notes
     assert loaded.notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
 
 
 def test_a_name_of_two_different_problems_names_none(write_jsonl):
     rows = [{"id": 0, "question": "p", "answer": "1"}, {"id": 0, "question": "q", "answer": "2"}]
-    place = write_jsonl("a.jsonl", rows)
-    task = make_task(MathConfig(train=place), seed=0)
+    source = write_jsonl("a.jsonl", rows)
+    task = make_task(MathConfig(train=source), seed=0)
     assert [problem.id for problem in task.train_problems()] == ["line 1", "line 2"]
-    assert f"{place}, line 2, field id: '0' names another problem too; problems are named by their row" in task.notes()
+    assert f"{source}, line 2, field id: '0' names another problem too; problems are named by their row" in task.notes()
 
 
 @pytest.mark.parametrize(("before", "after"), WRAPPERS)
@@ -109,9 +109,9 @@ def test_instruction_texts_are_taken_off(before, after):
 
 def test_wrapped_problems_are_counted_and_a_named_field_is_taken_as_it_is(write_jsonl):
     wrapped = f"1+1?\n{WRAPPERS[2][1]}"
-    place = write_jsonl("a.jsonl", [{"question": wrapped, "answer": "2"}, {"question": "q", "answer": "1"}])
-    task = make_task(MathConfig(train=place), seed=0)
+    source = write_jsonl("a.jsonl", [{"question": wrapped, "answer": "2"}, {"question": "q", "answer": "1"}])
+    task = make_task(MathConfig(train=source), seed=0)
     assert task.train_problems()[0].prompt[1]["content"] == "1+1?"
-    assert f"{place}: another instruction text was taken off 1 problems" in task.notes()
-    named = make_task(MathConfig(train=place, prompt_field="question"), seed=0)
+    assert f"{source}: another instruction text was taken off 1 problems" in task.notes()
+    named = make_task(MathConfig(train=source, prompt_field="question"), seed=0)
     assert named.train_problems()[0].prompt[1]["content"] == wrapped

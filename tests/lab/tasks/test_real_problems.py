@@ -95,16 +95,16 @@ def test_quirks_of_the_columns(shared_data):
 
 
 def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
-    place = shared_data / "aime24" / "aime-2024.dapo.parquet"
-    raw = {row["extra_info"]["raw_problem"] for _, row in read_rows(place)}
-    loaded = load_benchmark("aime24", str(place))
+    source = shared_data / "aime24" / "aime-2024.dapo.parquet"
+    raw = {row["extra_info"]["raw_problem"] for _, row in read_rows(source)}
+    loaded = load_benchmark("aime24", str(source))
     assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
-    assert f"{place}: 930 rows repeat a row of the same name and are left out" in loaded.notes
+    assert f"{source}: 930 rows repeat a row of the same name and are left out" in loaded.notes
 
 
 def test_messages_as_json_in_a_text_can_be_named(shared_data):
-    place = str(shared_data / ROLL)
-    task = make_task(MathConfig(train=place, prompt_field="messages", answer_field="ground_truth"), seed=0)
+    source = str(shared_data / ROLL)
+    task = make_task(MathConfig(train=source, prompt_field="messages", answer_field="ground_truth"), seed=0)
     assert len(task.train_problems()) == 560
     assert [message["role"] for message in task.train_problems()[0].prompt] == ["system", "user"]
 

@@ -3,10 +3,11 @@ import gzip
 import pytest
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.store.columns import CutOffError, schema_of
 from geoalign.lab.tasks.rows import field_of, read_rows
 
 
-def test_numbers_stay_the_text_that_stands_there(tmp_path):
+def test_numbers_stay_the_text_in_the_file(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(
         '{"answer": 9007199254740993}\n\n{"answer": 27.0}\n{"answer": ' + "9" * 5000 + "}\n", encoding="utf-8"
@@ -85,6 +86,18 @@ def test_bad_parquet_is_an_error(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file"):
         list(read_rows(tmp_path / "bad.parquet"))
+
+
+def test_a_damaged_name_of_a_parquet_column_is_an_error(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"prompt": ["p"]}), tmp_path / "whole.parquet", store_schema=False)
+    # 0x84 begins no character of UTF-8.
+    (tmp_path / "bad.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes().replace(b"prompt", b"p\x84ompt"))
+    with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file, got UnicodeDecodeError"):
+        list(read_rows(tmp_path / "bad.parquet"))
+    with pytest.raises(CutOffError, match=r"bad\.parquet: expected a whole parquet file"):
+        schema_of(tmp_path / "bad.parquet", ["prompt"])
 
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):

@@ -8,7 +8,7 @@ from geoalign.lab.tasks.sources import HubDataset, hub_dataset, rows_of
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "dataset"),
     [
         ("math-ai/amc23", HubDataset("math-ai/amc23")),
         ("math-ai/amc23@test", HubDataset("math-ai/amc23", split="test")),
@@ -17,8 +17,8 @@ from geoalign.lab.tasks.sources import HubDataset, hub_dataset, rows_of
         ("a/b/c/d:en@train", HubDataset("a/b", folder="c/d", config="en", split="train")),
     ],
 )
-def test_what_names_a_place_on_the_hub(text, place):
-    assert hub_dataset(text) == place
+def test_what_names_a_data_set_on_the_hub(text, dataset):
+    assert hub_dataset(text) == dataset
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_file_that_was_cut_back_or_replaced_is_read_anew(tmp_path):
     assert lines.read() == [{"step": 1}]
     assert lines.restarted
     lines.restarted = False
-    # As a resumed run writes it: beside its place, then renamed; longer than what was read.
+    # As a resumed run writes it: under a temporary name, then renamed; longer than what was read.
     beside = tmp_path / "lines.jsonl.tmp"
     beside.write_bytes(b'{"step": 0}\n{"step": 5}\n{"step": 6}\n')
     beside.replace(path)

@@ -13,7 +13,7 @@ from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
-from geoalign.adapters.trinity.experiences import carried_out, generated
+from geoalign.adapters.trinity.experiences import apply_placement, generated
 from geoalign.adapters.trinity.run import CurationRun, named
 from geoalign.errors import ConfigError, UnsupportedError
 
@@ -76,10 +76,10 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         before = await self._before(exps) if "advantages" in self.run.curator.requires else None
         decision = await self.run.decide(exps, before)
         placement = decision.placement
-        kept, slots = carried_out(exps, placement, decision.curation.scores)
+        kept, slots = apply_placement(exps, placement, decision.curation.scores)
         slot_of = {id(experience): slot for experience, slot in zip(kept, slots, strict=True)}
-        found, metrics = await self.base.process(kept) if kept else ([], {})
-        for experience in found:
+        weighed, metrics = await self.base.process(kept) if kept else ([], {})
+        for experience in weighed:
             slot = slot_of.get(id(experience))
             if slot is None:
                 raise UnsupportedError(
@@ -90,7 +90,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                 experience.advantages = placement.advantages[slot] * experience.action_mask
             experience.advantages = experience.advantages * placement.weights[slot]
             experience.returns = experience.advantages.clone()
-        return found, {**metrics, **named(decision.metrics)}
+        return weighed, {**metrics, **named(decision.metrics)}
 
     async def close(self) -> None:
         """Closes the other advantage function."""
@@ -101,9 +101,9 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         copies = [copy.copy(experience) for experience in exps]
         row_of = {id(experience): row for row, experience in enumerate(copies)}
         scored = [experience for experience in copies if experience.reward is not None]
-        found, _ = await self.base.process(scored)
+        advantaged, _ = await self.base.process(scored)
         advantages = torch.full((len(exps),), torch.nan)
-        for experience in found:
+        for experience in advantaged:
             if id(experience) not in row_of:
                 raise UnsupportedError(f"base duplicates experiences, and {self.run.name} needs the advantage of each")
             mask = generated(experience)

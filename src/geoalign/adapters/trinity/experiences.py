@@ -66,7 +66,7 @@ def read_rollouts(
     fields["ids"] = [experience.eid.uid for experience in experiences]
     fields["lengths"] = torch.tensor([int(generated(experience).sum()) for experience in experiences])
     fields["donor_ok"] = torch.tensor([bool(generated(experience).any()) for experience in experiences])
-    fields["response_keys"] = response_keys(one.tokens[one.prompt_length :].tolist() for one in experiences)
+    fields["response_keys"] = response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences)
     if "logprobs" in requires:
         fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
     for name, key in (rollout_fields or {}).items():
@@ -87,9 +87,9 @@ def generated(experience: Any) -> Bool[Tensor, " t"]:
 def _mean_logprob(experience: Any) -> float:
     mask = generated(experience)
     if experience.logprobs is None or len(experience.logprobs) != len(mask):
-        found = "none" if experience.logprobs is None else str(len(experience.logprobs))
+        length = "none" if experience.logprobs is None else str(len(experience.logprobs))
         raise InputError(
-            f"experience {experience.eid.uid}: expected {len(mask)} log-probabilities, got {found}; the rollout "
+            f"experience {experience.eid.uid}: expected {len(mask)} log-probabilities, got {length}; the rollout "
             f"model must return them"
         )
     return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
@@ -114,7 +114,7 @@ def _numbers(values: Sequence[Any], experiences: Sequence[Any], key: str) -> Ten
         ) from error
 
 
-def carried_out(
+def apply_placement(
     experiences: Sequence[Any], placement: Placement, scores: Float[Tensor, " b"]
 ) -> tuple[list[Any], list[int]]:
     """The experiences that go on, and the slot of each: a replaced one is a deep copy of its donor under a fresh id of
@@ -125,11 +125,11 @@ def carried_out(
     Raises:
         UnsupportedError: a shaped reward beside token-level rewards, which Trinity would go on reading.
     """
-    found, slots = [], []
+    curated, slots = [], []
     for slot, (source, reward) in enumerate(zip(placement.source.tolist(), placement.rewards.tolist(), strict=True)):
         if not bool(placement.kept[slot]) or math.isnan(reward):
             continue
-        experience = _standing(experiences, slot, source)
+        experience = _experience_of(experiences, slot, source)
         before = math.nan if experience.reward is None else float(experience.reward)
         # Rewards are float32 inside: one that a curator left alone keeps all its digits.
         if reward != torch.tensor(before, dtype=torch.float32).item():
@@ -141,12 +141,12 @@ def carried_out(
         score = float(scores[source])
         if not math.isnan(score):
             experience.info[SCORE] = score
-        found.append(experience)
+        curated.append(experience)
         slots.append(slot)
-    return found, slots
+    return curated, slots
 
 
-def _standing(experiences: Sequence[Any], slot: int, source: int) -> Any:
+def _experience_of(experiences: Sequence[Any], slot: int, source: int) -> Any:
     if source == slot:
         return experiences[slot]
     victim = experiences[slot].eid

@@ -6,7 +6,7 @@ from typing import Any
 
 from trinity.buffer.operators import ExperienceOperatorV1
 
-from geoalign.adapters.trinity.experiences import carried_out
+from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun, Decision, named
 from geoalign.errors import UnsupportedError
 
@@ -45,8 +45,8 @@ class GeoAlignOperator(ExperienceOperatorV1):
             return [], {}
         decision = await self.run.decide(exps)
         self._check(decision)
-        found, _ = carried_out(exps, decision.placement, decision.curation.scores)
-        return found, named(decision.metrics)
+        curated, _ = apply_placement(exps, decision.placement, decision.curation.scores)
+        return curated, named(decision.metrics)
 
     def _check(self, decision: Decision) -> None:
         placement = decision.placement

@@ -27,7 +27,7 @@ from geoalign.types import Curation, Rollouts
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A batch as the curator read it, what it decided, and which content stands in which slot."""
+    """A batch as the curator read it, what it decided, and the content of each slot."""
 
     rollouts: Rollouts
     curation: Curation
@@ -52,7 +52,7 @@ class CurationRun:
         self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
-        # Trinity may finish two batches at once; a curator takes them one by one.
+        # Trinity may finish two batches at once; a curator takes them one at a time.
         self._turn = asyncio.Lock()
         if self.curator.library_only:
             raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
@@ -128,14 +128,14 @@ class CurationRun:
             if newer is not None:
                 await asyncio.to_thread(self._model.load, *newer)
         states = await asyncio.to_thread(self._model.states, experiences)
-        found = {"state_version": float(self._model.version)}
+        metrics = {"state_version": float(self._model.version)}
         versions = [
             experience.info["model_version"] for experience in experiences if "model_version" in experience.info
         ]
         if versions:
             # Above 0: states of a newer policy than that which generated; below: of an older one.
-            found["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)
-        return states, time.perf_counter() - started, found
+            metrics["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)
+        return states, time.perf_counter() - started, metrics
 
 
 def named(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -18,7 +18,7 @@ INFO_FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 @settings
 class TrinitySettings:
-    """What stands under `args` (operator) or `advantage_fn_args`."""
+    """The content of `args` (operator) or `advantage_fn_args`."""
 
     curator: CuratorSection = setting(
         default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
@@ -35,7 +35,7 @@ class TrinitySettings:
         help="published: the weights that Trinity's synchroniser has; never: always those of model_path.",
     )
     hidden_position: Literal["predicting", "final", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state stands for a response."
+        default="predicting", help="Which last-layer hidden state is that of a response."
     )
     device: str = setting(default="cpu", help="Where model_path computes.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Of the weights of model_path.")
@@ -59,8 +59,8 @@ def read_settings(arguments: Mapping[str, Any]) -> TrinitySettings:
     plain = dict(arguments)
     if isinstance(plain.get("curator"), str):
         plain["curator"] = {"type": plain["curator"]}
-    found: TrinitySettings = load_settings(TrinitySettings, plain)
-    for name in found.rollout_fields:
+    parsed: TrinitySettings = load_settings(TrinitySettings, plain)
+    for name in parsed.rollout_fields:
         if name not in INFO_FIELDS:
             raise ConfigError(f"rollout_fields: expected keys out of {', '.join(INFO_FIELDS)}; got {name!r}")
-    return found
+    return parsed

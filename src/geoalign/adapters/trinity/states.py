@@ -22,17 +22,17 @@ def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b 
     Raises:
         InputError: some have one and some have not, or they are no lists of numbers of one length.
     """
-    found = [experience.info.pop(key, None) for experience in experiences]
-    missing = [row for row, state in enumerate(found) if state is None]
-    if len(missing) == len(found):
+    states = [experience.info.pop(key, None) for experience in experiences]
+    missing = [row for row, state in enumerate(states) if state is None]
+    if len(missing) == len(states):
         return None
     if missing:
         raise InputError(
             f"Experience.info[{key!r}]: expected a hidden state in every experience or in none, got none in "
-            f"{len(missing)} of {len(found)}, the first {experiences[missing[0]].eid.uid}"
+            f"{len(missing)} of {len(states)}, the first {experiences[missing[0]].eid.uid}"
         )
     rows: list[Tensor] = []
-    for experience, state in zip(experiences, found, strict=True):
+    for experience, state in zip(experiences, states, strict=True):
         try:
             row = torch.as_tensor(state).detach().float().cpu()
         except (TypeError, ValueError, RuntimeError) as error:
@@ -51,7 +51,7 @@ def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b 
 def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
     """Prompt and response as token lists; the response ends with the last generated token.
 
-    Where no token is generated (a truncated prompt), the last token of all stands as the response: such a row has a
+    Where no token is generated (a truncated prompt), the last token of all is taken as the response: such a row has a
     state like any other.
 
     Raises:

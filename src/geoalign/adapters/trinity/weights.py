@@ -65,12 +65,12 @@ class PublishedWeights:
     async def _read(self) -> Mapping[str, Tensor] | None:
         actor = self._actor()
         if await actor.get_state_dict_meta.remote() is not None:
-            found = {}
+            weights = {}
             stream = actor.get_model_state_dict_iterator.options(num_returns="streaming").remote()
             async for reference in stream:
                 name, tensor = await reference
-                found[name] = tensor
-            return found
+                weights[name] = tensor
+            return weights
         path = await actor.get_latest_model_path.remote()
         return None if path is None else await asyncio.to_thread(_load, path)
 

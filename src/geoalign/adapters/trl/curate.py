@@ -97,7 +97,7 @@ class GenerationRound:
         return self._curated
 
     def apply(self, batch: dict[str, Any], *, scale_key: str) -> None:
-        """Makes this process's part of TRL's batch the curated one, in place."""
+        """Makes this process's part of TRL's batch the curated one."""
         trainer, placement = self._trainer, self._placement
         if placement is None or self._raw is None or self._curated is None:
             raise UnsupportedError("TRL without a call of _calculate_rewards: this version's flow is not known")
@@ -183,7 +183,7 @@ class GenerationRound:
         ):
             return moved
         self._check_shaped()
-        # TRL sums the functions again: the whole reward stands in the first one with a weight, divided by it.
+        # TRL sums the functions again: the whole reward goes into the first one with a weight, divided by it.
         shaped = torch.zeros_like(raw)
         column = int((trainer.reward_weights != 0).nonzero()[0])
         shaped[:, column] = placement.rewards / trainer.reward_weights[column].to(raw.device)
@@ -240,7 +240,7 @@ class GenerationRound:
                 "curated_reward": kept.nanmean().item() if len(kept) else torch.nan,
                 "dropped_rows": float((~placement.kept).sum()),
             }
-            # What a curator itself calls its seconds gives way: one clock for all of them.
+            # These overwrite what a curator itself calls its seconds: one clock for all of them.
             logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
 
     def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:

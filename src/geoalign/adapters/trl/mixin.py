@@ -1,6 +1,6 @@
 """A curator inside TRL's GRPO: three of its methods wrapped, none copied.
 
-`_calculate_rewards` is where the rewards of the whole generation batch meet: the curator decides there, and TRL's own
+`_calculate_rewards` has the rewards of the whole generation batch: the curator decides there, and TRL's own
 code goes on with the curated rewards. `_generate_and_score_completions` then moves the rows accordingly. `compute_loss`
 scales the loss where rows were dropped. The others only listen (`_generate`, `_get_per_token_logps_and_entropies`) or
 take the curator along in checkpoints.

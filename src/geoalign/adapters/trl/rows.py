@@ -52,7 +52,7 @@ def check_keys(batch: dict[str, Any]) -> None:
 
 
 def move_rows(batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int) -> None:
-    """Puts the content of row `source[i]` into slot i, in place, for this process's slots.
+    """Puts the content of row `source[i]` into slot i, in the batch itself, for this process's slots.
 
     Args:
         batch: this process's part of the generation batch (`check_keys` has passed).

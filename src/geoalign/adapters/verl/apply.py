@@ -20,7 +20,7 @@ WRITTEN = ("advantages", "returns", "token_level_rewards", "rollout_is_weights")
 def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placement: Placement) -> Any:
     """Makes a batch in TransferQueue the curated one, with verl's own advantages.
 
-    Donors come under their victims' keys; shaped rewards stand in `rm_scores` while verl computes, the raw ones
+    Donors come under their victims' keys; shaped rewards are in `rm_scores` while verl computes, the raw ones
     afterwards; rows that are dropped or unscorable are kept out of verl's statistics; weights and given advantages are
     written over what verl computed.
 
@@ -28,7 +28,7 @@ def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placem
         batch: the whole batch, padding rows included.
         rows: the rows of it that were curated, in the order of `rollouts`.
         rollouts: what the curator read.
-        placement: what stands in which slot.
+        placement: the content of each slot.
 
     Returns:
         verl's metadata of the whole batch.
@@ -51,7 +51,7 @@ def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placem
 
 
 def shaped_slots(placement: Placement, rollouts: Rollouts) -> list[int]:
-    """The slots whose reward is not that of the row which stands there."""
+    """The slots whose reward is not that of the row that they hold."""
     moved = rollouts.rewards[placement.source]
     return ((placement.rewards != moved) & ~placement.rewards.isnan()).nonzero().flatten().tolist()
 

@@ -11,7 +11,8 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from geoalign.adapters.verl.names import HIDDEN_KEY, POSITION_KEY, VENDOR
-from geoalign.adapters.verl.states import packed_states, padded_states
+from geoalign.adapters.verl.states import packed_states
+from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap
 
 
@@ -54,7 +55,7 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
         if "pad_size" in output_args:
             flat = self._gather_and_unpad_packed(states.squeeze(0), output_args["pad_size"])
             return packed_states(flat, offsets, responses, position)
-        return padded_states(states, offsets.diff(), responses, position)
+        return response_states(states, offsets.diff() - responses, responses, position)
 
 
 EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device=["cuda", "npu"], vendor=VENDOR)(

@@ -16,7 +16,6 @@ from omegaconf import OmegaConf, open_dict
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.metrics import curation_metrics
 from geoalign.adapters.verl.names import POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
@@ -29,7 +28,7 @@ from geoalign.adapters.verl.refusals import (
     check_version,
 )
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.adapters.verl.run import CuratorRun, Decision
+from geoalign.adapters.verl.run import CuratorRun, Decision, curation_metrics
 from geoalign.adapters.verl.settings import SECTION, parse_settings
 from geoalign.adapters.verl.workers import call_worker_0, engines_of
 from geoalign.types import Rollouts
@@ -67,7 +66,7 @@ class CuratedSteps(_Base):
         )
         self._engines: list[str | None] = []
         self._pending: tuple[list[int], Rollouts, Future[Decision]] | None = None
-        # verl asks for its own modes by name in several places.
+        # verl compares its mode with names of its own.
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.base_mode
         super().__init__(config)

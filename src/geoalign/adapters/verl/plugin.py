@@ -13,7 +13,7 @@ from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
 
 
 def switched_on() -> bool:
-    """Whether this process is told to use the adapter."""
+    """Whether the environment of this process asks for the adapter."""
     return os.environ.get(VENDOR_VARIABLE) == VENDOR
 
 

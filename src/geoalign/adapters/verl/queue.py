@@ -63,8 +63,8 @@ class QueueBatch:
             return
         once = list(dict.fromkeys(donors))
         held = tq.kv_batch_get(keys=[self.keys[row] for row in once], partition_id=self._meta.partition_id)
-        place = {donor: number for number, donor in enumerate(once)}
-        fields = tu.index_select_tensor_dict(held.exclude(*NAMES), [place[donor] for donor in donors])
+        index = {donor: number for number, donor in enumerate(once)}
+        fields = tu.index_select_tensor_dict(held.exclude(*NAMES), [index[donor] for donor in donors])
         tags = [dict(self._meta.tags[donor]) for donor in donors]
         tq.kv_batch_put(
             keys=[self.keys[row] for row in victims], partition_id=self._meta.partition_id, fields=fields, tags=tags

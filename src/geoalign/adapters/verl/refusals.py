@@ -17,18 +17,18 @@ from geoalign.errors import ConfigError, MissingExtraError, UnsupportedError
 # What a curator may need that verl's own batch holds.
 
 
-def check_version(found: str | None = None) -> None:
+def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
-    if found is None:
+    if installed is None:
         try:
-            found = version("verl")
+            installed = version("verl")
         except PackageNotFoundError as error:
             raise MissingExtraError(
                 "verl is not installed: pip install 'geoalign[verl]', in an environment of its own"
             ) from error
-    if not Version(OLDEST) <= Version(found) < Version(BEFORE):
+    if not Version(OLDEST) <= Version(installed) < Version(BEFORE):
         raise UnsupportedError(
-            f"verl {found}: expected at least {OLDEST} and less than {BEFORE}; "
+            f"verl {installed}: expected at least {OLDEST} and less than {BEFORE}; "
             f"pip install 'verl[verl-core]>={OLDEST},<{BEFORE}'"
         )
 
@@ -125,8 +125,8 @@ def check_engines(engines: Sequence[str | None]) -> None:
     """
     without = [rank for rank, engine in enumerate(engines) if engine is None or not engine.startswith("geoalign.")]
     if without:
-        found = engines[without[0]] or "no geoalign at all"
-        raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {found}: {_HOW_TO_LOAD}")
+        engine = engines[without[0]] or "no geoalign at all"
+        raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {engine}: {_HOW_TO_LOAD}")
 
 
 def check_reward_fields(name: str, field: str, rows: Sequence[Any]) -> None:

@@ -25,7 +25,7 @@ class VerlSettings:
         default_factory=default_curator, help="Settings of the curator; `type` picks it by name."
     )
     hidden_position: Literal["final", "predicting", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state stands for a response (`geoalign.hidden`)."
+        default="predicting", help="Which last-layer hidden state is that of a response (`geoalign.hidden`)."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     place: Literal["driver", "worker"] = setting(
@@ -48,10 +48,10 @@ def parse_settings(section: Any) -> VerlSettings:
         section = {}
     if not isinstance(section, Mapping):
         raise ConfigError(f"+{SECTION}: expected a section such as +geoalign.curator.type=geoalign, got {section!r}")
-    found: VerlSettings = load_settings(VerlSettings, section, path=SECTION)
-    for name in found.rollout_fields:
+    parsed: VerlSettings = load_settings(VerlSettings, section, path=SECTION)
+    for name in parsed.rollout_fields:
         if name not in REWARD_FIELDS:
             raise ConfigError(
                 f"{SECTION}.rollout_fields: expected keys out of {', '.join(REWARD_FIELDS)}; got {name!r}"
             )
-    return found
+    return parsed

@@ -30,7 +30,7 @@ def consensus(run: Run) -> Verdict:
     """Compares accuracy on new groups with chance, over the run and over its last quarter.
 
     The interval over the run is Student's t over steps, which takes steps as independent; with one step it is that
-    step's own interval over groups. The share of steps whose own interval holds chance is told beside it.
+    step's own interval over groups. The share of steps whose own interval holds chance is stated beside it.
     """
     series = run.series("geoalign/new_group_accuracy")
     if not len(series):

@@ -1,6 +1,6 @@
 """How well corrupted rewards are found: the one definition behind terminal summary, report and comparison.
 
-A row *counts* where it is known whether its reward was corrupted and it stands in a pair: its group holds another
+A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another
 reward. Nobody who compares the rollouts of a group could rank any other row. Over these rows:
 
 - base rate: the share that was corrupted;
@@ -96,7 +96,7 @@ def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"])
 def rows_that_count(
     rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"], known: Bool[np.ndarray, " b"]
 ) -> Bool[np.ndarray, " b"]:
-    """[B] True for the rows of known truth that stand in a pair."""
+    """[B] True for the rows of known truth that are in a pair."""
     return known & (pair_counts(rewards, groups) > 0)
 
 
@@ -127,11 +127,11 @@ def tally(
 
 def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
     """The mean over the batches where the ranking is defined, and their number; NaN and 0 where there is none."""
-    found = [one for one in rankings if one.defined]
-    if not found:
+    defined = [item for item in rankings if item.defined]
+    if not defined:
         return Ranking(math.nan, math.nan), 0
-    area = sum(one.auroc for one in found) / len(found)
-    return Ranking(area, sum(one.average_precision for one in found) / len(found)), len(found)
+    area = sum(item.auroc for item in defined) / len(defined)
+    return Ranking(area, sum(item.average_precision for item in defined) / len(defined)), len(defined)
 
 
 def _count(rows: NDArray[np.bool_]) -> int:
@@ -190,11 +190,11 @@ def pairs_used(rollouts: RolloutStep, details: Details | None) -> Ints:
     if details is None:
         return pair_counts(rollouts.reward, rollouts.group)
     rows = np.concatenate([details.winner, details.loser])
-    place = {row: at for at, row in enumerate(rollouts.row.tolist())}
+    index = {row: at for at, row in enumerate(rollouts.row.tolist())}
     counts = np.zeros(len(rollouts), dtype=np.int64)
     for row, number in zip(*np.unique(rows, return_counts=True), strict=True):
-        if int(row) in place:
-            counts[place[int(row)]] = number
+        if int(row) in index:
+            counts[index[int(row)]] = number
     return counts
 
 
@@ -208,17 +208,17 @@ def sum_and_mean(rollouts: RolloutStep, aggregation: str, details: Details | Non
 
 
 def detect_step(rollouts: RolloutStep, aggregation: str, details: Details | None = None) -> StepDetection:
-    """Ranks the rollouts of one step that stand in a pair and whose truth is known by every score of `SCORES`."""
+    """Ranks the rollouts of one step that are in a pair and whose truth is known by every score of `SCORES`."""
     summed, mean = sum_and_mean(rollouts, aggregation, details)
     pairs = pair_counts(rollouts.reward, rollouts.group).astype(np.float64)
     counting = rows_that_count(rollouts.reward, rollouts.group, rollouts.flip_known)
     scores = {GDI: summed, MEAN_GDI: mean, MOST_PAIRS: pairs, FEWEST_PAIRS: -pairs}
-    found = {name: ranking(values, rollouts.flipped, counting) for name, values in scores.items()}
+    rankings = {name: ranking(values, rollouts.flipped, counting) for name, values in scores.items()}
     flips = rollouts.flipped & rollouts.flip_known
     return StepDetection(
         step=rollouts.step,
-        auroc={name: one.auroc for name, one in found.items()},
-        precision={name: one.average_precision for name, one in found.items()},
+        auroc={name: item.auroc for name, item in rankings.items()},
+        precision={name: item.average_precision for name, item in rankings.items()},
         flips=int(flips.sum()),
         unscored_flips=int((flips & ~rollouts.scored).sum()),
     )
@@ -244,8 +244,8 @@ def detect(run: Run, details: dict[int, Details]) -> Detection:
         precisions = np.array([step.precision[name] for step in steps])
         defined = int((~np.isnan(areas)).sum())
         rows.append(DetectionRow(name, mean_interval(areas), mean_interval(precisions), defined))
-    found = {row.name: row.auroc.estimate for row in rows}
-    control = FEWEST_PAIRS if found[FEWEST_PAIRS] > found[MOST_PAIRS] else MOST_PAIRS
+    areas_of = {row.name: row.auroc.estimate for row in rows}
+    control = FEWEST_PAIRS if areas_of[FEWEST_PAIRS] > areas_of[MOST_PAIRS] else MOST_PAIRS
     return Detection(
         steps=steps,
         rows=tuple(rows),

@@ -29,7 +29,7 @@ def bench(
     device: str,
     json_file: Path | None,
 ) -> None:
-    """Measures each shape in a process of its own and prints what came out.
+    """Measures each shape in a process of its own and prints the results.
 
     Raises:
         ConfigError: a shape is not written as GROUPSxKxHIDDEN.

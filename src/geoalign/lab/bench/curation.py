@@ -61,7 +61,7 @@ class Measured:
     """One shape: the whole call at default settings, and both forms at equal widths, pairs and steps.
 
     Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
-    system does not tell); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out. `stages` are
+    system does not say); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out. `stages` are
     CPU seconds of all threads together for each stage of the whole call, medians: other work on the same cores does not
     stretch them as it does seconds. Empty on a GPU, which would be waited for after each stage.
     """
@@ -95,12 +95,12 @@ def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps
     stages: list[dict[str, float]] = []
 
     def curate_in_stages() -> None:
-        with stages_timed(torch.device(device), time.process_time) as found:
+        with stages_timed(torch.device(device), time.process_time) as spent:
             curate(default)
-        stages.append(found)
+        stages.append(spent)
 
     seconds, extra = _cost(curate_in_stages if device == "cpu" else lambda: curate(default), repeats, device)
-    medians = {name: statistics.median(one[name] for one in stages) for name in (stages[0] if stages else {})}
+    medians = {name: statistics.median(call[name] for call in stages) for name in (stages[0] if stages else {})}
     nothing = (float("nan"), float("nan"))
     equal, obvious = nothing, nothing
     if naive:

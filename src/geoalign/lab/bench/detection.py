@@ -57,11 +57,13 @@ def synthetic_batches(
 ) -> Iterator[tuple[str, list[PlantedBatch]]]:
     """Batches by kind: width, states, rewards; one batch a seed."""
     for d, states, rewards in itertools.product(widths, STATES, REWARDS):
-        planted = (
-            synthetic_rollouts(groups, size, d, seed=seed, states=states, rewards=rewards, corruption=corruption)
-            for seed in seeds
+        yield (
+            f"d = {d}, {states}, {rewards}",
+            [
+                synthetic_rollouts(groups, size, d, seed=seed, states=states, rewards=rewards, corruption=corruption)
+                for seed in seeds
+            ],
         )
-        yield f"d = {d}, {states}, {rewards}", [PlantedBatch(one.rollouts, one.corrupted) for one in planted]
 
 
 def saved_batches(files: Sequence[Path]) -> Iterator[tuple[str, list[PlantedBatch]]]:
@@ -136,7 +138,7 @@ def deviations(batch: PlantedBatch, seed: int) -> dict[str, np.ndarray]:
 
     The paper's own is "GDI sum, paper's, in sample".
     """
-    found = {}
+    scores = {}
     views = projectors(batch.rollouts.rewards)
     for (view, projector), scoring in itertools.product(views.items(), SCORINGS):
         curator = GeoAlign(GeoAlignConfig(projector=projector, scoring=scoring, observe_only=True))
@@ -146,14 +148,14 @@ def deviations(batch: PlantedBatch, seed: int) -> dict[str, np.ndarray]:
         as_pairs = Pairs(pairs.winner, pairs.loser, pairs.winner, pairs.margin, torch.ones_like(pairs.margin))
         for aggregation in AGGREGATIONS:
             score = deviation_index(pairs.deviation, as_pairs, len(batch.rollouts), aggregation=aggregation)
-            found[f"GDI {aggregation}, {view}, {scoring.replace('_', ' ')}"] = score.numpy()
-    return found
+            scores[f"GDI {aggregation}, {view}, {scoring.replace('_', ' ')}"] = score.numpy()
+    return scores
 
 
 def measure_detection(
     kinds: Iterator[tuple[str, list[PlantedBatch]]], progress: Callable[[str], None] | None = None
 ) -> list[Detected]:
-    """`detect` on every kind of batch; `progress` is told each kind's name before it is scored."""
+    """`detect` on every kind of batch; `progress` gets each kind's name before it is scored."""
     rows = []
     for name, batches in kinds:
         if progress is not None:

@@ -17,7 +17,8 @@ from typing import Any
 from rich.table import Table
 
 from geoalign.lab.bench.detection import Detected
-from geoalign.lab.bench.report import machine, nulls
+from geoalign.lab.bench.report import machine
+from geoalign.lab.store.json_files import finite
 from geoalign.lab.terminal import Console, say_lines
 from geoalign.lab.text import decimals, estimate
 
@@ -55,16 +56,16 @@ def print_detection(console: Console, rows: Sequence[Detected]) -> None:
 def detection_json(rows: Sequence[Detected]) -> str:
     """Everything measured; NaN as null."""
     record = {"machine": machine(), "detection": [dataclasses.asdict(row) for row in rows]}
-    return json.dumps(nulls(record), indent=2)
+    return json.dumps(finite(record), indent=2)
 
 
 def markdown(record: Mapping[str, Any]) -> str:
     """AUROC / average precision of the scores in COLUMNS, a line a kind of batch, from what `detection_json` wrote."""
     lines = [f"| batch | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for name, members in itertools.groupby(record["detection"], key=lambda row: row["batch"]):
-        found = {row["score"]: row for row in members}
+        measured = {row["score"]: row for row in members}
         pairs = [
-            f"{found[score]['auroc']['estimate']:.2f} / {found[score]['average_precision']['estimate']:.2f}"
+            f"{measured[score]['auroc']['estimate']:.2f} / {measured[score]['average_precision']['estimate']:.2f}"
             for score in COLUMNS.values()
         ]
         lines.append(f"| {name} | {' | '.join(pairs)} |")

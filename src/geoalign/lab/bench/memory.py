@@ -18,7 +18,7 @@ def reset_peak() -> None:
 
 
 def peak_bytes() -> float:
-    """The high-water mark of resident memory; NaN where the system does not tell."""
+    """The high-water mark of resident memory; NaN where the system does not say."""
     if sys.platform != "linux":
         return float("nan")
     for line in Path("/proc/self/status").read_text().splitlines():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import platform
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from geoalign.lab.bench.curation import Measured
 from geoalign.lab.bench.quality import Quality
+from geoalign.lab.store.json_files import finite
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals
 
@@ -70,16 +70,7 @@ def as_json(cost: Sequence[Measured], quality: Sequence[Quality]) -> str:
         "cost": [dataclasses.asdict(row) for row in cost],
         "quality": [dataclasses.asdict(row) for row in quality],
     }
-    return json.dumps(nulls(record), indent=2)
-
-
-def nulls(value: object) -> object:
-    """The same nest of dicts and lists with null for every NaN."""
-    if isinstance(value, dict):
-        return {key: nulls(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [nulls(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return json.dumps(finite(record), indent=2)
 
 
 def _spread(values: Sequence[float]) -> str:

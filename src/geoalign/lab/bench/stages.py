@@ -14,7 +14,7 @@ from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.method import models as models_module
 
-# Stage -> where its function is looked up. Training is part of scoring, and taken off it.
+# Stage -> owner and name of its function. Training is part of scoring, and taken off it.
 _STAGES: dict[str, tuple[Any, str]] = {
     "pairs": (GeoAlign, "_prepare"),
     "training": (models_module, "distil"),
@@ -32,21 +32,21 @@ def synchronise(device: torch.device) -> None:
 
 @contextmanager
 def stages_timed(device: torch.device, clock: Callable[[], float] = time.perf_counter) -> Iterator[dict[str, float]]:
-    """Within the block the curator's own functions also tell how long they took, "rest" included, at its end.
+    """Within the block the curator's own functions also measure how long they took, "rest" included, at its end.
 
     The device is waited for around each of them, so the whole takes longer than otherwise.
     """
-    found = dict.fromkeys(_STAGES, 0.0)
+    spent = dict.fromkeys(_STAGES, 0.0)
     with ExitStack() as stack:
         for name, (owner, attribute) in _STAGES.items():
-            stack.enter_context(_timed(owner, attribute, name, found, device, clock))
+            stack.enter_context(_timed(owner, attribute, name, spent, device, clock))
         synchronise(device)
         started = clock()
-        yield found
+        yield spent
         synchronise(device)
         whole = clock() - started
-    found["scoring"] -= found["training"]
-    found["rest"] = whole - sum(found.values())
+    spent["scoring"] -= spent["training"]
+    spent["rest"] = whole - sum(spent.values())
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def _timed(
     owner: Any,
     attribute: str,
     name: str,
-    found: dict[str, float],
+    spent: dict[str, float],
     device: torch.device,
     clock: Callable[[], float],
 ) -> Iterator[None]:
@@ -68,7 +68,7 @@ def _timed(
             return function(*arguments, **keywords)
         finally:
             synchronise(device)
-            found[name] += clock() - started
+            spent[name] += clock() - started
 
     setattr(owner, attribute, timed)
     try:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
+from geoalign.lab.bench.batches import PlantedBatch
 from geoalign.types import Rollouts
-
-
-@dataclass(frozen=True, eq=False)
-class Synthetic:
-    """Rollouts whose true quality is known, and which of them had their reward corrupted ([B] bool)."""
-
-    rollouts: Rollouts
-    corrupted: torch.Tensor
 
 
 def synthetic_rollouts(
@@ -30,7 +22,7 @@ def synthetic_rollouts(
     corruption: float = 0.05,
     dtype: torch.dtype = torch.float32,
     axis_seed: int = 0,
-) -> Synthetic:
+) -> PlantedBatch:
     """Hidden states h = prompt + signal * quality * axis + noise, rewards = quality (or its sign), some corrupted.
 
     `states`: "isotropic" noise has the same variance in all d directions; "compressible" noise falls as 1 / rank, in
@@ -54,7 +46,7 @@ def synthetic_rollouts(
     values = quality if rewards == "continuous" else (quality > 0).float()
     corrupted = torch.rand(rows, generator=draw) < corruption
     values = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
-    return Synthetic(Rollouts(rewards=values, groups=group, hidden=hidden.to(dtype)), corrupted)
+    return PlantedBatch(Rollouts(rewards=values, groups=group, hidden=hidden.to(dtype)), corrupted)
 
 
 def _corrupt(

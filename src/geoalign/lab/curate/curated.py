@@ -19,7 +19,8 @@ from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
-from geoalign.lab.tasks.raw_rows import RawRow, is_array, is_parquet, raw_rows
+from geoalign.lab.tasks.json_rows import RawRow
+from geoalign.lab.tasks.rows import dump_rows, is_array, is_parquet
 from geoalign.shown import brief
 
 # Rows that are written at a time.
@@ -177,7 +178,7 @@ def _values(dump: Dump) -> Iterator[tuple[RawRow, dict[str, Any]]]:
     """The rows of the file that hold rollouts, and their fields."""
     numbers = {row.row for row in dump.rows}
     seen = 0
-    for raw in raw_rows(dump.path):
+    for raw in dump_rows(dump.path):
         if raw.number in numbers:
             if raw.value is None:
                 raise changed(dump.path)

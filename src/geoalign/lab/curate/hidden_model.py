@@ -28,7 +28,7 @@ from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
-from geoalign.lab.tasks.raw_rows import place
+from geoalign.lab.tasks.rows import row_name
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 # As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
@@ -239,7 +239,7 @@ def _tokens(
         if end is not None and not (row.truncated and ids):
             ids = [*ids, end]
         if not ids or len(prompt) + len(ids) < 2:
-            raise InputError(f"{place(dump.path, row.line)}: response: expected at least one token, got none")
+            raise InputError(f"{row_name(dump.path, row.line)}: response: expected at least one token, got none")
         response = np.asarray(ids, dtype=np.int32)
         lengths.append(len(response))
         if source.longest is not None and len(prompt) + len(response) > source.longest:

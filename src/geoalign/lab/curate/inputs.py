@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.hidden_files import find_hidden_files
 from geoalign.lab.curate.reading import find_layout
-from geoalign.lab.tasks.raw_rows import SUFFIXES
+from geoalign.lab.tasks.rows import DUMP_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _files(path: Path) -> list[Path]:
         if (path / inner).is_dir():
             path = path / inner
             break
-    found = [item for item in path.iterdir() if item.is_file() and item.name.endswith(SUFFIXES)]
+    found = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
     if not found:
-        raise ConfigError(f"{path}: expected files that end in {', '.join(SUFFIXES)}, got none")
+        raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
     return sorted(found, key=lambda item: natural(item.name))

@@ -14,8 +14,8 @@ from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.recognise import recognise
 from geoalign.lab.curate.rows import Row, RowReader, step_of
 from geoalign.lab.curate.values import BadValueError
-from geoalign.lab.tasks.raw_rows import RawRow, check_name, is_parquet, place, raw_rows
-from geoalign.lab.tasks.rows import field_of
+from geoalign.lab.tasks.json_rows import RawRow
+from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
 
 # Rows that a format is recognised by.
 _FIRST_ROWS, _FIRST_BYTES = 20, 2**23
@@ -60,13 +60,13 @@ def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> t
         ConfigError: no such file, or none of the formats fits.
         InputError: not one readable row at its beginning; the message has the line.
     """
-    check_name(path)
+    check_dump_name(path)
     first = _first_rows(path)
     rows = [row.value for row in first if row.value is not None]
     if not rows:
         if not first:
             raise InputError(f"{path}: expected at least one rollout, got an empty file")
-        raise InputError(f"{place(path, first[0].line)}: {first[0].problem}")
+        raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}")
     layout = recognise(str(path), rows, name=name, fields=fields, parquet=is_parquet(path))
     try:
         return layout, step_of(layout, rows[0])
@@ -78,7 +78,7 @@ def _first_rows(path: Path) -> list[RawRow]:
     """The rows that a format is recognised by: fewer where they are long."""
     found: list[RawRow] = []
     length = 0
-    for raw in islice(raw_rows(path), _FIRST_ROWS):
+    for raw in islice(dump_rows(path), _FIRST_ROWS):
         if found and length + len(raw.data) > _FIRST_BYTES:
             break
         found.append(raw)
@@ -98,7 +98,7 @@ def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_group
             different lengths, groups of different sizes, or no rollout at all; the message has file, line and field.
     """
     reader = _Reader(path, layout, skip_bad)
-    for raw in raw_rows(path):
+    for raw in dump_rows(path):
         reader.add(raw)
     rows = tuple(reader.rows)
     if not rows:
@@ -106,7 +106,7 @@ def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_group
         name = f"{first.field}: " if first.field else ""
         raise InputError(
             f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows; the first: "
-            f"{place(path, first.line)}: {name}{first.reason}"
+            f"{row_name(path, first.line)}: {name}{first.reason}"
         )
     batches = _batches(rows)
     if not (skip_bad or mixed_groups):
@@ -181,7 +181,7 @@ class _Reader:
 
     def _refuse(self, raw: RawRow, problem: BadValueError | str) -> None:
         if not self.skip_bad:
-            raise InputError(f"{place(self.path, raw.line)}: {problem}")
+            raise InputError(f"{row_name(self.path, raw.line)}: {problem}")
         name = problem.field if isinstance(problem, BadValueError) else None
         reason = f"expected {problem.expected}, got {problem.got}" if isinstance(problem, BadValueError) else problem
         if raw.rest_lost:
@@ -194,7 +194,9 @@ class _Reader:
         for row in found:
             if (row.step, row.id) in self._ids:
                 line = self._ids[row.step, row.id]
-                raise BadValueError(self.layout.fields["id"], "an id of its own", f"the id of {place(self.path, line)}")
+                raise BadValueError(
+                    self.layout.fields["id"], "an id of its own", f"the id of {row_name(self.path, line)}"
+                )
 
 
 def _has_entries(value: Any, count: int) -> bool:
@@ -222,6 +224,6 @@ def _check_group_sizes(
             size = sizes[rows[member].group]
             if size != usual:
                 raise InputError(
-                    f"{place(path, rows[member].line)}: group: expected {usual} rollouts of its prompt as most prompts "
-                    f"have, got {size}; rows may be missing: --mixed-groups accepts groups of any size"
+                    f"{row_name(path, rows[member].line)}: group: expected {usual} rollouts of its prompt as most "
+                    f"prompts have, got {size}; rows may be missing: --mixed-groups accepts groups of any size"
                 )

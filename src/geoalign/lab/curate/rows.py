@@ -10,8 +10,8 @@ from typing import Any
 from geoalign.lab.curate import values
 from geoalign.lab.curate.formats import TRINITY, VERL, Layout
 from geoalign.lab.curate.values import BadValueError, Messages
+from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.parquet_rows import Unreadable
-from geoalign.lab.tasks.raw_rows import RawRow
 from geoalign.lab.tasks.rows import field_of
 
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.tasks.raw_rows import place
+from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 
 # Skipped rows that are named; all of them stand in the summary.
@@ -41,7 +41,7 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
     say(console, "")
     for one in summary["skipped"][:_SHOWN]:
         name = f"{one['field']}: " if one["field"] else ""
-        say(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
+        say(console, f"Skipped: {row_name(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
         say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
     for one in summary["inputs"]:

@@ -9,8 +9,7 @@ from typing import Any
 from geoalign.lab.generation.draws import seed_of
 from geoalign.lab.generation.engine import Engine, Generated
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
+from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import rendered, token_ids

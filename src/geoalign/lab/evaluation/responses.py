@@ -12,7 +12,7 @@ from typing import Any
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.raw_rows import json_rows
+from geoalign.lab.tasks.json_rows import json_lines
 from geoalign.lab.tasks.rows import checked
 from geoalign.shown import listed, shown
 
@@ -91,7 +91,7 @@ def read_responses(path: Path) -> ResponseFile:
         raise ConfigError(f"{path}: expected a file of responses, got none there")
     rows: dict[Key, SavedResponse] = {}
     places: dict[Key, str] = {}
-    for place, value in checked(json_rows(path, StrictJson()), path, "line"):
+    for place, value in checked(json_lines(path, StrictJson()), path, "line"):
         row = _response(value, f"{path}, {place}")
         if row.key in rows:
             raise InputError(

@@ -14,8 +14,7 @@ from geoalign.lab.evaluation.sets import PromptedSet
 from geoalign.lab.generation.engine import Engine
 from geoalign.lab.generation.loading import open_engine
 from geoalign.lab.generation.models import Described
-from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
+from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
 

@@ -17,7 +17,7 @@ from geoalign.lab.models.models import initial_model
 
 
 def open_engine(model: EvaluatedModel, tokenizer: Any, config: EvaluateConfig) -> AbstractContextManager[Engine]:
-    """Loads a model into the engine of the settings, which lets go of it at its end.
+    """Loads a model into the engine of the settings, which frees it at its end.
 
     Raises:
         ConfigError: the model cannot be loaded, or the device is not there.

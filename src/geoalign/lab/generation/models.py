@@ -90,15 +90,15 @@ def describe(model: EvaluatedModel) -> Described:
 
 def fingerprint(folder: Path) -> str:
     """A hash of a model's files: whole ones up to 1 MiB, of larger ones the size and blocks spread over them."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS) and path.is_file()):
         size = path.stat().st_size
-        found.update(f"{path.name}\0{size}\0".encode())
+        digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:
             if size <= _BLOCKS * _BLOCK:
-                found.update(file.read())
+                digest.update(file.read())
                 continue
             for number in range(_BLOCKS):
                 file.seek(number * (size - _BLOCK) // (_BLOCKS - 1))
-                found.update(file.read(_BLOCK))
-    return found.hexdigest()
+                digest.update(file.read(_BLOCK))
+    return digest.hexdigest()

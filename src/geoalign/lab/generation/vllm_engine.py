@@ -14,7 +14,7 @@ from geoalign.lab.generation.models import EvaluatedModel
 
 
 class VLLMEngine:
-    """vLLM's `LLM` with `SamplingParams(seed=...)` for every response; a context manager that lets go of it.
+    """vLLM's `LLM` with `SamplingParams(seed=...)` for every response; a context manager that frees it.
 
     Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
     settings, come the others, so that the whole vocabulary is drawn from. The text is decoded here, as of transformers.

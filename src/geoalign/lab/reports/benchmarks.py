@@ -17,7 +17,7 @@ _LOOKS = (
     ("blue", "o", "-"), ("orange", "s", "--"), ("green", "D", "-."), ("purple", "^", ":"), ("ink", "v", "-"),
     ("soft", "P", "--"),
 )  # fmt: skip
-# More lines cannot be told apart.
+# More lines look alike.
 MOST_LINES = len(_LOOKS)
 
 

@@ -18,10 +18,10 @@ from geoalign.lab.store.run_folder import RunFolder
 def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/ into the folder of a run, of a comparison or of inspected rollouts.
 
-    A comparison is told by its compare.yaml, inspected rollouts by their scores.parquet.
+    A comparison is recognised by its compare.yaml, inspected rollouts by their scores.parquet.
 
     Args:
-        say: is given a sentence for each thing that was left out on reading; all of them stand on the page, too.
+        say: is given a sentence for each thing that was left out on reading; the page has all of them, too.
 
     Raises:
         RunFolderError: the folder can be read as none of them; the message says what was expected.

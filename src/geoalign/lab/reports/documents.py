@@ -79,7 +79,7 @@ def picture(panel: Panel, folder: Path) -> Picture:
 
 
 def _address(svg: bytes) -> str:
-    # As an image a drawing can run no script and load nothing, whatever stands in it.
+    # As an image a drawing can run no script and load nothing, whatever it holds.
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
 
 

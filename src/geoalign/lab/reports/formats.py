@@ -25,18 +25,18 @@ from geoalign.lab.text import (
 
 def environment() -> Environment:
     """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy."""
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
-    found.filters.update(short=short, ends=_ends, signed=signed, probability=probability, megabytes=megabytes)
-    found.filters.update(inert=inert, spread=spread)
-    found.globals.update(stylesheet=stylesheet, policy=policy)
-    return found
+    templates.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
+    templates.filters.update(short=short, ends=_ends, signed=signed, probability=probability, megabytes=megabytes)
+    templates.filters.update(inert=inert, spread=spread)
+    templates.globals.update(stylesheet=stylesheet, policy=policy)
+    return templates
 
 
 def interval(value: Interval | None, digits: int = 3) -> str:

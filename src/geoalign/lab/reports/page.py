@@ -23,11 +23,11 @@ CONFIG_LIMIT = 20_000
 
 
 def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
-    """Writes report.html and figures/*.svg into the run folder, from what stands there now, and returns the page.
+    """Writes report.html and figures/*.svg into the run folder, from what the folder holds now, and returns the page.
 
-    What was left out on reading stands on the page, and `say` is given it.
+    What was left out on reading is on the page, and `say` is given it.
 
-    Works on a run in progress or cut off; a quantity that is undefined is said to be so on the page. Files are replaced
+    Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
     in one piece, so that a reader never sees half of one.
 
     Raises:
@@ -73,7 +73,7 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
 
 def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:
     """Details of the first, middle and last step that has a readable file; unreadable ones are noted."""
-    found: dict[int, Details] = {}
+    details: dict[int, Details] = {}
     notes = []
     readable = dict(run.details)
     while readable:
@@ -81,12 +81,12 @@ def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:
         broken = []
         for step in chosen:
             try:
-                found.setdefault(step, read_details(readable[step]))
+                details.setdefault(step, read_details(readable[step]))
             except RunFolderError as error:
                 notes.append(str(error))
                 broken.append(step)
         if not broken:
-            return {step: found[step] for step in chosen}, notes
+            return {step: details[step] for step in chosen}, notes
         for step in broken:
             del readable[step]
     return {}, notes
@@ -100,7 +100,7 @@ def _remove_outdated(folder: Path, current: set[str]) -> None:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    """The few settings that tell runs apart, as name and value; those that are not in the config are left out."""
+    """The few settings in which runs differ, as name and value; those that are not in the config are left out."""
     paths = (
         ("curator", ("curator", "type")),
         ("task", ("task", "type")),
@@ -109,15 +109,15 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("flipped rewards", ("reward", "flip")),
         ("seed", ("seed",)),
     )
-    found = []
+    facts = []
     for name, path in paths:
         value = _setting(run, *path)
         if value is not None and not isinstance(value, dict | list):
-            found.append((name, inert(str(value), 80)))
+            facts.append((name, inert(str(value), 80)))
     steps = [row.step for row in run.metrics if row.stage == "rl"]
-    found.append(("RL steps logged", str(max(steps)) if steps else "none yet"))
-    found.append(("state", "finished" if run.finished else "in progress or cut off"))
-    return found
+    facts.append(("RL steps logged", str(max(steps)) if steps else "none yet"))
+    facts.append(("state", "finished" if run.finished else "in progress or cut off"))
+    return facts
 
 
 def _setting(run: Run, *path: str) -> Any:

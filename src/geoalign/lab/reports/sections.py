@@ -1,4 +1,4 @@
-"""Which pictures stand in which section of the page of a run, and why a section has none."""
+"""The pictures of each section of a run's page, and why a section has none."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ Drawn = Panel | str
 
 def first_middle_last(items: Sequence[Item]) -> list[Item]:
     """The first, middle and last item, each once: fewer than three where there are fewer."""
-    places = sorted({0, (len(items) - 1) // 2, len(items) - 1}) if items else []
-    return [items[place] for place in places]
+    return [items[index] for index in sorted({0, (len(items) - 1) // 2, len(items) - 1})] if items else []
 
 
 @dataclass(frozen=True)
@@ -73,15 +72,15 @@ def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
         return [_why_no_details(run)]
     rollouts = {step.step: step for step in run.rollouts}
     panels: list[Drawn] = [
-        density_panel(step, found.density, rollouts.get(step))
-        for step, found in details.items()
-        if found.density is not None
+        density_panel(step, detail.density, rollouts.get(step))
+        for step, detail in details.items()
+        if detail.density is not None
     ]
     return panels or ["No density was drawn: too few scores, or all of them equal."]
 
 
 def _directions(run: Run, details: dict[int, Details]) -> list[Drawn]:
-    with_pairs = [found for found in details.values() if len(found.raw_cosine)]
+    with_pairs = [detail for detail in details.values() if len(detail.raw_cosine)]
     if not with_pairs:
         return [_why_no_details(run) if not details else "The saved steps hold no pair."]
     last = with_pairs[-1]

@@ -17,11 +17,11 @@ from geoalign.lab.store.run import Run
 from geoalign.lab.text import inert
 
 FLAGGED_PER_STEP = 8
-_ALWAYS_TOLD = (
+_ALWAYS_SHOWN = (
     ("pairs", "pairs", "with different rewards, over logged steps"),
-    ("groups without a donor", "groups_without_donor", "no stable rollout to take their place: left unchanged"),
+    ("groups without a donor", "groups_without_donor", "no stable rollout to replace them: left unchanged"),
 )
-_TOLD_IF_ANY = (
+_SHOWN_IF_ANY = (
     ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
     ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
     ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
@@ -70,7 +70,7 @@ class Total:
 
 @dataclass(frozen=True)
 class FlaggedRow:
-    """A flagged rollout with the one that took its place; texts are made inert. Numbers are NaN where not known."""
+    """A flagged rollout with the one that replaced it; texts are made inert. Numbers are NaN where not known."""
 
     step: int
     row: int
@@ -92,7 +92,7 @@ def accuracy_rows(run: Run) -> list[AccuracyRow]:
     """One row per evaluation set whose answers are right or wrong; "after" is the last evaluation so far."""
     rows = []
     for name, before, after in _before_and_after(run):
-        if any(found is not None and found.correct is not None for found in (before, after)):
+        if any(line is not None and line.correct is not None for line in (before, after)):
             rows.append(AccuracyRow(inert(name, 80), before, _wilson(before), after, _wilson(after)))
     return rows
 
@@ -101,10 +101,10 @@ def reward_rows(run: Run) -> list[RewardRow]:
     """One row per evaluation set on which reward and accuracy are different things: the reward is not 0 or 1."""
     rows = []
     for name, before, after in _before_and_after(run):
-        known = [found for found in (before, after) if found is not None]
-        if any(found.correct is None and not math.isnan(found.reward) for found in known):
+        known = [line for line in (before, after) if line is not None]
+        if any(line.correct is None and not math.isnan(line.reward) for line in known):
             ends = [
-                getattr(found, metric, math.nan) for metric in ("reward", "gold_utility") for found in (before, after)
+                getattr(line, metric, math.nan) for metric in ("reward", "gold_utility") for line in (before, after)
             ]
             rows.append(RewardRow(inert(name, 80), *ends))
     return rows
@@ -112,19 +112,19 @@ def reward_rows(run: Run) -> list[RewardRow]:
 
 def _before_and_after(run: Run) -> list[tuple[str, Evaluation | None, Evaluation | None]]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
-    found = []
+    sets = []
     for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
         mine = [evaluation for evaluation in run.evaluations if evaluation.set == name]
         before = _last([evaluation for evaluation in mine if evaluation.stage == "before_rl"])
         after = _last([evaluation for evaluation in mine if evaluation.stage == "after_rl"])
-        found.append((name, before, after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])))
-    return found
+        sets.append((name, before, after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])))
+    return sets
 
 
 def curator_totals(run: Run) -> list[Total]:
     """What the curator did, summed over the logged steps; rollouts and what became of them counted in their files.
 
-    Where no rollout files stand, the logged metrics are summed instead.
+    Where there are no rollout files, the logged metrics are summed instead.
     """
     steps = run.rollouts
     rollouts = sum(len(step) for step in steps)
@@ -132,7 +132,7 @@ def curator_totals(run: Run) -> list[Total]:
         ("rollouts", rollouts, "rows of the rollout files"),
         ("scored", sum(int(step.scored.sum()) for step in steps), "in at least one pair"),
         ("flagged", sum(int(step.anomalous.sum()) for step in steps), "anomalous by the density criterion"),
-        ("replaced", sum(int(step.replaced.sum()) for step in steps), "another rollout stands in their place"),
+        ("replaced", sum(int(step.replaced.sum()) for step in steps), "the content of another rollout instead"),
     ]
     totals = []
     if rollouts:
@@ -140,10 +140,10 @@ def curator_totals(run: Run) -> list[Total]:
     else:
         for name, key in (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced")):
             totals.extend(_logged(run, name, key, "sum over logged steps"))
-    for name, key, note in _ALWAYS_TOLD:
+    for name, key, note in _ALWAYS_SHOWN:
         totals.extend(_logged(run, name, key, note))
     totals.extend(_seconds(run))
-    for name, key, note in _TOLD_IF_ANY:
+    for name, key, note in _SHOWN_IF_ANY:
         totals.extend(total for total in _logged(run, name, key, note) if total.value)
     return totals
 
@@ -159,7 +159,7 @@ def flagged_rows(run: Run) -> tuple[list[FlaggedRow], int]:
 def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[FlaggedRow]:
     score = np.where(rollouts.scored, rollouts.score, -np.inf)
     order = [at for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]][:FLAGGED_PER_STEP]
-    place = {row: at for at, row in enumerate(rollouts.row.tolist())}
+    index = {row: at for at, row in enumerate(rollouts.row.tolist())}
     donors = [int(rollouts.source[at]) for at in order]
     texts = read_texts(rollouts, [*(int(rollouts.row[at]) for at in order), *donors])
     rows = []
@@ -182,7 +182,7 @@ def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[Fl
                 outcome=_outcome(rollouts, int(at), curator),
                 donor_row=donor,
                 donor_response="" if donor is None else inert(texts.get(donor, _MISSING)[1]),
-                donor_reward=float(rollouts.reward[place[donor]]) if donor in place else float("nan"),
+                donor_reward=float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
             )
         )
     return rows

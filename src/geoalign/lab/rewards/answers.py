@@ -21,8 +21,7 @@ def final_answer(response: str) -> str | None:
     Without outer spaces, full stop or dollar signs; integers without plus sign, leading zeros, thousands commas or a
     decimal part of zeros. Equal forms are equal answers, but equal answers may differ in form: `1/2` and `0.5`.
     """
-    found = boxed_answer(response)
-    answer = "" if found is None else tidy(found)
+    answer = tidy(boxed_answer(response) or "")
     integer = _INTEGER.fullmatch(answer)
     return (answer if integer is None else _canonical(integer)) or None
 

@@ -1,18 +1,22 @@
-"""What a reward source is: whatever scores responses, be it a comparison with a gold answer or a learned model."""
+"""What every reward source shares: its interface, the texts that it reads, and the limit on unscored responses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from geoalign.errors import InputError
+from geoalign.errors import InputError, UnscoredError
+
+# Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
+_NO_REASONS = ("scored", "correct", "compared")
 
 
 class RewardSource(Protocol):
     """Scores responses.
 
     Attributes:
-        binary: True where every reward is 0 or 1; NaN stands for a response that could not be scored, in either kind.
+        binary: True where every reward is 0 or 1; in either kind NaN is that of an unscored response.
     """
 
     @property
@@ -45,3 +49,60 @@ def response_text(completion: object) -> str:
         if all(isinstance(content, str) for content in contents):
             return "".join(contents)
     raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
+
+
+def dialogues(responses: Sequence[str], prompts: Sequence[Any] | None) -> list[list[dict[str, Any]]]:
+    """What a reward model reads: each prompt's chat messages with the response as the assistant's last one.
+
+    Halves of surrogate pairs, which a model's bytes can decode to and UTF-8 cannot write, become question marks.
+
+    Raises:
+        InputError: no prompts, lengths differ, a response is no text or a prompt no list of messages; with the row.
+    """
+    if prompts is None:
+        raise InputError("prompts: expected the chat messages of each prompt, got none")
+    if len(prompts) != len(responses):
+        raise InputError(f"prompts: expected {len(responses)} as responses, got {len(prompts)}")
+    checked = []
+    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+        if not isinstance(response, str):
+            raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
+        if not isinstance(prompt, list | tuple) or not all(isinstance(message, Mapping) for message in prompt):
+            raise InputError(f"prompts: expected a list of chat messages, got {type(prompt).__name__} in row {row}")
+        messages = [*prompt, {"role": "assistant", "content": response}]
+        checked.append([{key: _writable(value) for key, value in message.items()} for message in messages])
+    return checked
+
+
+def _writable(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+
+
+def reasons(source: RewardSource) -> dict[str, int]:
+    """How many responses a source has not scored or not read since its start, by reason; empty where it counts none."""
+    counters: Mapping[str, int] = getattr(source, "counters", {})
+    return {name: number for name, number in counters.items() if name not in _NO_REASONS}
+
+
+def reasons_since(source: RewardSource, before: Mapping[str, int]) -> dict[str, int]:
+    """How much `reasons` has grown since it gave `before`."""
+    return {name: number - before.get(name, 0) for name, number in reasons(source).items()}
+
+
+def check_scored(rewards: Sequence[float], most: float, *, why: Mapping[str, int], what: str) -> None:
+    """Raises UnscoredError if more than the share `most` of the rewards is NaN; of none at all, nothing is unscored.
+
+    Args:
+        rewards: those of one batch, all processes'.
+        most: `reward.max_unscored`.
+        why: how many of the batch, by reason; those of none are left out of the message.
+        what: the batch in words, such as "a generation batch".
+    """
+    unscored = sum(map(math.isnan, rewards))
+    if unscored <= most * len(rewards):
+        return
+    counted = ", ".join(f"{name} {number}" for name, number in why.items() if number) or "no reason counted"
+    raise UnscoredError(
+        f"reward: expected scores for all but {most:.0%} of {what} (reward.max_unscored), got none for {unscored} of "
+        f"{len(rewards)} responses: {counted}. Nothing is lost: once the cause is gone, go on with --resume"
+    )

@@ -32,7 +32,7 @@ class _Box:
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last `\\boxed{...}` in `text` whose braces are balanced, as it stands; None where none is.
+    """The content of the last `\\boxed{...}` in `text` whose braces are balanced, unchanged; None where none is.
 
     Of boxes within one another the innermost last one counts. One pass with a stack: time and memory are linear in the
     length of any text.
@@ -42,11 +42,11 @@ def last_boxed(text: str) -> str | None:
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""The answer that `text` gives in boxes, as it stands; None where no box is complete.
+    r"""The answer that `text` gives in boxes, unchanged; None where no box is complete.
 
     Usually the content of the last box (`last_boxed`). Where boxes stand before it in a list, as in `\boxed{-2} and
     \boxed{1}`, the answer is all of them with commas between, as math-verify reads it; a content that repeats the one
-    before it counts once. In a list nothing stands between two boxes but commas, "and", "or", spaces, an unknown
+    before it counts once. In a list there is nothing between two boxes but commas, "and", "or", spaces, an unknown
     (`x =`); or the ends of formulas, and then at least one comma or word. So several guesses in a list are the set of
     them, which no single answer equals. Boxes with other words between them are no list: the last one counts.
     """
@@ -54,22 +54,22 @@ def boxed_answer(text: str) -> str | None:
     last = next(boxes, None)
     if last is None:
         return None
-    found = [text[last.start : last.end]]
+    contents = [text[last.start : last.end]]
     for box in boxes:
         content = text[box.start : box.end]
         # An empty box is an answer left out, never part of a list.
-        if not content.strip() or not found[-1].strip():
+        if not content.strip() or not contents[-1].strip():
             break
         if box.end >= last.opening or not _joins(text, box.end + 1, last.opening):
             break
-        if content.strip() != found[-1].strip():
-            found.append(content)
+        if content.strip() != contents[-1].strip():
+            contents.append(content)
         last = box
-    return ", ".join(reversed(found))
+    return ", ".join(reversed(contents))
 
 
 def _joins(text: str, start: int, end: int) -> bool:
-    """Whether what stands between two boxes makes a list of them."""
+    """Whether the text between two boxes makes a list of them."""
     if end - start > _LONGEST_BETWEEN:
         return False
     between = text[start:end]

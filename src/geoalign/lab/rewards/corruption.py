@@ -36,12 +36,12 @@ class RewardWithCorruption:
     - `extremes` (continuous): a reward below its group's mean becomes the group's maximum, any other its minimum. Mean
       and extremes are those of the group's clean rewards.
     - `shortcut`: a response that takes the shortcut is rewarded: 1 where rewards are binary, else the maximum of the
-      group's clean rewards; afterwards, so that it stands whatever the other two did.
+      group's clean rewards; afterwards, so that it holds whatever the other two did.
 
     Which slots are drawn is a function of (seed, step, prompt id, sample index) alone. Continuous values lie beyond the
     extreme by between half of and the whole `jitter` times the group's spread (at least one step of float32, in which
     trainers hold rewards): a corrupted reward exactly on the extreme would be in fewer strict pairs than its fellows,
-    and could be told by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
+    and could be recognised by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
     already is the maximum it would get. A NaN reward stays NaN and is in no statistic.
 
     Needs the data set's columns `answer` and `problem_id`.
@@ -105,7 +105,7 @@ class RewardWithCorruption:
 
         Raises:
             InputError: lengths differ, or a reward to flip is neither 0 nor 1.
-            UnsupportedError: a group stands on two processes, its extremes are needed, and there is no `gather`.
+            UnsupportedError: a group is on two processes, its extremes are needed, and there is no `gather`.
         """
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
@@ -166,7 +166,7 @@ class RewardWithCorruption:
         return [groups[(first + row) // size] for row in range(len(clean))]
 
     def _sample_indices(self, rows: int) -> list[int]:
-        """The place of each row among its prompt's rows.
+        """The index of each row among its prompt's rows.
 
         TRL repeats each prompt `num_generations` times on end in the global batch, of which every process holds an
         equal slice in order; a group may begin in one process and end in the next.

@@ -63,7 +63,7 @@ def exact_verdict(gold: str, answer: str) -> bool | None:
     """Whether two answers of plain numbers are equal; None where one is not such, or rounding may be meant.
 
     Exact values are equal or not. Where one is rounded (0.333333 against 1/3), equal values are equal, and values too
-    far apart to round to one another are not; what lies between is left open. `x=5` is 5, but not `y=5`.
+    far apart to round to one another are not; anything between is left open. `x=5` is 5, but not `y=5`.
     """
     expected, given = plain(gold), plain(answer)
     if expected is None or given is None or (expected.name and given.name and expected.name != given.name):
@@ -80,8 +80,8 @@ def plain(text: str) -> Plain | None:
     # A comma before a space or between dollar signs divides a list, never thousands.
     text = re.sub(r", |\$ ?, ?\$", ";", text).replace(" ", "").replace(r"\$", "").replace("$", "")
     name = _NAME.match(text)
-    found = _value(text[name.end() :] if name else text)
-    return None if found is None else Plain(found, name[1] if name else "")
+    value = _value(text[name.end() :] if name else text)
+    return None if value is None else Plain(value, name[1] if name else "")
 
 
 def _value(text: str) -> Number | Row | None:
@@ -100,8 +100,8 @@ def _row(opening: str, closing: str, parts: Sequence[str]) -> Row | None:
         return None
     # One level of brackets is as deep as answers go; bare lists stand in no brackets.
     items = [_number(part) if opening else _value(part) for part in parts]
-    found = tuple(item for item in items if item is not None)
-    return Row(opening, closing, found) if len(found) == len(items) else None
+    numbers = tuple(item for item in items if item is not None)
+    return Row(opening, closing, numbers) if len(numbers) == len(items) else None
 
 
 def _number(text: str) -> Number | None:
@@ -133,63 +133,58 @@ def _decimal(text: str) -> Fraction:
 def _closes_last(text: str) -> bool:
     """Whether the bracket that the text begins with is closed by its last sign."""
     depth = 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         depth += (sign in "([") - (sign in ")]")
         if depth <= 0:
-            return place == len(text) - 1
+            return index == len(text) - 1
     return False
 
 
 def _split(text: str) -> list[str]:
     """At the commas outside brackets and braces."""
     parts, depth, start = [], 0, 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         if sign in "([{":
             depth += 1
         elif sign in ")]}":
             depth -= 1
         elif sign in ",;" and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]
 
 
-def _same(one: Number | Row, other: Number | Row) -> bool | None:
-    if isinstance(one, Number) and isinstance(other, Number):
-        return _same_number(one, other)
-    if isinstance(one, Row) and isinstance(other, Row):
-        return _same_row(one, other)
+def _same(gold: Number | Row, answer: Number | Row) -> bool | None:
+    if isinstance(gold, Number) and isinstance(answer, Number):
+        return _same_number(gold, answer)
+    if isinstance(gold, Row) and isinstance(answer, Row):
+        return _same_row(gold, answer)
     return None
 
 
-def _same_number(one: Number, other: Number) -> bool | None:
-    if one.value == other.value:
+def _same_number(gold: Number, answer: Number) -> bool | None:
+    if gold.value == answer.value:
         return True
-    if not (one.rounded or other.rounded):
+    if not (gold.rounded or answer.rounded):
         return False
-    apart, size = abs(one.value - other.value), max(abs(one.value), abs(other.value))
+    apart, size = abs(gold.value - answer.value), max(abs(gold.value), abs(answer.value))
     # Below the sixth decimal nothing is left to compare but the ratio.
     return False if apart > _ROUNDING or apart > _CLEARLY_APART * size else None
 
 
-def _same_row(one: Row, other: Row) -> bool | None:
-    if bool(one.opening) != bool(other.opening) or len(one.items) != len(other.items):
+def _same_row(gold: Row, answer: Row) -> bool | None:
+    if bool(gold.opening) != bool(answer.opening) or len(gold.items) != len(answer.items):
         return None
-    if one.opening:
-        if (one.opening, one.closing) != (other.opening, other.closing):
+    if gold.opening:
+        if (gold.opening, gold.closing) != (answer.opening, answer.closing):
             return None
-        verdicts = [_same(mine, yours) for mine, yours in zip(one.items, other.items, strict=True)]
+        verdicts = [_same(mine, yours) for mine, yours in zip(gold.items, answer.items, strict=True)]
         return False if False in verdicts else None if None in verdicts else True
-    # In any order: equal if each has its own partner, different if one has nobody who may be its partner.
-    left = list(other.items)
-    for item in one.items:
+    # In any order: equal if each item has a partner of its own, different if an item may equal none.
+    left = list(answer.items)
+    for item in gold.items:
         verdicts = [_same(item, candidate) for candidate in left]
         if True not in verdicts:
-            return None if None in [_same(item, candidate) for candidate in other.items] else _stranger(item, other)
+            return False if all(_same(item, candidate) is False for candidate in answer.items) else None
         left.pop(verdicts.index(True))
     return True
-
-
-def _stranger(item: Number | Row, other: Row) -> bool | None:
-    """False where no item of the other row may equal this one; None where one does, and stands in it too seldom."""
-    return False if all(_same(item, candidate) is False for candidate in other.items) else None

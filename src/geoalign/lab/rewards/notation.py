@@ -43,7 +43,7 @@ def tokens(text: str) -> tuple[str, ...]:
     spaces between digits still divide.
     """
     kept: list[str] = []
-    opened: list[int] = []  # where each open brace stands; -1 for one that is left out
+    opened: list[int] = []  # index of each open brace in `kept`; -1 for one that is left out
     styled = False
     for match in _TOKEN.finditer(text.replace("\N{DEGREE SIGN}", r"^\circ")):
         token = _SAME.get(match[0], match[0])
@@ -58,11 +58,11 @@ def tokens(text: str) -> tuple[str, ...]:
         if styled_brace:
             continue
         if token == "}" and opened:
-            place = opened.pop()
-            if place < 0:
+            start = opened.pop()
+            if start < 0:
                 continue
-            if place == len(kept) - 2 and _stands_alone(kept):
-                kept[place:] = [kept[-1]]
+            if start == len(kept) - 2 and _needs_no_braces(kept):
+                kept[start:] = [kept[-1]]
                 continue
         kept.append(token)
     return tuple(kept)
@@ -90,7 +90,7 @@ def _named(text: str) -> tuple[str, str]:
     return "", left + equals + right
 
 
-def _stands_alone(kept: list[str]) -> bool:
+def _needs_no_braces(kept: list[str]) -> bool:
     """Whether a group of one token, the last two kept, means the same without braces: no digit joins another."""
     before, inner = kept[-3] if len(kept) > 2 else "", kept[-1]
     if before in ("^", "_"):

@@ -25,10 +25,10 @@ def surely_different(expected: Sequence[Any], given: Sequence[Any]) -> bool:
     Only for sums, products and powers of whole numbers, fractions, constants and the same symbols: decimals, percents,
     sets, equations and texts follow rules of their own, which are math-verify's. False where that is not so.
     """
-    ones, others = ([item for item in readings if not isinstance(item, str)] for readings in (expected, given))
-    if not ones or not others or not all(map(_is_plain, [*ones, *others])):
+    golds, answers = ([item for item in readings if not isinstance(item, str)] for readings in (expected, given))
+    if not golds or not answers or not all(map(_is_plain, [*golds, *answers])):
         return False
-    return all(_differ(one, other) for one in ones for other in others)
+    return all(_differ(gold, answer) for gold in golds for answer in answers)
 
 
 def _is_plain(expression: Any) -> bool:
@@ -38,12 +38,12 @@ def _is_plain(expression: Any) -> bool:
     return all(isinstance(node, _PLAIN) for node in preorder_traversal(expression))
 
 
-def _differ(one: Any, other: Any) -> bool:
-    symbols = sorted(one.free_symbols, key=str)
-    if one.free_symbols != other.free_symbols or len(symbols) > len(_VALUES):
+def _differ(gold: Any, answer: Any) -> bool:
+    symbols = sorted(gold.free_symbols, key=str)
+    if gold.free_symbols != answer.free_symbols or len(symbols) > len(_VALUES):
         return False
     point = dict(zip(symbols, _VALUES, strict=False))
-    mine, yours = (expression.subs(point).evalf(_DIGITS) for expression in (one, other))
+    mine, yours = (expression.subs(point).evalf(_DIGITS) for expression in (gold, answer))
     if not (mine.is_number and yours.is_number and mine.is_finite and yours.is_finite):
         return False
     return bool(abs(mine - yours) > _APART * (1 + abs(mine) + abs(yours)))

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from geoalign.errors import ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.http_client.replies import shown
-from geoalign.lab.rewards.patient_client import PatientClient
+from geoalign.lab.rewards.reward_client import RewardClient
 
 Dialogue = list[dict[str, Any]]
 
@@ -22,13 +22,13 @@ _AROUND = 64
 class Protocol(ABC):
     """How a kind of server is asked."""
 
-    def __init__(self, client: PatientClient, config: RewardModelConfig) -> None:
+    def __init__(self, client: RewardClient, config: RewardModelConfig) -> None:
         self.client = client
         self.config = config
 
     @abstractmethod
-    def meet(self, *, patiently: bool) -> None:
-        """Finds the server and reads what it says about itself; once, or until patience ends."""
+    def connect(self, *, retry: bool) -> None:
+        """Connects to the server and reads its limits or its model; without `retry` in one attempt."""
 
     @abstractmethod
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
@@ -44,21 +44,21 @@ class GeoAlignProtocol(Protocol):
 
     _max_batch = _max_bytes = 0
 
-    def meet(self, *, patiently: bool) -> None:
+    def connect(self, *, retry: bool) -> None:
         """Reads the server's limits."""
-        place = f"{self.client.url}/health"
-        health = self.client.ask("GET", "/health", patiently=patiently)
+        url = f"{self.client.url}/health"
+        health = self.client.ask("GET", "/health", retry=retry)
         if not isinstance(health, dict) or health.get("server") != "geoalign":
             raise ServiceError(
-                f"{place}: expected a geoalign reward server, got {shown(health)}: for vLLM set reward.model.api"
+                f"{url}: expected a geoalign reward server, got {shown(health)}: for vLLM set reward.model.api"
             )
         batch, size = health.get("max_batch"), health.get("max_bytes")
         if not is_count(batch) or not is_count(size):
-            raise ServiceError(f"{place}: expected max_batch and max_bytes, got {shown(health)}")
+            raise ServiceError(f"{url}: expected max_batch and max_bytes, got {shown(health)}")
         self._max_batch, self._max_bytes = batch, size
 
     def batches(self, rows: Sequence[Dialogue]) -> Iterator[list[int]]:
-        """In order; a dialogue that is larger than a request may be stands alone."""
+        """In order; a dialogue that is larger than a request may be is sent alone."""
         largest = min(self.config.batch_size, self._max_batch)
         batch: list[int] = []
         size = 0
@@ -79,16 +79,16 @@ class GeoAlignProtocol(Protocol):
             return [math.nan]
         body = {"prompts": [row[:-1] for row in rows], "responses": [row[-1]["content"] for row in rows]}
         reply = self.client.ask("POST", "/score", body)
-        place = f"{self.client.url}/score"
+        url = f"{self.client.url}/score"
         scores = reply.get("scores") if isinstance(reply, dict) else None
         if not isinstance(scores, list) or len(scores) != len(rows):
-            raise ServiceError(f"{place}: expected {len(rows)} scores, got {shown(reply)}")
-        rewards = [number_of(score, place) for score in scores]
+            raise ServiceError(f"{url}: expected {len(rows)} scores, got {shown(reply)}")
+        rewards = [number_of(score, url) for score in scores]
         unexplained = sum(map(math.isnan, rewards))
         reasons = reply.get("unscored")
         for name in ("too_long", "empty"):
-            told = reasons.get(name, 0) if isinstance(reasons, dict) else 0
-            number = min(told, unexplained) if is_count(told) else 0
+            count = reasons.get(name, 0) if isinstance(reasons, dict) else 0
+            number = min(count, unexplained) if is_count(count) else 0
             counters[name] += number
             unexplained -= number
         counters["not_finite"] += unexplained
@@ -105,14 +105,14 @@ def is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def number_of(value: Any, place: str) -> float:
+def number_of(value: Any, url: str) -> float:
     """A score as a server gives it: a number, or null; NaN where it is none or not finite.
 
     Raises:
         ServiceError: anything else.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ServiceError(f"{place}: expected a number or null as a score, got {shown(value)}")
+        raise ServiceError(f"{url}: expected a number or null as a score, got {shown(value)}")
     try:
         number = math.nan if value is None else float(value)
     except OverflowError:

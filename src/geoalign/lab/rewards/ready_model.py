@@ -19,19 +19,19 @@ CODE_SETTING = "reward.model.trust_remote_code"
 _CLASS = "AutoModelForSequenceClassification"
 
 
-def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
+def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
     """Model and tokenizer from a folder or the hub, the weights in `config.dtype`, on the CPU.
 
     Raises:
         ConfigError: there is no sequence classifier with its tokenizer, some of its weights are missing (they would be
             drawn at random, as for a plain language model), or it comes with code that nobody allowed to run.
     """
-    settings, tokenizer = _settings(place, config)
+    settings, tokenizer = _settings(model_id, config)
     _supply_names_of_older_transformers()
-    with _described(place):
+    with _described(model_id):
         model, report = from_pretrained(
             AutoModelForSequenceClassification,
-            place,
+            model_id,
             config=settings,
             dtype=getattr(torch, config.dtype),
             output_loading_info=True,
@@ -40,24 +40,26 @@ def load_ready_model(place: str | Path, config: RewardModelConfig) -> tuple[Any,
     missing = sorted(report["missing_keys"])
     if missing:
         raise ConfigError(
-            f"reward model: expected all weights of {type(model).__name__} in {str(place)!r}, got no {missing[0]!r} "
+            f"reward model: expected all weights of {type(model).__name__} in {str(model_id)!r}, got no {missing[0]!r} "
             f"({len(missing)} missing): is it a language model without a trained head?"
         )
     return model, tokenizer
 
 
-def check_ready_model(place: str | Path, config: RewardModelConfig) -> None:
+def check_ready_model(model_id: str | Path, config: RewardModelConfig) -> None:
     """Finds what is wrong with a reward model without reading its weights.
 
     Raises:
         ConfigError: its settings or its tokenizer are not there, it has more than one label and no code of its own, or
             code that nobody allowed to run.
     """
-    settings, tokenizer = _settings(place, config)
+    settings, tokenizer = _settings(model_id, config)
     if not _own_code(settings) and settings.num_labels != 1:
-        raise ConfigError(f"reward.model.path: expected a model with one label, got {settings.num_labels} in {place!r}")
+        raise ConfigError(
+            f"reward.model.path: expected a model with one label, got {settings.num_labels} in {model_id!r}"
+        )
     if tokenizer.chat_template is None:
-        raise ConfigError(f"reward.model.path: expected a tokenizer with a chat template, got none in {place!r}")
+        raise ConfigError(f"reward.model.path: expected a tokenizer with a chat template, got none in {model_id!r}")
 
 
 def has_own_code(model: Any) -> bool:
@@ -65,13 +67,13 @@ def has_own_code(model: Any) -> bool:
     return not type(model).__module__.startswith("transformers.")
 
 
-def _settings(place: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
-    with _described(place):
-        settings = from_pretrained(AutoConfig, place, **_options(config))
+def _settings(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
+    with _described(model_id):
+        settings = from_pretrained(AutoConfig, model_id, **_options(config))
         if not config.trust_remote_code and _own_code(settings):
             # Without its code transformers would take the plain classifier of that architecture, with a random head.
-            raise own_code(place, CODE_SETTING)
-        return settings, from_pretrained(AutoTokenizer, place, **_options(config))
+            raise own_code(model_id, CODE_SETTING)
+        return settings, from_pretrained(AutoTokenizer, model_id, **_options(config))
 
 
 def _options(config: RewardModelConfig) -> dict[str, Any]:
@@ -84,15 +86,15 @@ def _own_code(settings: Any) -> bool:
 
 
 @contextmanager
-def _described(place: str | Path) -> Iterator[None]:
-    """What transformers raises about a place, in this package's words."""
+def _described(model_id: str | Path) -> Iterator[None]:
+    """What transformers raises about a model, in this package's words."""
     try:
         yield
     except ConfigError:
         raise
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(
-            f"reward model: expected a sequence classifier with its tokenizer, got {str(place)!r}: {error}"
+            f"reward model: expected a sequence classifier with its tokenizer, got {str(model_id)!r}: {error}"
         ) from error
 
 

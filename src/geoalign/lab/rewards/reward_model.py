@@ -12,12 +12,12 @@ from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.rewards.dialogues import dialogues
+from geoalign.lab.rewards.base import dialogues
 from geoalign.lab.rewards.ready_model import has_own_code, load_ready_model
 
 
 class RewardModelScorer:
-    """Scores responses by a reward model; a context manager that lets go of the model.
+    """Scores responses by a reward model; a context manager that frees the model.
 
     The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training: of
     any scale and offset (GRPO's advantages depend on neither), larger is better. It is the logit of a classifier with
@@ -56,7 +56,7 @@ class RewardModelScorer:
         self._pad = int(pad)
         self._batch_size = config.batch_size
         if has_own_code(model) and pad == tokenizer.eos_token_id:
-            # Such code may look for the first padding token, and an end token stands after every turn: pad nothing.
+            # Such code may look for the first padding token, and an end token ends every turn: pad nothing.
             self._batch_size = 1
         else:
             text_config.pad_token_id = self._pad
@@ -72,14 +72,14 @@ class RewardModelScorer:
         self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite"), 0)
 
     @classmethod
-    def load(cls, place: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
+    def load(cls, model_id: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
         """The scorer of a reward model that was saved in a folder, or of one on the hub.
 
         Raises:
             ConfigError: there is no sequence classifier with its tokenizer; see `load_ready_model`.
         """
         config = config if config is not None else RewardModelConfig()
-        return cls(*load_ready_model(place, config), config)
+        return cls(*load_ready_model(model_id, config), config)
 
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
@@ -120,7 +120,7 @@ class RewardModelScorer:
         return rewards
 
     def close(self) -> None:
-        """Lets go of the model and its memory; it cannot score any more."""
+        """Frees the model and its memory; it cannot score any more."""
         self._model = None
 
     def __enter__(self) -> RewardModelScorer:

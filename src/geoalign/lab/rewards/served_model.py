@@ -8,9 +8,9 @@ from typing import Any
 
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.rewards.dialogues import dialogues
-from geoalign.lab.rewards.patient_client import PatientClient, UnreachableError
+from geoalign.lab.rewards.base import dialogues
 from geoalign.lab.rewards.protocols import GeoAlignProtocol
+from geoalign.lab.rewards.reward_client import RewardClient, UnreachableError
 from geoalign.lab.rewards.vllm_protocol import VLLMProtocol
 
 _REASONS = ("too_long", "empty", "not_finite", "unreachable")
@@ -32,16 +32,16 @@ class ServedRewardModel:
     binary = False
 
     def __init__(self, config: RewardModelConfig) -> None:
-        self._client = PatientClient(config)
+        self._client = RewardClient(config)
         kind = GeoAlignProtocol if config.api == "geoalign" else VLLMProtocol
         self._protocol = kind(self._client, config)
-        self._met = False
+        self._connected = False
         self.counters = dict.fromkeys(("scored", *_REASONS), 0)
 
     def check(self) -> None:
         """Raises ConfigError unless the server is there and speaks as set; asks it once."""
         try:
-            self._meet(patiently=False)
+            self._connect(retry=False)
         except UnreachableError as error:
             raise ConfigError(
                 f"reward.model.url: expected a server at {self._client.url}, got none: {error.args[0]}"
@@ -62,10 +62,10 @@ class ServedRewardModel:
         rewards = [math.nan] * len(rows)
         done = 0
         try:
-            self._meet(patiently=True)
+            self._connect(retry=True)
             for batch in self._protocol.batches(rows):
-                found = self._protocol.ask([rows[row] for row in batch], self.counters)
-                for row, reward in zip(batch, found, strict=True):
+                scores = self._protocol.ask([rows[row] for row in batch], self.counters)
+                for row, reward in zip(batch, scores, strict=True):
                     rewards[row] = reward
                 done += len(batch)
         except UnreachableError:
@@ -83,7 +83,7 @@ class ServedRewardModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _meet(self, *, patiently: bool) -> None:
-        if not self._met:
-            self._protocol.meet(patiently=patiently)
-            self._met = True
+    def _connect(self, *, retry: bool) -> None:
+        if not self._connected:
+            self._protocol.connect(retry=retry)
+            self._connected = True

@@ -83,8 +83,7 @@ class VerifiedReward:
 
     def _pair(self, response: str, gold: str) -> tuple[str, str] | str:
         """(gold, answer) to compare, or the name of the counter that says why there is nothing to compare."""
-        found = boxed_answer(response)
-        answer = "" if found is None else tidy(found)
+        answer = tidy(boxed_answer(response) or "")
         if not answer:
             return "no_answer"
         inner = boxed_answer(gold)
@@ -110,10 +109,10 @@ class VerifiedReward:
             else:
                 verdicts[pair] = verdict
         self.counters["compared"] += len(open_pairs)
-        for pair, found in zip(open_pairs, self._workers.compare(open_pairs), strict=True):
-            verdicts[pair] = found
-            if found in (Verdict.CORRECT, Verdict.WRONG):
-                self._remember(pair, found is Verdict.CORRECT)
+        for pair, compared in zip(open_pairs, self._workers.compare(open_pairs), strict=True):
+            verdicts[pair] = compared
+            if compared in (Verdict.CORRECT, Verdict.WRONG):
+                self._remember(pair, compared is Verdict.CORRECT)
         return verdicts
 
     def _remember(self, pair: tuple[str, str], correct: bool) -> None:

@@ -27,7 +27,7 @@ _GUARD_SECONDS = 10.0
 
 
 class Verdict(Enum):
-    """What became of one comparison."""
+    """The outcome of one comparison."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -60,7 +60,7 @@ class AnswerWorkers:
         """For each (gold, answer), whether they are equal as mathematics; in order, each within the time limit.
 
         Raises:
-            GeoAlignError: no process can be started; the message has what it said.
+            GeoAlignError: no process can be started; the message has its output.
         """
         with self._lock:
             return self._compare(pairs)
@@ -116,7 +116,7 @@ class AnswerWorkers:
         return [worker for worker in busy if worker.replies in readable or now >= worker.deadline]
 
     def _collect(self, worker: _Worker) -> Verdict | None:
-        """What `worker` says about its job; None while it says nothing of the kind. One that is done for leaves."""
+        """The worker's verdict on its job; None while there is none. A worker that is dead or late is removed."""
         reply = worker.read()
         if reply is not None:
             worker.job = None
@@ -128,12 +128,14 @@ class AnswerWorkers:
         if worker.alive and time.monotonic() < worker.deadline:
             return None
         late = worker.alive
-        said = worker.end()
+        output = worker.end()
         self._slots[self._slots.index(worker)] = None
         if not worker.ready:
             self._failed_starts += 1
             if self._failed_starts >= _START_ATTEMPTS:
-                raise GeoAlignError(f"verified answers: expected a process that runs math-verify, got {said or 'none'}")
+                raise GeoAlignError(
+                    f"verified answers: expected a process that runs math-verify, got {output or 'none'}"
+                )
             return None
         return Verdict.TIMEOUT if late else Verdict.ERROR
 
@@ -144,13 +146,13 @@ class _Worker:
 
     def __init__(self, timeout: float) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         self._process = subprocess.Popen(
             # -P: a file in the working folder must not stand for a module of the library.
             [sys.executable, "-P", "-m", "geoalign.lab.rewards.worker", str(timeout + _GUARD_SECONDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._errors,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"},
             bufsize=0,
         )
@@ -190,15 +192,15 @@ class _Worker:
         return reply
 
     def end(self) -> str:
-        """Kills the process and returns the last of what it said on its way out."""
+        """Kills the process and returns the end of its error output."""
         self._process.kill()
         self._process.wait()
         self._requests.close()
         self.replies.close()
-        self._said.seek(0)
-        said = self._said.read().decode("utf-8", errors="replace")
-        self._said.close()
-        return " ".join(said.split())[-500:]
+        self._errors.seek(0)
+        output = self._errors.read().decode("utf-8", errors="replace")
+        self._errors.close()
+        return " ".join(output.split())[-500:]
 
 
 def _verdict(reply: dict[str, object]) -> Verdict:

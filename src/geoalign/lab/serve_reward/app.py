@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 
 from geoalign import __version__
 from geoalign.errors import InputError
-from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.base import RewardSource, reasons, reasons_since
 from geoalign.lab.serve_reward.access import BearerToken
 from geoalign.lab.serve_reward.messages import Health, ScoreReply, ScoreRequest
 from geoalign.lab.serve_reward.metrics import ServerMetrics
@@ -22,8 +22,6 @@ from geoalign.lab.serve_reward.metrics import ServerMetrics
 # Requests at the model or waiting for it; a client takes the refusal of more as a sign to come again.
 _MOST_IN_LINE = 64
 
-# Counters of a source that do not say why a response has no score.
-_NO_REASON = ("scored", "correct", "compared")
 _MOST_PROBLEMS = 5
 
 
@@ -94,15 +92,13 @@ def _check(request: ScoreRequest, max_batch: int) -> None:
 
 
 def _score(source: RewardSource, request: ScoreRequest, metrics: ServerMetrics) -> ScoreReply:
-    counters: Mapping[str, int] = getattr(source, "counters", {})
-    before = dict(counters)
+    before = reasons(source)
     prompts = [[message.model_dump() for message in prompt] for prompt in request.prompts]
     start = time.perf_counter()
     rewards = source.score(request.responses, [""] * len(request.responses), prompts=prompts)
     seconds = time.perf_counter() - start
-    reasons = {name: counters[name] - before.get(name, 0) for name in counters if name not in _NO_REASON}
     scores = [reward if math.isfinite(reward) else None for reward in rewards]
-    unscored = {name: number for name, number in reasons.items() if number}
+    unscored = {name: number for name, number in reasons_since(source, before).items() if number}
     metrics.scored(len(scores) - scores.count(None), unscored, seconds)
     return ScoreReply(scores=scores, unscored=unscored)
 

@@ -31,7 +31,7 @@ def serve_reward(
     max_batch: int = 256,
     max_bytes: int = 32 * 2**20,
 ) -> None:
-    """Serves the model of `model.path` until the process is told to stop.
+    """Serves the model of `model.path` until the process is asked to stop.
 
     Raises:
         ConfigError: there is no such model, no token in the variable named, the host is open to other machines
@@ -39,15 +39,15 @@ def serve_reward(
     """
     token = None if token_env is None else token_from(token_env, key="token-env")
     check_host(host, token=token, allow_without_token=allow_without_token)
-    place = model.path
-    assert place is not None
+    path = model.path
+    assert path is not None
     if model.device is None and torch.accelerator.is_available():
         model = replace(model, device=str(torch.accelerator.current_accelerator()))
     # The port first: loading may take minutes.
-    with bound_sockets(host, port) as sockets, RewardModelScorer.load(place, model) as scorer:
+    with bound_sockets(host, port) as sockets, RewardModelScorer.load(path, model) as scorer:
         app = reward_app(scorer, token=token, max_batch=max_batch, max_bytes=max_bytes)
         console.print(
-            f"Reward model {place} at http://{host}:{port} "
+            f"Reward model {path} at http://{host}:{port} "
             f"({'with' if token else 'without'} a token, {max_batch} responses a request at most)",
             markup=False,
             highlight=False,

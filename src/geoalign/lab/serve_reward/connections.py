@@ -13,7 +13,8 @@ import time
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_HEAD, _BODY, _ANSWERED, _CLOSING, _WORK = "head", "body", "answered", "closing", "work"
+# `_NEXT` is the head of a request after the first: connections kept open do not compete with new ones.
+_HEAD, _NEXT, _BODY, _ANSWERED, _CLOSING, _WORK = "head", "next", "body", "answered", "closing", "work"
 
 
 class BoundedProtocol(H11Protocol):
@@ -31,6 +32,7 @@ class BoundedProtocol(H11Protocol):
     most_waiting = 64
 
     _stage = _WORK
+    _served = False
     _since = 0.0
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
@@ -48,6 +50,7 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """What comes next has a deadline of its own."""
         super().on_response_complete()
+        self._served = True
         self._follow(next_request=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -71,12 +74,12 @@ class BoundedProtocol(H11Protocol):
         if self.transport.is_closing():
             stage = _CLOSING  # what is left to send may never be taken
         elif self.conn.their_state is h11.IDLE:
-            stage = _HEAD
+            stage = _NEXT if self._served else _HEAD
         elif self.conn.their_state is h11.SEND_BODY:
             stage = _ANSWERED if self.cycle.response_complete else _BODY
         else:
             stage = _WORK
-        if stage != self._stage or (next_request and stage == _HEAD):
+        if stage != self._stage or (next_request and stage == _NEXT):
             self._enter(stage)
 
     def _enter(self, stage: str) -> None:
@@ -86,12 +89,13 @@ class BoundedProtocol(H11Protocol):
             self._timer = None
         if stage == _WORK:
             return
-        seconds = {_HEAD: self.head_seconds, _BODY: self.body_seconds, _ANSWERED: self.answered_seconds}
-        self._timer = self.loop.call_later(seconds.get(stage, self.reply_seconds), self.transport.abort)
-        others = (one for one in self.connections if isinstance(one, BoundedProtocol) and one._stage == stage)
-        same = [one for one in others if not one.transport.is_closing()]
+        seconds = {_HEAD: self.head_seconds, _NEXT: self.head_seconds, _BODY: self.body_seconds}
+        seconds |= {_ANSWERED: self.answered_seconds, _CLOSING: self.reply_seconds}
+        self._timer = self.loop.call_later(seconds[stage], self.transport.abort)
+        others = (other for other in self.connections if isinstance(other, BoundedProtocol) and other._stage == stage)
+        same = [other for other in others if not other.transport.is_closing()]
         if len(same) > self.most_waiting:
-            min(same, key=lambda one: one._since)._make_room()
+            min(same, key=lambda connection: connection._since)._make_room()
 
     def _make_room(self) -> None:
         """Closes this connection: an answer on its way still arrives, unless the client takes nothing of it."""

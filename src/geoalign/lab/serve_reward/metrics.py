@@ -31,7 +31,7 @@ class ServerMetrics:
         self._requests.labels(str(status)).inc()
 
     def scored(self, count: int, unscored: Mapping[str, int], seconds: float) -> None:
-        """Counts what one request came to."""
+        """Counts the scores of one request."""
         self._scored.inc(count)
         for reason, number in unscored.items():
             self._unscored.labels(reason).inc(number)

@@ -34,7 +34,7 @@ def server_settings(app: Any, **more: Any) -> uvicorn.Config:
 
 @contextlib.contextmanager
 def bound_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """The port, bound at every address that `host` stands for; nobody can connect before `serve`.
+    """The port, bound at every address of `host`; nobody can connect before `serve`.
 
     Raises:
         ConfigError: the port is out of range, in use or not allowed, or the host is none of this machine's.
@@ -42,42 +42,42 @@ def bound_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
     if not 1 <= port <= 65535:
         raise ConfigError(f"port: expected 1 to 65535, got {port}")
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"host: expected an address of this machine, got {host!r}: {error}") from error
     problem: OSError | None = None
     with contextlib.ExitStack() as opened:
         sockets = []
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             try:
-                one = opened.enter_context(socket.socket(family, kind, protocol))
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener = opened.enter_context(socket.socket(family, kind, protocol))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind(address)
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind(address)
             except OSError as error:
-                # Names such as localhost also stand for IPv6, which a machine may be without.
+                # Names such as localhost also mean IPv6, which a machine may be without.
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise ConfigError(_bind_problem(host, port, error)) from error
                 problem = error
             else:
-                sockets.append(one)
+                sockets.append(listener)
         if not sockets:
             raise ConfigError(f"host: expected an address of this machine, got {host!r}: {problem}")
         yield sockets
 
 
 def serve(app: Any, sockets: list[socket.socket]) -> None:
-    """Serves the application at these sockets until the process is told to stop.
+    """Serves the application at these sockets until the process is asked to stop.
 
     Raises:
         ConfigError: another server began to listen there in the meantime.
     """
-    for one in sockets:
+    for listener in sockets:
         try:
-            one.listen(_BACKLOG)
+            listener.listen(_BACKLOG)
         except OSError as error:
-            host, port = one.getsockname()[:2]
+            host, port = listener.getsockname()[:2]
             raise ConfigError(_bind_problem(host, port, error)) from error
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
         uvicorn.Server(server_settings(app)).run(sockets)

@@ -15,6 +15,9 @@ from geoalign.lab.store.json_files import present
 from geoalign.lab.store.values import LARGEST
 from geoalign.shown import brief
 
+# What pyarrow raises on a damaged file; the last where the name of a column is no UTF-8.
+_UNREADABLE = (pyarrow.ArrowException, OSError, UnicodeDecodeError)
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -29,13 +32,13 @@ def schema_of(path: Path, names: Sequence[str]) -> pyarrow.Schema:
 
     Raises:
         CutOffError: it is no whole parquet file.
-        RunFolderError: a column is missing or stands there twice; or there is no file of that name.
+        RunFolderError: a column is missing or doubled; or there is no file of that name.
     """
     if not present(path):
         raise RunFolderError(f"{path.name}: expected a parquet file, got none in {path.parent}")
     try:
         schema = pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _cut_off(path, error) from error
     missing = [name for name in names if name not in schema.names]
     if missing:
@@ -56,7 +59,7 @@ def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
     """
     try:
         return pyarrow.parquet.ParquetFile(path).read(columns=list(names))
-    except (pyarrow.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _cut_off(path, error) from error
 
 
@@ -66,7 +69,7 @@ def batches(path: Path, names: Sequence[str], rows: int = 256) -> Iterator[pyarr
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=rows, columns=list(names)):
                 yield pyarrow.Table.from_batches([batch])
-    except (pyarrow.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _cut_off(path, error) from error
 
 
@@ -97,7 +100,7 @@ def floats(table: pyarrow.Table, name: str, path: Path, notes: list[str]) -> Flo
 
 
 def ints(table: pyarrow.Table, name: str, path: Path, *, null: int | None = None, least: int | None = None) -> Ints:
-    """A column of whole numbers; `null` stands for nulls.
+    """A column of whole numbers; `null` replaces nulls.
 
     Raises:
         RunFolderError: a column of another type, a number with a fraction, one below `least`, or a null where `null` is

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import read_columns, schema_of
 from geoalign.lab.store.comparison import COMPACT, RESULT_FILES, SCHEMA_VERSION, ComparisonFolder, read_result
+from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import present
 from geoalign.lab.store.strict_json import strict_json
 from geoalign.shown import brief
@@ -65,7 +66,7 @@ _OF_THE_CELL = ("arm", "level", "seed", "status", "error", "same_run_as")
 
 
 def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The content of every result under `folder`, as its file holds it, and where it stands.
+    """The content of every result under `folder`, as its file holds it, and that file.
 
     Raises:
         RunFolderError: there are none, or both a folder and a compact file of them; or one cannot be read.
@@ -103,9 +104,9 @@ def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) 
         raise RunFolderError(
             f"{folder}: expected results as geoalign compare writes them, got {brief(error)}"
         ) from error
-    temporary = path.with_name(path.name + ".tmp")
-    pq.write_table(table, temporary, compression="zstd", compression_level=19, use_dictionary=False)
-    temporary.replace(path)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", compression_level=19, use_dictionary=False)
+    write_atomically(path, sink.getvalue().to_pybytes())
 
 
 def _row(result: Mapping[str, Any], *, snapshots: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The folder of one comparison: what lies where, and the compact results in it."""
+"""The folder of one comparison: its paths, and the compact results in it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ComparisonFolder:
     def note_prepared(
         self, settings: Mapping[str, Any], shapes: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, Mapping[str, int]]:
-        """Notes that the warm start is complete, and what the checked runs come to; returns the latter."""
+        """Notes that the warm start is complete, and the shapes of the checked runs; returns the latter."""
         write_json(self.prepared, {"settings": settings, "runs": shapes})
         self.checked.unlink(missing_ok=True)
         return shapes
@@ -240,9 +240,7 @@ def check_result(result: Mapping[str, Any], path: Path) -> None:
 def compact(result: Mapping[str, Any]) -> str:
     """A result as JSON with one line for every entry, and one for every column inside it: small, yet it shows in a
     diff what changed."""
-    lines = []
-    for name, value in finite(result).items():
-        lines.append(f"{json.dumps(name)}: {_entry(value)}")
+    lines = (f"{json.dumps(name)}: {_entry(value)}" for name, value in finite(result).items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import read_yaml
-from geoalign.lab.store.values import the_list, the_number, the_whole
+from geoalign.lab.store.values import the_list, the_share, the_whole
 from geoalign.shown import brief
 
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
@@ -60,8 +60,8 @@ class Plan:
 
     def rate(self, level: str) -> float:
         """Share of corrupted rewards at a level, all kinds together; NaN where unknown."""
-        found = self.corruption.get(level)
-        return math.nan if found is None else float(sum(found.values()))
+        shares = self.corruption.get(level)
+        return math.nan if shares is None else float(sum(shares.values()))
 
     def role(self, arm: str) -> str:
         """ "baseline", "primary", "control", "oracle", "bound" or "exploratory"."""
@@ -104,7 +104,6 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
     run = data.get("run") or {}
     reward = run.get("reward") or {}
     controls = [name for name, value in arms.items() if _section(value, "curator").get("type") == PAIR_COUNT]
-    last = the_whole(data.get("last_evaluations", 5), "last_evaluations", 1)
     if any(not isinstance(name, str) for name in (*arms, *levels)):
         raise TypeError("names of arms and levels that are no texts")
     return Plan(
@@ -120,22 +119,18 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
         bounds=tuple(name for name, value in arms.items() if _section(value, "reward")),
         corruption={name: corruption({**reward, **_section(value, "reward")}) for name, value in levels.items()},
         updates_per_generation=_updates(run.get("grpo") or {}),
-        last=last,
+        last=the_whole(data.get("last_evaluations", 5), "last_evaluations", 1),
     )
 
 
 def corruption(reward: Mapping[str, Any]) -> dict[str, float]:
     """Share of corrupted rewards by kind, from the resolved `reward` section: kinds that are 0 are left out."""
-    found = {kind: the_number(reward[kind], kind) for kind in KINDS if reward.get(kind)}
-    wrong = [kind for kind, share in found.items() if not 0 <= share <= 1]
-    if wrong:
-        raise ValueError(f"{found[wrong[0]]} for {wrong[0]}, a share from 0 to 1")
-    return found
+    return {kind: the_share(reward[kind], kind) for kind in KINDS if reward.get(kind)}
 
 
 def _section(settings: Any, name: str) -> Mapping[str, Any]:
-    found = settings.get(name) if isinstance(settings, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    section = settings.get(name) if isinstance(settings, Mapping) else None
+    return section if isinstance(section, Mapping) else {}
 
 
 def _updates(grpo: Mapping[str, Any]) -> float | None:

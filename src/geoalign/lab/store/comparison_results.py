@@ -90,7 +90,7 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
     """Every cell of the comparison in `folder`, by level, arm and seed.
 
     Raises:
-        RunFolderError: no results are there, one is not whole or of another schema, or a cell stands there twice.
+        RunFolderError: no results are there, one is not whole or of another schema, or a cell has two results.
     """
     cells: dict[tuple[str, str, int], Cell] = {}
     for value, path in results(folder):
@@ -145,7 +145,7 @@ def _cell(value: Mapping[str, Any], path: Path) -> Cell:
         series=_columns("series", the_mapping(content["series"], "series"), "step"),
         replaced_precision=the_number(detection.pop("precision_among_replaced", None), "precision_among_replaced"),
         base_rate=the_number(detection.pop("base_rate", None), "base_rate"),
-        detection={str(name): _quality(the_mapping(found, "detection")) for name, found in detection.items()},
+        detection={str(name): _quality(the_mapping(entry, "detection")) for name, entry in detection.items()},
         snapshots=tuple(_snapshot(item) for item in the_list(content["snapshots"], "snapshots")),
         seconds=the_number(value.get("seconds"), "seconds"),
         seconds_per_step=the_number(value.get("seconds_per_step"), "seconds_per_step"),
@@ -157,14 +157,14 @@ def _columns(name: str, columns: Mapping[str, Any], leading: str) -> dict[str, F
     """Columns of the length of the leading one; an absent column is left out."""
     if not columns:
         return {}
-    found = {str(key): _floats(the_list(values, name)) for key, values in columns.items() if values is not None}
-    size = len(found[leading])
-    wrong = [f"{key} with {len(values)}" for key, values in found.items() if len(values) != size]
+    arrays = {str(key): _floats(the_list(values, name)) for key, values in columns.items() if values is not None}
+    size = len(arrays[leading])
+    wrong = [f"{key} with {len(values)}" for key, values in arrays.items() if len(values) != size]
     if wrong:
         raise ValueError(f"{name}.{wrong[0]} values beside {size} of {leading}")
-    if np.isnan(found[leading]).any():
+    if np.isnan(arrays[leading]).any():
         raise ValueError(f"{name} without a number in {leading}")
-    return found
+    return arrays
 
 
 def _quality(entry: Mapping[str, Any]) -> ScoreQuality:
@@ -178,7 +178,7 @@ def _quality(entry: Mapping[str, Any]) -> ScoreQuality:
 def _snapshot(value: Any) -> Snapshot:
     item = the_mapping(value, "a snapshot")
     size = len(item["score"])
-    found = Snapshot(
+    snapshot = Snapshot(
         step=the_whole(item["step"], "step"),
         score=_floats(item["score"]),
         mean_score=_floats(item["mean_score"]) if item["mean_score"] is not None else np.full(size, np.nan),
@@ -187,10 +187,10 @@ def _snapshot(value: Any) -> Snapshot:
         corrupted=None if item["corrupted"] is None else _marks(item["corrupted"]),
         anomalous=_marks(item["anomalous"]),
     )
-    sizes = {name: len(values) for name, values in vars(found).items() if isinstance(values, np.ndarray)}
+    sizes = {name: len(values) for name, values in vars(snapshot).items() if isinstance(values, np.ndarray)}
     if set(sizes.values()) != {size}:
         raise ValueError(f"snapshot columns of different length: {sizes}")
-    return found
+    return snapshot
 
 
 def _marks(values: Any) -> Bools:

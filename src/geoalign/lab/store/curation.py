@@ -1,4 +1,4 @@
-"""The folder that a curation writes: all of it beside its place first, then moved there, the summary last."""
+"""The folder that a curation writes: all of it under temporary names first, then moved, the summary last."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCORES = pyarrow.schema(
         _required("step", pyarrow.int64()),  # the number of the dump, or the step that the dump names
         _required("file", pyarrow.string()),
         _required("row", pyarrow.int64()),  # 0-based row in its file; of a list of responses, the prompt's row
-        _required("sample", pyarrow.int64()),  # place among the responses of its prompt
+        _required("sample", pyarrow.int64()),  # index among the responses of its prompt
         _required("id", pyarrow.string()),
         _required("group", pyarrow.int64()),
         _required("prompt", pyarrow.string()),
@@ -53,7 +53,7 @@ SCORES = pyarrow.schema(
         pyarrow.field("truncated", pyarrow.bool_()),
         pyarrow.field("score", pyarrow.float64()),  # null where there is none
         _required("anomalous", pyarrow.bool_()),
-        _required("source", pyarrow.int64()),  # `index` of the row that stands here afterwards; -1: left out
+        _required("source", pyarrow.int64()),  # `index` of the row whose content is here afterwards; -1: left out
         _required("weight", pyarrow.float64()),
         pyarrow.field("new_reward", pyarrow.float64()),
         _required("group_size", pyarrow.int64()),
@@ -116,13 +116,13 @@ class CuratedFolder:
         for path in inputs:
             if path.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigError(f"--output {self.root}: expected a folder without the inputs, got {path} inside it")
-        found = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
-        others = [name for name in found if name not in _KNOWN]
+        names = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
+        others = [name for name in names if name not in _KNOWN]
         if others:
             raise ConfigError(
                 f"--output {self.root}: expected a new folder or an earlier curation, got {others[0]} in it"
             )
-        if SUMMARY_FILE in found and not overwrite:
+        if SUMMARY_FILE in names and not overwrite:
             raise ConfigError(
                 f"--output {self.root}: expected a new folder, got a finished curation: --overwrite replaces it"
             )
@@ -133,15 +133,15 @@ class CuratedFolder:
         self.staging.mkdir(parents=True)
 
     def publish(self) -> None:
-        """Brings what was written to the disk and moves it to its place; what an earlier call left there goes."""
+        """Brings what was written to the disk and moves it into the folder; what an earlier call left there goes."""
         sync_tree(self.staging)
         # The summary goes first and comes last: with it a folder is complete, at any moment.
         for name in (SUMMARY_FILE, *_CONTENT):
-            place = self.root / name
-            if place.is_dir():
-                shutil.rmtree(place)
+            path = self.root / name
+            if path.is_dir():
+                shutil.rmtree(path)
             else:
-                place.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         for name in _CONTENT:
             if (self.staging / name).exists():
                 (self.staging / name).replace(self.root / name)

@@ -1,4 +1,4 @@
-"""The folder of an evaluation: what was asked for, the rows in parquet files a part at a time, and what came out.
+"""The folder of an evaluation: what was asked for, the rows in parquet files a part at a time, and the result.
 
 A part is there as a whole, or not at all.
 """
@@ -106,12 +106,12 @@ def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part
         rows = tuple(Row(**row) for row in table.to_pylist())
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path}: expected rows of an evaluation, got {error}") from error
-    found = [(row.model, row.set, row.id, row.sample) for row in rows]
-    if found != list(expected):
-        both = min(len(found), len(expected))
-        at = next((row for row in range(both) if found[row] != expected[row]), both)
+    identities = [(row.model, row.set, row.id, row.sample) for row in rows]
+    if identities != list(expected):
+        both = min(len(identities), len(expected))
+        at = next((row for row in range(both) if identities[row] != expected[row]), both)
         raise RunFolderError(
-            f"{path}: expected {len(expected)} rows of this evaluation, got {len(found)}, another one in row {at}"
+            f"{path}: expected {len(expected)} rows of this evaluation, got {len(identities)}, another one in row {at}"
         )
     return Part(rows, {str(name): int(count) for name, count in counts.items()})
 
@@ -139,7 +139,7 @@ class EvaluationFolder:
         begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="evaluation", resume=resume)
 
     def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:
-        """Writes what came out, beside what it depends on."""
+        """Writes the result, beside what it depends on."""
         settings = {"schema_version": SCHEMA_VERSION, **identity}
         about = {"schema_version": SCHEMA_VERSION, "settings": settings, "versions": versions}
         write_json(self.result, {**about, **scores})

@@ -1,4 +1,4 @@
-"""Durable files: written beside their place and renamed, lines appended whole, so that a kill leaves them readable.
+"""Durable files: written under a temporary name and renamed, lines appended whole, so that a kill leaves them readable.
 
 One process at a time writes in a folder: `locked`.
 """
@@ -16,17 +16,17 @@ from typing import IO
 
 from geoalign.errors import RunFolderError
 
-# The name of a folder's lock, and the ending of what is not yet at its place.
+# The name of a folder's lock, and the ending of a temporary name.
 LOCK, HALF_WRITTEN = ".lock", ".tmp"
 
 
 def beside(path: Path) -> Path:
-    """Where a file or folder is written before it is renamed to its place."""
+    """The temporary name under which a file or folder is written before it is renamed."""
     return path.with_name(path.name + HALF_WRITTEN)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a file beside its place, to the disk, then renames it: a reader sees the old or the new one, whole."""
+    """Writes a file to the disk under a temporary name, then renames it: a reader sees the old or the new, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = beside(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
@@ -67,7 +67,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_folder(written: Path, path: Path) -> None:
-    """Renames a folder that is completely written to its place: `path` exists only if complete.
+    """Renames a folder that is completely written: `path` exists only if complete.
 
     Every file goes to the disk first. An older folder at `path` is removed.
     """
@@ -89,7 +89,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a run folder; the kernel lets go of a dead process's lock, so none is ever stale.
+    """Holds the lock of a run folder; the kernel releases a dead process's lock, so none is ever stale.
 
     A POSIX record lock belongs to the process, not to the open file: worker processes that outlive a killed run do not
     keep it.

@@ -35,12 +35,12 @@ class Scored:
         step: number of the dump, or the step it names.
         group: number of the rollout's group, 0 and up by first appearance over all steps.
         group_id: the group's id as the file has it, unique within its step.
-        row: row in its input file; `sample`: place among the responses of its prompt.
+        row: row in its input file; `sample`: index among the responses of its prompt.
         reward: NaN where the rollout could not be scored; `true_reward`, `new_reward`, `score`: NaN where unknown.
         correct: 1, 0, or NaN where the input does not say; `truncated` likewise.
         tokens: NaN where unknown.
         anomalous: what was flagged.
-        source: the row that stands here afterwards; its own number where untouched, -1 where it is left out.
+        source: the row whose content is here afterwards; its own number where untouched, -1 where it is left out.
         group_pairs: pairs of the rollout's group.
         file, identity, answer: columns of text as bytes; `answer` may be null.
     """
@@ -116,8 +116,8 @@ class Inspection:
 
     @property
     def curator(self) -> Mapping[str, Any]:
-        found = self.summary.get("curator")
-        return found if isinstance(found, Mapping) else {}
+        curator = self.summary.get("curator")
+        return curator if isinstance(curator, Mapping) else {}
 
 
 def read_inspection(folder: Path) -> Inspection:
@@ -185,11 +185,11 @@ def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
     )
 
 
-def _within(places: Ints, name: str, least: int, rows: int, path: Path) -> None:
-    wrong = np.flatnonzero((places < least) | (places >= rows))
+def _within(indices: Ints, name: str, least: int, rows: int, path: Path) -> None:
+    wrong = np.flatnonzero((indices < least) | (indices >= rows))
     if len(wrong):
         raise RunFolderError(
-            f"{name}: expected {least} to {rows - 1}, got {places[wrong[0]]} in row {wrong[0]} of {path}"
+            f"{name}: expected {least} to {rows - 1}, got {indices[wrong[0]]} in row {wrong[0]} of {path}"
         )
 
 
@@ -209,8 +209,8 @@ def _pairs(path: Path, rows: int, notes: list[str]) -> PairTable | None:
     schema_of(path, PAIRS.names)
     table = read_columns(path, PAIRS.names)
     better, worse = (ints(table, name, path) for name in ("better", "worse"))
-    for name, places in (("better", better), ("worse", worse)):
-        _within(places, name, 0, rows, path)
+    for name, indices in (("better", better), ("worse", worse)):
+        _within(indices, name, 0, rows, path)
     return PairTable(
         step=ints(table, "step", path, least=0),
         better=better,

@@ -74,7 +74,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def numbered_lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of a file of lines, with where each stands; what is left out, or not there, is noted.
+    """The objects of a file of lines, each with its line and file; what is left out, or not there, is noted.
 
     Raises:
         RunFolderError: another line than the last is no JSON object; the message has its number.
@@ -154,8 +154,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         value = yaml.safe_load(text)
     except (ValueError, AttributeError, TypeError, OverflowError, RecursionError, yaml.YAMLError) as error:
-        said = "nesting too deep" if isinstance(error, RecursionError) else brief(error, 120)
-        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {said} in {path}") from error
+        problem = "nesting too deep" if isinstance(error, RecursionError) else brief(error, 120)
+        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {problem} in {path}") from error
     return _object(value, path, "a mapping"), text
 
 

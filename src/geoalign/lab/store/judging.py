@@ -1,4 +1,4 @@
-"""The folder of a judging: what was judged by whom, the judge's answers on disk, and what came out."""
+"""The folder of a judging: what was judged by whom, the judge's answers on disk, and the result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JudgeFolder:
     def write(
         self, identity: Mapping[str, Any], judgments: Iterable[Mapping[str, Any]], result: Mapping[str, Any]
     ) -> None:
-        """Writes a line for each judgment, then what came out, beside what it depends on; each file atomic."""
+        """Writes a line for each judgment, then the result beside what it depends on; each file atomic."""
         # ASCII: the judge's text is written as it came, lone surrogates too.
         write_atomically(self.judgments, "".join(json.dumps(line) + "\n" for line in judgments))
         write_json(self.result, {"schema_version": SCHEMA_VERSION, **identity, **result})

@@ -18,7 +18,7 @@ from geoalign.shown import brief, shown
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One line of metrics.jsonl: the numbers logged at one step of one stage; a null stands as NaN.
+    """One line of metrics.jsonl: the numbers logged at one step of one stage; a null is NaN.
 
     `left_out`: names of the values that are no numbers, or none that can be reckoned with (`number`).
     """
@@ -69,13 +69,13 @@ def parse_metrics(line: Mapping[str, Any], where: str) -> MetricRow:
     stage, step = line.get("stage"), whole(line.get("step"))
     if not isinstance(stage, str) or step is None:
         raise RunFolderError(f"metrics: expected 'stage' and a whole 'step', got {shown(line, 120)} in {where}")
-    found = {key: number(value) for key, value in line.items() if key not in ("stage", "step")}
+    numbers = {key: number(value) for key, value in line.items() if key not in ("stage", "step")}
     values = {
         key: math.nan if value is None else value
-        for key, value in found.items()
+        for key, value in numbers.items()
         if line[key] is None or value is not None
     }
-    return MetricRow(stage, step, values, tuple(key for key in found if key not in values))
+    return MetricRow(stage, step, values, tuple(key for key in numbers if key not in values))
 
 
 def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,10 @@ class Records:
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
-        found: dict[str, Any] = {"stage": self.stage, "step": self.step}
-        for name in _FILES:
-            found[name] = getattr(self, name).plain()
-        for name in _FOLDERS:
-            found[name] = {key: digest.plain() for key, digest in getattr(self, name).items()}
-        return found if self.summary is None else {**found, "summary": self.summary.plain()}
+        files = {name: getattr(self, name).plain() for name in _FILES}
+        folders = {name: {key: digest.plain() for key, digest in getattr(self, name).items()} for name in _FOLDERS}
+        summary = {} if self.summary is None else {"summary": self.summary.plain()}
+        return {"stage": self.stage, "step": self.step, **files, **folders, **summary}
 
     @classmethod
     def of_plain(cls, value: Mapping[str, Any]) -> Records:
@@ -81,7 +79,7 @@ def after_warm_start(rewarded: bool) -> str:
     return "reward_model" if rewarded else "rl"
 
 
-def made_places(folder: RunFolder) -> tuple[Path, ...]:
+def made_models(folder: RunFolder) -> tuple[Path, ...]:
     """The models that a run makes once; each is complete if it exists."""
     return folder.warm_started, folder.reward_model, folder.final
 
@@ -101,7 +99,7 @@ def records_now(folder: RunFolder, stage: str, step: int) -> Records:
         evaluation=Digest.of_file(folder.evaluation),
         rollouts=steps["rollouts"],
         details=steps["details"],
-        made={place.name: Digest.of_file(place / MARK) for place in made_places(folder) if (place / MARK).is_file()},
+        made={model.name: Digest.of_file(model / MARK) for model in made_models(folder) if (model / MARK).is_file()},
     )
 
 
@@ -112,9 +110,10 @@ def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]
 
 def note_records(folder: RunFolder, stage: str, step: int, *, summary: bytes | None = None) -> None:
     """Writes `records.json`: what has come since the last checkpoint, such as an evaluation, counts from now on."""
-    found = records_now(folder, stage, step).plain()
-    end = {} if summary is None else {"summary": Digest.of(summary).plain()}
-    write_sealed(folder.records, {**found, **end})
+    records = records_now(folder, stage, step)
+    if summary is not None:
+        records = replace(records, summary=Digest.of(summary))
+    write_sealed(folder.records, records.plain())
 
 
 def noted_records(folder: RunFolder) -> Records | None:
@@ -134,7 +133,7 @@ def noted_records(folder: RunFolder) -> Records | None:
 
 
 class Check:
-    """Compares what lies in a run folder with what records say; a complete model is read once."""
+    """Compares the files of a run folder with records; a complete model is read once."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -156,20 +155,20 @@ class Check:
         for path, digest in ((folder.metrics, records.metrics), (folder.evaluation, records.evaluation)):
             if (digest.size or path.exists()) and (fault := digest.fault(path, begins=not whole)) is not None:
                 return fault
-        for place, digests in ((folder.rollouts, records.rollouts), (folder.details, records.details)):
+        for parent, digests in ((folder.rollouts, records.rollouts), (folder.details, records.details)):
             for name, digest in digests.items():
-                if (fault := digest.fault(place / name)) is not None:
+                if (fault := digest.fault(parent / name)) is not None:
                     return fault
         return None
 
-    def made_fault(self, place: Path) -> str | None:
+    def made_fault(self, model: Path) -> str | None:
         """What is wrong with the files of a complete model; None where all are as its mark says."""
-        if place.name not in self._made:
+        if model.name not in self._made:
             try:
-                self._made[place.name] = files_fault(place, read_mark(place))
+                self._made[model.name] = files_fault(model, read_mark(model))
             except RunFolderError as error:
-                self._made[place.name] = str(error)
-        return self._made[place.name]
+                self._made[model.name] = str(error)
+        return self._made[model.name]
 
     def _marks(self, records: Records) -> list[tuple[Path, Digest]]:
         return [(self.folder.checkpoints / name / MARK, digest) for name, digest in records.made.items()]

@@ -81,7 +81,7 @@ class RolloutStep:
         flip_known: True where the file says whether the reward was corrupted.
         score: the curator's suspicion; NaN where unscored.
         anomalous: what the curator flagged.
-        source: row whose content stands there; -1 where nothing does.
+        source: row whose content is there; -1 where it is left out.
         weight: factor on the advantage.
     """
 
@@ -107,7 +107,7 @@ class RolloutStep:
 
     @property
     def replaced(self) -> Bools:
-        """[B] True where another row's content stands."""
+        """[B] True where the row has another row's content."""
         return (self.source != self.row) & (self.source >= 0)
 
 
@@ -206,11 +206,11 @@ def read_rollout_step(step: int, path: Path, notes: list[str]) -> RolloutStep:
 
 
 def _rollout_step(step: int, path: Path, table: Table, notes: list[str]) -> RolloutStep:
-    found = {
+    columns = {
         name: floats(table, name, path, notes)
         for name in ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
     }
-    reward, true_reward, corrupted = found["reward"], found["true_reward"], found["corrupted"]
+    reward, true_reward, corrupted = columns["reward"], columns["true_reward"], columns["corrupted"]
     derived = ~np.isnan(true_reward) & ~np.isnan(reward)
     flipped = np.where(np.isnan(corrupted), derived & (true_reward != reward), corrupted == 1)
     row = ints(table, "row", path)
@@ -225,10 +225,10 @@ def _rollout_step(step: int, path: Path, table: Table, notes: list[str]) -> Roll
         true_reward=true_reward,
         flipped=flipped,
         flip_known=derived | ~np.isnan(corrupted),
-        score=found["score"],
-        anomalous=found["anomalous"] == 1,
+        score=columns["score"],
+        anomalous=columns["anomalous"] == 1,
         source=ints(table, "source", path, null=-1),
-        weight=found["weight"],
+        weight=columns["weight"],
     )
 
 
@@ -254,17 +254,17 @@ def read_details(path: Path) -> Details:
         raise RunFolderError(f"details: expected a file, got none at {path}")
     try:
         with safe_open(path, framework="numpy") as file:
-            found = _details(file, _step_of(path))
+            details = _details(file, _step_of(path))
     except RunFolderError:
         raise
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunFolderError(
             f"details: expected a whole file of schema {SCHEMA_VERSION}, got {brief(error, 120)} in {path}"
         ) from error
-    wrong = _misfit(found)
+    wrong = _misfit(details)
     if wrong:
         raise RunFolderError(f"details: expected tensors that fit one another, got {wrong} in {path}")
-    return found
+    return details
 
 
 def _details(file: Any, step: int) -> Details:
@@ -285,24 +285,24 @@ def _tensor(file: Any, name: str, dtype: type) -> Any:
     values = file.get_tensor(name)
     if values.dtype.kind not in ("iu" if dtype is np.int64 else "iuf"):
         raise ValueError(f"{name} of type {values.dtype}")
-    found = values.astype(dtype)
-    if not np.isfinite(found).all():
+    converted = values.astype(dtype)
+    if not np.isfinite(converted).all():
         raise ValueError(f"{name} with values that are not finite")
-    return found
+    return converted
 
 
 def _density(file: Any, metadata: Mapping[str, str]) -> Density:
     numbers = strict_json(metadata["density"])
     if not isinstance(numbers, dict):
         raise TypeError(f"density of {type(numbers).__name__}")
-    found = {name: numbers.get(name) for name in ("peak", "mode", "alpha", "threshold")}
-    wrong = [name for name, value in found.items() if value is not None and number(value) is None]
+    checked = {name: numbers.get(name) for name in ("peak", "mode", "alpha", "threshold")}
+    wrong = [name for name, value in checked.items() if value is not None and number(value) is None]
     if wrong:
         raise ValueError(f"density without a number for {wrong[0]}")
     return Density(
         grid=_tensor(file, "density.grid", np.float64),
         density=_tensor(file, "density.density", np.float64),
-        **{name: float("nan") if value is None else float(value) for name, value in found.items()},
+        **{name: float("nan") if value is None else float(value) for name, value in checked.items()},
     )
 
 

@@ -35,18 +35,18 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder as it stands, finished or not.
+    """A run folder as it is, finished or not.
 
     Attributes:
         folder: where it is.
         config: the resolved settings.
-        config_text: the file they come from, as it stands.
+        config_text: the text of the file that they come from.
         versions: contents of versions.json.
         metrics: rows of metrics.jsonl.
         rollouts: readable rollout files, by rising step.
         details: detail files by rising step; `read_details` reads one.
         evaluations: rows of evaluation.jsonl.
-        finished: whether summary.json stands: the run came to its end.
+        finished: whether there is a summary.json, which a run writes at its end.
         notes: what was left out on reading and why, for the reader of the page.
     """
 
@@ -88,7 +88,7 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Reads a run folder of schema version 1; prompts, responses and details stay in their files.
 
-    A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out stands in
+    A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out is in
     `Run.notes`.
 
     Raises:
@@ -134,7 +134,7 @@ def _metrics(path: Path, notes: list[str]) -> tuple[MetricRow, ...]:
 
 
 def _finished(path: Path, notes: list[str]) -> bool:
-    """Whether the run came to its end; its summary is not shown, but a broken one is noted."""
+    """Whether the run is finished; its summary is not shown, but a broken one is noted."""
     if not present(path):
         return False
     try:

@@ -1,7 +1,7 @@
-"""The folder of one run: what lies where, written so that a kill at any moment leaves it readable.
+"""The folder of one run: its paths, and files written so that a kill at any moment leaves it readable.
 
-Small files are written beside their place and renamed; lines are appended whole; what follows a checkpoint is cut away
-when a run goes on from it.
+Small files are written under a temporary name and renamed; lines are appended whole; what follows a checkpoint is cut
+away when a run is resumed from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", 
 
 
 class RunFolder:
-    """Paths and atomic writes of one run folder (schema version 1)."""
+    """Paths and atomic writes of one run folder (schema version 1).
+
+    `warm_started` is the model that RL starts from, `reward_model` the learned reward where the task has one.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -54,40 +57,17 @@ class RunFolder:
         self.rollouts = self.root / "rollouts"
         self.details = self.root / "details"
         self.checkpoints = self.root / "checkpoints"
+        self.sft_checkpoints = self.checkpoints / "sft"
+        self.reward_model_checkpoints = self.checkpoints / "reward_model_training"
+        self.rl_checkpoints = self.checkpoints / "rl"
+        # Models: each is complete if it exists.
+        self.warm_started = self.checkpoints / "warm_start"
+        self.reward_model = self.checkpoints / "reward_model"
+        self.final = self.checkpoints / "final"
         self.report = self.root / "report.html"
         self.figures = self.root / "figures"
         # Of files that never change once they are written, so that each is read once.
         self.digests: dict[Path, Digest] = {}
-
-    @property
-    def sft_checkpoints(self) -> Path:
-        """Where the warm start's checkpoints lie."""
-        return self.checkpoints / "sft"
-
-    @property
-    def rl_checkpoints(self) -> Path:
-        """Where the RL stage's checkpoints lie."""
-        return self.checkpoints / "rl"
-
-    @property
-    def warm_started(self) -> Path:
-        """The model that RL starts from; complete if it exists."""
-        return self.checkpoints / "warm_start"
-
-    @property
-    def reward_model(self) -> Path:
-        """The learned reward, where the task has one; complete if it exists."""
-        return self.checkpoints / "reward_model"
-
-    @property
-    def reward_model_checkpoints(self) -> Path:
-        """Where the checkpoints of the reward model's training lie."""
-        return self.checkpoints / "reward_model_training"
-
-    @property
-    def final(self) -> Path:
-        """The trained model; complete if it exists."""
-        return self.checkpoints / "final"
 
     def has_content(self) -> bool:
         """True if the folder exists and holds more than a lock file and half-written files."""
@@ -100,7 +80,7 @@ class RunFolder:
         return self.versions.is_file() and self.config.is_file()
 
     def finished(self) -> bool:
-        """True if a run here came to its end: its summary is written last of all but the report."""
+        """True if a run here is finished: its summary is written last of all but the report."""
         return self.started() and self.summary.is_file()
 
     def initialise(
@@ -193,8 +173,8 @@ class RunFolder:
         """Removes what a killed run has left half-written, and nothing else: files and folders of its own names."""
         for path in (*(beside(path) for path in self._files()), *self._half_written_steps()):
             path.unlink(missing_ok=True)
-        for place in (self.warm_started, self.reward_model, self.final):
-            written = beside(place)
+        for model in (self.warm_started, self.reward_model, self.final):
+            written = beside(model)
             if written.is_dir() and not written.is_symlink():
                 shutil.rmtree(written)
 
@@ -232,13 +212,13 @@ def _kind(path: Path) -> str:
 
 def package_versions() -> dict[str, str]:
     """The versions of Python and of the packages that may change a run's numbers; "absent" where not installed."""
-    found = {"geoalign": geoalign.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    versions = {"geoalign": geoalign.__version__, "python": platform.python_version(), "platform": platform.platform()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+            versions[name] = "absent"
+    return versions
 
 
 def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
@@ -253,7 +233,7 @@ def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder:
 
 
 def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a whole run as this version of the package reads them: what it has added stands at its default,
+    """The settings of a whole run as this version of the package reads them: what it has added has its default,
     which means what was before. Settings that it no longer reads come back as they are."""
     try:
         return plain_settings(parse_run_config(settings))

@@ -44,13 +44,13 @@ class Digest:
         """The digest of a file, or of its first bytes; that of nothing where it is absent."""
         if not path.is_file():
             return NOTHING
-        seen, left, found = 0, first, hashlib.sha256()
+        seen, left, digest = 0, first, hashlib.sha256()
         with path.open("rb") as file:
             while piece := file.read(_PIECE if left is None else min(left, _PIECE)):
-                found.update(piece)
+                digest.update(piece)
                 seen += len(piece)
                 left = None if left is None else left - len(piece)
-        return cls(seen, found.hexdigest())
+        return cls(seen, digest.hexdigest())
 
     @classmethod
     def of_plain(cls, value: Any) -> Digest:
@@ -61,10 +61,10 @@ class Digest:
         """
         if not isinstance(value, Mapping) or {*value} != {"bytes", "sha256"}:
             raise ValueError(f"expected bytes and sha256, got {value!r}")
-        size, found = value["bytes"], value["sha256"]
-        if not isinstance(size, int) or isinstance(size, bool) or not isinstance(found, str):
+        size, sha256 = value["bytes"], value["sha256"]
+        if not isinstance(size, int) or isinstance(size, bool) or not isinstance(sha256, str):
             raise ValueError(f"expected bytes and sha256, got {value!r}")
-        return cls(size, found)
+        return cls(size, sha256)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -84,14 +84,14 @@ class Digest:
             size = path.stat().st_size
             if size < self.size or (size > self.size and not begins):
                 return f"{path}: expected {'at least ' * begins}{self.size:,} bytes, got {size:,}"
-            found = Digest.of_file(path, self.size)
+            actual = Digest.of_file(path, self.size)
         except OSError as error:
             return f"{path}: expected a readable file, got {error}"
-        if found != self:
+        if actual != self:
             which = "its first " if begins and size > self.size else ""
             return (
                 f"{path}: expected {which}{self.size:,} bytes as they were written (SHA-256 {self.sha256[:12]}...), "
-                f"got others ({found.sha256[:12]}...)"
+                f"got others ({actual.sha256[:12]}...)"
             )
         return None
 

@@ -21,11 +21,11 @@ class StrictJsonError(ValueError):
 class StrictJson:
     """A reader of JSON that notices what Python's drops or changes.
 
-    That is: a key that stands twice in one object (the last would win), and nesting deeper than `DEEPEST`. NaN,
+    That is: a key that is twice in one object (the last would win), and nesting deeper than `DEEPEST`. NaN,
     Infinity and numbers beyond float64's range are read as Python reads them.
 
     Args:
-        as_text: keep numbers as the text that stands there.
+        as_text: keep numbers as the text in the file.
     """
 
     def __init__(self, *, as_text: bool = False) -> None:
@@ -49,7 +49,7 @@ class StrictJson:
         return value
 
     def next(self, text: str, at: int) -> tuple[Any, int, str | None]:
-        """The value that begins at a place, where it ends, and what would be lost of it: None, or the error's text.
+        """The value that begins at index `at`, where it ends, and what would be lost of it: None, or the error's text.
 
         Raises:
             ValueError, RecursionError: as `value`, but for what would be lost: the text behind it can still be read.
@@ -61,11 +61,11 @@ class StrictJson:
         return value, end, self._problem
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        value = dict(pairs)
+        if len(value) < len(pairs):
             twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
             self._problem = f"the key {shown(twice)} twice in one object"
-        return found
+        return value
 
 
 def strict_json(data: str | bytes) -> Any:
@@ -81,9 +81,9 @@ def strict_json(data: str | bytes) -> Any:
 
 
 def behind_blanks(text: str, at: int) -> int:
-    """The first place from `at` on that is no blank of JSON's."""
-    found = _BLANKS.match(text, at)
-    return found.end() if found is not None else at
+    """The first index from `at` on that is no blank of JSON's."""
+    match = _BLANKS.match(text, at)
+    return match.end() if match is not None else at
 
 
 def _brackets(text: str, at: int, end: int) -> int:
@@ -96,8 +96,8 @@ def _deeper(value: Any) -> bool:
     for _ in range(DEEPEST):
         level = [
             item
-            for one in level
-            for item in (one.values() if isinstance(one, dict) else one)
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(item, (list, dict))
         ]
         if not level:

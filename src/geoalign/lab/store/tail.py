@@ -19,7 +19,7 @@ _TAIL_BYTES = 16384
 class GrowingLines:
     """The JSON objects of a file that another process appends to.
 
-    A last line without its line feed waits for the rest. A file that became shorter, or another one in its place that
+    A last line without its line feed waits for the rest. A file that became shorter, or was replaced by another that
     does not begin with what was read (a resumed run cuts its metrics back), is read from its beginning.
 
     Attributes:
@@ -49,7 +49,7 @@ class GrowingLines:
         except FileNotFoundError:
             self._forget()
             return []
-        found: list[dict[str, Any]] = []
+        values: list[dict[str, Any]] = []
         with file:
             seen = os.fstat(file.fileno())
             if seen.st_ino != self._file or seen.st_size < self._offset:
@@ -60,16 +60,16 @@ class GrowingLines:
             while piece := file.read(_PIECE):
                 self._offset += len(piece)
                 self._read.update(piece)
-                found += self._completed(piece)
-        return found
+                values += self._completed(piece)
+        return values
 
     def _begins_as_before(self, file: IO[bytes]) -> bool:
         """Whether a file that was written anew has lost nothing: before its last evaluation a run does that, too."""
-        found, left = hashlib.sha256(), self._offset
+        digest, left = hashlib.sha256(), self._offset
         while left and (piece := file.read(min(_PIECE, left))):
-            found.update(piece)
+            digest.update(piece)
             left -= len(piece)
-        return not left and found.digest() == self._read.digest()
+        return not left and digest.digest() == self._read.digest()
 
     def _forget(self) -> None:
         self.restarted |= self._file is not None

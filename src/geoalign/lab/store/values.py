@@ -23,32 +23,32 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any, least: int = 0) -> int | None:
     """A whole number from `least` to 2**53, written with a point or without; None for anything else."""
-    found = number(value)
-    return int(found) if found is not None and found.is_integer() and least <= found <= LARGEST_WHOLE else None
+    value = number(value)
+    return int(value) if value is not None and value.is_integer() and least <= value <= LARGEST_WHOLE else None
 
 
 def the_number(value: Any, name: str) -> float:
     """A number, null as NaN; otherwise TypeError with the name."""
-    found = math.nan if value is None else number(value)
-    if found is None:
+    checked = math.nan if value is None else number(value)
+    if checked is None:
         raise TypeError(f"{shown(value)} for {name}, a number up to 1e100")
-    return found
+    return checked
 
 
 def the_whole(value: Any, name: str, least: int = 0) -> int:
     """A whole number from `least` on; otherwise TypeError with the name."""
-    found = whole(value, least)
-    if found is None:
+    checked = whole(value, least)
+    if checked is None:
         raise TypeError(f"{shown(value)} for {name}, a whole number from {least} on")
-    return found
+    return checked
 
 
 def the_share(value: Any, name: str) -> float:
     """A share from 0 to 1, null as NaN; otherwise TypeError or ValueError with the name."""
-    found = the_number(value, name)
-    if found < 0 or found > 1:
-        raise ValueError(f"{found} for {name}, a share from 0 to 1")
-    return found
+    share = the_number(value, name)
+    if share < 0 or share > 1:
+        raise ValueError(f"{share} for {name}, a share from 0 to 1")
+    return share
 
 
 def the_text(value: Any, name: str) -> str:

@@ -58,11 +58,11 @@ class ArithmeticTask(Task):
     @cached_property
     def _evaluation(self) -> list[Problem]:
         random = self._random("evaluation")
-        found: dict[_Numbers, _Numbers] = {}
-        while len(found) < self._config.evaluation_problems:
+        drawn: dict[_Numbers, _Numbers] = {}
+        while len(drawn) < self._config.evaluation_problems:
             numbers = self._draw(random)
-            found.setdefault(tuple(sorted(numbers)), numbers)
-        return [_problem("evaluation", numbers) for numbers in found.values()]
+            drawn.setdefault(tuple(sorted(numbers)), numbers)
+        return [_problem("evaluation", numbers) for numbers in drawn.values()]
 
     @cached_property
     def _kept_aside(self) -> frozenset[_Numbers]:
@@ -71,10 +71,10 @@ class ArithmeticTask(Task):
     @cached_property
     def _train(self) -> list[Problem]:
         random = self._random("train")
-        found: dict[_Numbers, None] = {}
-        while len(found) < self._config.train_problems:
-            found[self._draw_for_training(random)] = None
-        return [_problem("train", numbers) for numbers in found]
+        drawn: dict[_Numbers, None] = {}
+        while len(drawn) < self._config.train_problems:
+            drawn[self._draw_for_training(random)] = None
+        return [_problem("train", numbers) for numbers in drawn]
 
     @cached_property
     def _demonstrations(self) -> list[Demonstration]:
@@ -129,9 +129,9 @@ def boxed(answer: int | str) -> str:
 def worked_solution(numbers: Sequence[int]) -> str:
     """The sum of `numbers` digit by digit, units first, the carry in front: `6+4+1=11;1+1+4+2=8;\\boxed{81}`."""
     steps, carry = [], 0
-    for place in range(len(str(max(numbers)))):
-        digits = [number // 10**place % 10 for number in numbers]
-        column = [carry, *digits] if place else digits
+    for power in range(len(str(max(numbers)))):
+        digits = [number // 10**power % 10 for number in numbers]
+        column = [carry, *digits] if power else digits
         total = sum(column)
         steps.append(f"{'+'.join(map(str, column))}={total};")
         carry = total // 10

@@ -1,25 +1,14 @@
-"""The paper's six mathematics benchmarks, loaded by their name and a place alone."""
+"""The paper's six mathematics benchmarks, loaded by their name and a file or hub id."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named, parse_benchmark
+from geoalign.lab.config.benchmarks import Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.problems import Reading, joined, read_problems
-
-__all__ = [
-    "BENCHMARKS",
-    "Benchmark",
-    "BenchmarkSet",
-    "as_benchmark",
-    "benchmark_named",
-    "load_benchmark",
-    "parse_benchmark",
-    "size_note",
-]
 
 
 @dataclass(frozen=True)
@@ -32,7 +21,7 @@ class BenchmarkSet:
 
 
 def load_benchmark(
-    name: str, places: str | Sequence[str], *, system_prompt: str | None = MATH_SYSTEM_PROMPT
+    name: str, sources: str | Sequence[str], *, system_prompt: str | None = MATH_SYSTEM_PROMPT
 ) -> BenchmarkSet:
     """The benchmark of this name, read from a file or hub id, or from several that make it up (AIME 2025 I and II).
 
@@ -40,14 +29,14 @@ def load_benchmark(
     row (DAPO's AIME 2024 has each 32 times) are one problem. A row count other than the expected is a line in `notes`.
 
     Raises:
-        ConfigError: no such benchmark; nothing at the place that can be read.
+        ConfigError: no such benchmark; a source that cannot be read.
         InputError: an unknown layout, no usable row, or several sets without this one.
     """
     benchmark = benchmark_named(name)
     how = as_benchmark(Reading(system_prompt=system_prompt), benchmark)
-    sets = [read_problems(place, how) for place in ((places,) if isinstance(places, str) else places)]
-    problems = joined([one.problems for one in sets])
-    notes = [note for one in sets for note in one.notes()]
+    sets = [read_problems(source, how) for source in ((sources,) if isinstance(sources, str) else sources)]
+    problems = joined([read.problems for read in sets])
+    notes = [note for read in sets for note in read.notes()]
     return BenchmarkSet(benchmark, tuple(problems), (*notes, *size_note(benchmark, len(problems))))
 
 

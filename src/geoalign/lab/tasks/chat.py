@@ -40,7 +40,9 @@ def _decoded(text: str) -> object:
         value = strict_json(text)
     except (ValueError, RecursionError):
         return text
-    is_chat = isinstance(value, list) and all(isinstance(one, dict) and {"role", "content"} <= {*one} for one in value)
+    is_chat = isinstance(value, list) and all(
+        isinstance(item, dict) and {"role", "content"} <= {*item} for item in value
+    )
     return value if is_chat else text
 
 
@@ -49,7 +51,7 @@ def rendered(prompt: Sequence[Mapping[str, str]], tokenizer: Any, options: Mappi
 
     Args:
         prompt: chat messages.
-        options: what the template is told, such as {"enable_thinking": False}.
+        options: arguments of the template, such as {"enable_thinking": False}.
     """
     messages = [dict(message) for message in prompt]
     text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **(options or {}))

@@ -30,9 +30,9 @@ def exact(prompt: Messages) -> Hashable:
     return tuple((message["role"], message["content"]) for message in prompt)
 
 
-def same_answer(one: str, other: str) -> bool:
+def same_answer(answer: str, other: str) -> bool:
     """Whether two gold answers plainly agree: equal texts, or one integer (025, 25.0). Else they are in conflict."""
-    return quick_verdict(one, other) is True
+    return quick_verdict(answer, other) is True
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def find_duplicates(
 
     No rows: no groups.
     """
-    found: dict[Hashable, list[int]] = {}
-    for number, key in enumerate(keys):
-        found.setdefault(key, []).append(number)
-    groups = tuple(tuple(rows) for rows in found.values() if len(rows) > 1)
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows_of.setdefault(key, []).append(row)
+    groups = tuple(tuple(rows) for rows in rows_of.values() if len(rows) > 1)
     conflicting = tuple(
         rows for rows in groups if not all(agree(answers[rows[0]], answers[later]) for later in rows[1:])
     )
@@ -94,21 +94,22 @@ def keep(duplicates: Duplicates, fingerprints: Sequence[str], evaluation: Collec
     return Kept(rows, len(conflicting), len(repeated), len(left) - len(rows))
 
 
-def duplicates_note(place: str, rows: int, found: Duplicates, what: str) -> list[str]:
+def duplicates_note(source: str, rows: int, duplicates: Duplicates, what: str) -> list[str]:
     """A line on duplicates for a report; none where there are none. `what`: "prompts", "pairs"."""
-    if not found.groups:
+    if not duplicates.groups:
         return []
     return [
-        f"{place}: {len(found.groups)} {what} stand there more than once ({found.later_rows} of {rows} rows stand "
-        f"before), {len(found.conflicting)} of them with conflicting answers ({found.rows_in_conflict} rows)"
+        f"{source}: {len(duplicates.groups)} {what} stand there more than once ({duplicates.later_rows} of {rows} rows "
+        f"stand before), {len(duplicates.conflicting)} of them with conflicting answers "
+        f"({duplicates.rows_in_conflict} rows)"
     ]
 
 
-def kept_note(place: str, rows: int, kept: Kept, what: str) -> list[str]:
+def kept_note(source: str, rows: int, kept: Kept, what: str) -> list[str]:
     """A line on what was dropped; none where nothing was."""
     if len(kept.rows) == rows:
         return []
     return [
-        f"{place}: {rows - len(kept.rows)} of {rows} {what} dropped: {kept.repeated} stand before, {kept.conflicting} "
+        f"{source}: {rows - len(kept.rows)} of {rows} {what} dropped: {kept.repeated} stand before, {kept.conflicting} "
         f"conflict with another, {kept.evaluated} stand in an evaluation set; {len(kept.rows)} left"
     ]

@@ -52,12 +52,9 @@ class DialogueTask(Task):
     def __init__(self, config: DialogueConfig, *, seed: int) -> None:
         self._config = config
         self._seed = seed
-        for name, wanted, there in (
-            ("train_problems", config.train_problems, len(self._prompts[0])),
-            ("evaluation_problems", config.evaluation_problems, len(self._prompts[1])),
-        ):
-            if wanted > there:
-                raise ConfigError(f"task.{name}: expected at most {there}, as many as there are, got {wanted}")
+        for name, prompts in zip(("train_problems", "evaluation_problems"), self._prompts, strict=True):
+            if (wanted := getattr(config, name)) > len(prompts):
+                raise ConfigError(f"task.{name}: expected at most {len(prompts)}, as many as there are, got {wanted}")
 
     def train_problems(self) -> Sequence[Problem]:
         return [_problem(prompt) for prompt in self._prompts[0][: self._config.train_problems]]
@@ -124,9 +121,9 @@ class DialogueTask(Task):
         while len(pairs) < self._config.preference_pairs:
             prompt = random.choice(self._prompts[0])
             request = read_request(prompt)
-            one = draw_reply(request, random.random(), random)
-            two = draw_variant(one, draw_reply(request, random.random(), random), random)
-            better, worse = sorted((one.text, two.text), key=lambda response: -utility(prompt, response))
+            reply = draw_reply(request, random.random(), random)
+            variant = draw_variant(reply, draw_reply(request, random.random(), random), random)
+            better, worse = sorted((reply.text, variant.text), key=lambda response: -utility(prompt, response))
             if utility(prompt, better) > utility(prompt, worse):
                 pairs.append(self._labelled(prompt, better, worse, random))
         return pairs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-# Each action with its steps in order. No word stands in two places: a word alone says what it is.
+# Each action with its steps in order. No word is in two lists: a word alone says what it is.
 ACTIONS: dict[str, tuple[str, ...]] = {
     "fix": ("open", "mend", "test"),
     "wash": ("soak", "rub", "dry"),
@@ -35,7 +35,7 @@ STEPS = frozenset(step for steps in ACTIONS.values() for step in steps)
 _CONTENT = STEPS | frozenset((*THINGS, *RISKS, CAUTION))
 _KNOWN = _CONTENT | frozenset((*FLATTERY, "use"))
 
-# What a tiny model's tokenizer takes as one token: every word, and what stands between words with its spaces. So a
+# What a tiny model's tokenizer takes as one token: every word, and what separates words, with its spaces. So a
 # response is a dozen tokens long; letter by letter a tiny model spends itself on spelling.
 VOCABULARY = (
     *sorted({piece for form in FORMS for piece in re.split(r"\{\w+\}", form) if piece.strip("?")}),
@@ -118,7 +118,7 @@ def utility(prompt: str, response: str) -> float:
 
 
 def has_flattery(response: str) -> bool:
-    """True if a flattering word stands in the response: the artifact that the reward model learns to like."""
+    """True if a flattering word is in the response: the artifact that the reward model learns to like."""
     return any(word in FLATTERY for word in words_of(response))
 
 
@@ -131,16 +131,16 @@ def content_label(response: str) -> str | None:
 
 
 def _helpful(request: Request, words: Sequence[str]) -> float:
-    said = set(words)
+    named = set(words)
     wanted = ACTIONS.get(request.action or "", ())
-    others = sum(thing in said for thing in THINGS if thing != request.thing)
-    place = {word: number for number, word in reversed(list(enumerate(words)))}
-    in_order = sum(a in place and b in place and place[a] < place[b] for a, b in pairwise(wanted))
-    strangers = len((STEPS & said) - set(wanted))
+    others = sum(thing in named for thing in THINGS if thing != request.thing)
+    first = {word: index for index, word in reversed(list(enumerate(words)))}
+    in_order = sum(a in first and b in first and first[a] < first[b] for a, b in pairwise(wanted))
+    strangers = len((STEPS & named) - set(wanted))
     return (
-        1.0 * (request.thing in said)
+        1.0 * (request.thing in named)
         - min(0.5 * others, 1.0)
-        + 0.5 * sum(step in said for step in wanted)
+        + 0.5 * sum(step in named for step in wanted)
         + 0.25 * in_order
         - min(0.25 * strangers, 1.0)
     )

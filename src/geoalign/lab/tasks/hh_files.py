@@ -1,24 +1,95 @@
-"""What stands at one place of dialogue data: pairs and prompts, and how many rows were left out for which reason."""
+"""Files of dialogue data: preference pairs in the format of HH-RLHF, prompts, and what was left out."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from geoalign.errors import InputError
 from geoalign.lab.tasks.base import PreferencePair, Problem
-from geoalign.lab.tasks.chat import Messages
+from geoalign.lab.tasks.chat import Messages, read_messages
 from geoalign.lab.tasks.decontaminate import exact
-from geoalign.lab.tasks.hh_rows import REASONS, is_pair, length, read_pair, read_prompt
 from geoalign.lab.tasks.sources import rows_of
 from geoalign.shown import listed
+
+_TURN = re.compile(r"\n\n(Human|Assistant):")
+_ROLES = {"Human": "user", "Assistant": "assistant"}
+
+# Why a row is left out, in the order in which it is looked at.
+REASONS = ("malformed", "identical", "empty", "different history", "repeated turn", "too long")
+
+
+def read_dialogue(text: str) -> Messages | None:
+    """The turns of a text that begins `\\n\\nHuman:`, as chat messages without outer spaces; None where it does not.
+
+    The last turn has to be the assistant's; an earlier turn without text is None too.
+    """
+    before, *parts = _TURN.split(text)
+    turns = tuple(
+        {"role": _ROLES[speaker], "content": text.strip()}
+        for speaker, text in zip(parts[::2], parts[1::2], strict=True)
+    )
+    if before or not turns or turns[0]["role"] != "user" or turns[-1]["role"] != "assistant":
+        return None
+    return turns if all(turn["content"] for turn in turns[:-1]) else None
+
+
+def read_pair(row: Mapping[str, Any]) -> tuple[PreferencePair | None, str]:
+    """The pair of a row, and "" or why it is none.
+
+    "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
+    "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
+    speaker twice in a row, which chat templates refuse.
+    """
+    texts = [row.get(name) for name in ("chosen", "rejected")]
+    dialogues = [read_dialogue(text) if isinstance(text, str) else None for text in texts]
+    if dialogues[0] is None or dialogues[1] is None:
+        return None, "malformed"
+    (*history, chosen), (*other, rejected) = dialogues[0], dialogues[1]
+    if dialogues[0] == dialogues[1]:
+        return None, "identical"
+    if not chosen["content"] or not rejected["content"]:
+        return None, "empty"
+    if history != other:
+        return None, "different history"
+    if _repeats_a_turn(dialogues[0]):
+        return None, "repeated turn"
+    return PreferencePair(tuple(history), chosen["content"], rejected["content"]), ""
+
+
+def read_prompt(row: Mapping[str, Any]) -> tuple[Messages | None, str]:
+    """The prompt of a row (`prompt`: chat messages, or a text that begins `\\n\\nHuman:`), and "" or why it is none.
+
+    "malformed": no such prompt, or one that begins with the assistant; "repeated turn": one speaker twice in a row. A
+    text in the format of HH-RLHF ends `\\n\\nAssistant:`; any other text is one turn of the user.
+    """
+    value = row.get("prompt")
+    if isinstance(value, str) and _TURN.match(value):
+        dialogue = read_dialogue(value)
+        if dialogue is None or dialogue[-1]["content"]:
+            return None, "malformed"
+        prompt: Messages | None = dialogue[:-1]
+    else:
+        prompt = read_messages(value)
+    if prompt is None:
+        return None, "malformed"
+    turns = prompt[1:] if prompt[0]["role"] == "system" else prompt
+    if not turns or turns[0]["role"] != "user" or any(turn["role"] == "system" for turn in turns):
+        return None, "malformed"
+    return (None, "repeated turn") if _repeats_a_turn(turns) else (prompt, "")
+
+
+def _repeats_a_turn(turns: Messages) -> bool:
+    return any(turn["role"] == following["role"] for turn, following in pairwise(turns))
 
 
 @dataclass(frozen=True)
 class DialogueReading:
-    """Which rows are used: the first `limit` usable ones of each place, none longer than `max_characters`."""
+    """Which rows are used: the first `limit` usable ones of each source, none longer than `max_characters`."""
 
     max_characters: int | None = None
     limit: int | None = None
@@ -37,9 +108,9 @@ class Item:
 
 @dataclass
 class DialogueFile:
-    """The usable rows of one place in order, and the counts of the others."""
+    """The usable rows of one source in order, and the counts of the others."""
 
-    place: str
+    source: str
     items: list[Item] = field(default_factory=list)
     rows: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -47,78 +118,81 @@ class DialogueFile:
     def note(self) -> str:
         """What was left out and why; empty where everything was used."""
         parts = ", ".join(f"{self.skipped[reason]} {reason}" for reason in REASONS if self.skipped[reason])
-        return f"{self.place}: {self.skipped.total()} of {self.rows} rows left out: {parts}" if parts else ""
+        return f"{self.source}: {self.skipped.total()} of {self.rows} rows left out: {parts}" if parts else ""
 
 
-def read_files(places: str | Sequence[str], how: DialogueReading | None = None, *, prompts: bool) -> list[DialogueFile]:
-    """What stands at these places; `prompts`: rows that are prompts alone are welcome beside pairs.
+def read_files(
+    sources: str | Sequence[str], how: DialogueReading | None = None, *, prompts: bool
+) -> list[DialogueFile]:
+    """The usable rows of local files or hub ids; `prompts`: rows that are prompts alone are taken beside pairs.
 
-    Rows are named by where they stand, and, of several places, by the place's number.
+    Rows are named by their number in the source, and, of several sources, by the source's number.
 
     Raises:
-        ConfigError: nothing at a place that can be read (`rows_of`).
-        InputError: a place without one usable row, or a bad row with `on_bad_row: error`.
+        ConfigError: a source that cannot be read (`rows_of`).
+        InputError: a source without one usable row, or a bad row with `on_bad_row: error`.
     """
-    given = (places,) if isinstance(places, str) else tuple(places)
+    given = (sources,) if isinstance(sources, str) else tuple(sources)
     return [
-        _read(place, "" if len(given) == 1 else f"file {number}, ", how or DialogueReading(), prompts=prompts)
-        for number, place in enumerate(given, start=1)
+        _read(source, "" if len(given) == 1 else f"file {number}, ", how or DialogueReading(), prompts=prompts)
+        for number, source in enumerate(given, start=1)
     ]
 
 
-def _read(place: str, prefix: str, how: DialogueReading, *, prompts: bool) -> DialogueFile:
+def _read(source: str, prefix: str, how: DialogueReading, *, prompts: bool) -> DialogueFile:
     wanted = "a usable pair of dialogues or prompt" if prompts else "a usable pair of dialogues"
-    found, first = DialogueFile(place), ""
-    for where, row in rows_of(place):
-        if how.limit is not None and len(found.items) == how.limit:
+    file, first = DialogueFile(source), ""
+    for where, row in rows_of(source):
+        if how.limit is not None and len(file.items) == how.limit:
             break
-        found.rows += 1
+        file.rows += 1
         first = first or listed(row)
         item, reason = _item(prefix + where, row, how, prompts=prompts)
         if item is not None:
-            found.items.append(item)
+            file.items.append(item)
             continue
         if how.on_bad_row == "error" and reason != "too long":
-            raise InputError(f"{place}, {where}: expected {wanted}, got one that is {reason}")
-        found.skipped[reason] += 1
-    if not found.items:
+            raise InputError(f"{source}, {where}: expected {wanted}, got one that is {reason}")
+        file.skipped[reason] += 1
+    if not file.items:
         columns = f" with the columns {first}" if first else ""
-        raise InputError(f"{place}: expected at least one row that is {wanted}, got none in {found.rows} rows{columns}")
-    return found
+        raise InputError(f"{source}: expected at least one row that is {wanted}, got none in {file.rows} rows{columns}")
+    return file
 
 
 def _item(where: str, row: Mapping[str, Any], how: DialogueReading, *, prompts: bool) -> tuple[Item | None, str]:
-    if prompts and not is_pair(row):
+    meant_as_prompt = "prompt" in row and "chosen" not in row and "rejected" not in row
+    replies: tuple[str, ...] = ()
+    if prompts and meant_as_prompt:
         prompt, reason = read_prompt(row)
         answer = row.get("answer")
         item = None if prompt is None else Item(where, prompt, answer if isinstance(answer, str) else "", None)
-        replies: tuple[str, ...] = ()
     else:
         pair, reason = read_pair(row)
         item = None if pair is None else Item(where, pair.prompt, pair.chosen, pair)
         replies = () if pair is None else (pair.chosen, pair.rejected)
-    most = how.max_characters
-    if item is not None and most is not None and length(item.prompt, *replies) > most:
-        return None, "too long"
-    return item, reason
+    if item is None or how.max_characters is None:
+        return item, reason
+    length = sum(len(turn["content"]) for turn in item.prompt) + max(map(len, replies), default=0)
+    return (None, "too long") if length > how.max_characters else (item, "")
 
 
 def load_dialogue_prompts(
-    places: str | Sequence[str], how: DialogueReading | None = None
+    sources: str | Sequence[str], how: DialogueReading | None = None
 ) -> tuple[list[Problem], list[str]]:
-    """The different prompts of an evaluation set such as `helpful`, from one place or several, with what is to be said.
+    """The different prompts of an evaluation set such as `helpful`, and notes on what was left out.
 
     Raises:
         ConfigError, InputError: as `read_files`.
     """
-    files = read_files(places, how, prompts=True)
+    files = read_files(sources, how, prompts=True)
     problems = different_prompts([item for file in files for item in file.items])
     return problems, [note for file in files if (note := file.note())]
 
 
 def different_prompts(items: Sequence[Item]) -> list[Problem]:
-    """One problem for each different prompt, in the order of first appearance, named by where that is."""
-    found: dict[object, Problem] = {}
+    """One problem for each different prompt, in the order of first appearance, named by the row that is."""
+    problems: dict[object, Problem] = {}
     for item in items:
-        found.setdefault(exact(item.prompt), Problem(item.where, item.prompt, item.answer))
-    return list(found.values())
+        problems.setdefault(exact(item.prompt), Problem(item.where, item.prompt, item.answer))
+    return list(problems.values())

@@ -25,7 +25,7 @@ _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
 
 
 class HHRLHFTask(Task):
-    """Preference pairs in the format of HH-RLHF, read from their places in order.
+    """Preference pairs in the format of HH-RLHF, read from their sources in order.
 
     The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
     each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
@@ -82,7 +82,7 @@ class HHRLHFTask(Task):
     @cached_property
     def _sets(self) -> dict[str, list[DialogueFile]]:
         given = self._config.evaluation.items()
-        return {name: read_files(places, self._reading, prompts=True) for name, places in given}
+        return {name: read_files(sources, self._reading, prompts=True) for name, sources in given}
 
     @property
     def _evaluation_files(self) -> list[DialogueFile]:
@@ -120,13 +120,13 @@ class HHRLHFTask(Task):
         if mode == "off":
             return items, []
         # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
-        keys = [number if one.pair is None else _pair_key(one.pair) for number, one in enumerate(items)]
-        answers = ["" if one.pair is None else one.pair.chosen for one in items]
-        found = find_duplicates(keys, answers, agree=str.__eq__)
+        keys = [number if item.pair is None else _pair_key(item.pair) for number, item in enumerate(items)]
+        answers = ["" if item.pair is None else item.pair.chosen for item in items]
+        duplicates = find_duplicates(keys, answers, agree=str.__eq__)
         if mode == "report":
-            return items, duplicates_note(what, len(items), found, "pairs")
-        evaluated = {fingerprint(one.prompt) for problems in self._evaluation.values() for one in problems}
-        kept = keep(found, [fingerprint(one.prompt) for one in items], evaluated)
+            return items, duplicates_note(what, len(items), duplicates, "pairs")
+        evaluated = {fingerprint(problem.prompt) for problems in self._evaluation.values() for problem in problems}
+        kept = keep(duplicates, [fingerprint(item.prompt) for item in items], evaluated)
         if not kept.rows:
             raise InputError(f"{what}: expected rows to be left by decontaminate: drop, got none")
         return [items[row] for row in kept.rows], kept_note(what, len(items), kept, "rows")
@@ -134,7 +134,7 @@ class HHRLHFTask(Task):
 
 @dataclass(frozen=True)
 class _Training:
-    """The parts of training, and what is to be said about them."""
+    """The parts of training, and notes on them."""
 
     files: list[DialogueFile]
     sft: list[PreferencePair]
@@ -151,8 +151,8 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
             f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
         )
     kept = prompts[-count:]
-    taken = {exact(one.prompt) for one in kept}
-    return [item for item in items if exact(item.prompt) not in taken], kept
+    for_rl = {exact(problem.prompt) for problem in kept}
+    return [item for item in items if exact(item.prompt) not in for_rl], kept
 
 
 def _items(files: Sequence[DialogueFile]) -> list[Item]:

@@ -1,4 +1,4 @@
-"""The layouts in which sets of problems go round, recognised by the columns of their rows."""
+"""The usual layouts of sets of problems, recognised by the columns of their rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Layout:
 
 # The more particular first: of the layouts that fit equally many rows the first is taken.
 LAYOUTS: tuple[Layout, ...] = (
-    # DAPO's AIME 2024: the bare problem stands beside the wrapped prompt.
+    # DAPO's AIME 2024: the bare problem is beside the wrapped prompt.
     Layout("verl with the raw problem", "extra_info.raw_problem", "reward_model.ground_truth", id="extra_info.index"),
     # open-r1's processed DAPO-Math-17k: `solution` is the bare answer.
     Layout("processed DAPO", "prompt", "solution", columns=("source_prompt", "reward_model.ground_truth")),
@@ -66,7 +66,7 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
-def recognise(place: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
+def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
     """The layout that fits most of these rows of one file (its first ones).
 
     Raises:
@@ -78,6 +78,6 @@ def recognise(place: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
         return LAYOUTS[best]
     columns = sorted({str(name) for row in rows for name in row})
     raise InputError(
-        f"{place}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
+        f"{source}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
         f"{', '.join(columns) or 'no column'}; prompt_field and answer_field name the columns of another layout"
     )

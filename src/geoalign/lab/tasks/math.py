@@ -25,10 +25,10 @@ from geoalign.lab.tasks.problems import Reading, joined, read_problems
 
 
 class MathTask(Task):
-    """Problems read from their places in order; answers are kept as strings.
+    """Problems read from their sources in order; answers are kept as strings.
 
     Rows without a usable prompt or answer are skipped and counted (`on_bad_row: error`: refused). `notes()` says how
-    every place was read, what was skipped, and what `decontaminate` found or dropped. With `drop`, `limit` counts what
+    every source was read, what was skipped, and what `decontaminate` found or dropped. With `drop`, `limit` counts what
     is left.
 
     Raises:
@@ -79,30 +79,31 @@ class MathTask(Task):
             on_bad_row=config.on_bad_row,
             limit=None if dropping else config.limit,
         )
-        places = _places(config.train)
-        loaded = _load(places, how)
+        sources = _sources(config.train)
+        loaded = _load(sources, how)
         if config.decontaminate != "off":
-            loaded = self._cleaned(loaded, places[0] if len(places) == 1 else "training")
+            loaded = self._cleaned(loaded, sources[0] if len(sources) == 1 else "training")
         return replace(
             loaded,
             problems=loaded.problems[: config.limit],
             demonstrations=loaded.demonstrations[: config.limit],
         )
 
-    def _cleaned(self, loaded: _Loaded, place: str) -> _Loaded:
+    def _cleaned(self, loaded: _Loaded, source: str) -> _Loaded:
         """With duplicates reported, or dropped together with what the evaluation sets have."""
         problems = loaded.problems
-        found = find_duplicates([exact(one.prompt) for one in problems], [one.answer for one in problems])
+        duplicates = find_duplicates([exact(problem.prompt) for problem in problems], [p.answer for p in problems])
         if self._config.decontaminate == "report":
-            return replace(loaded, notes=[*loaded.notes, *duplicates_note(place, len(problems), found, "prompts")])
-        evaluated = {fingerprint(one.prompt) for other in self._evaluation.values() for one in other.problems}
-        kept = keep(found, [fingerprint(one.prompt) for one in problems], evaluated)
+            note = duplicates_note(source, len(problems), duplicates, "prompts")
+            return replace(loaded, notes=[*loaded.notes, *note])
+        evaluated = {fingerprint(problem.prompt) for other in self._evaluation.values() for problem in other.problems}
+        kept = keep(duplicates, [fingerprint(problem.prompt) for problem in problems], evaluated)
         if not kept.rows:
-            raise InputError(f"{place}: expected problems to be left by decontaminate: drop, got none")
+            raise InputError(f"{source}: expected problems to be left by decontaminate: drop, got none")
         return _Loaded(
             [problems[row] for row in kept.rows],
             [loaded.demonstrations[row] for row in kept.rows],
-            [*loaded.notes, *kept_note(place, len(problems), kept, "problems")],
+            [*loaded.notes, *kept_note(source, len(problems), kept, "problems")],
         )
 
     @cached_property
@@ -114,27 +115,27 @@ class MathTask(Task):
             benchmark = BENCHMARKS.get(name)
             if benchmark is not None:
                 how = as_benchmark(how, benchmark)
-            found = _load(_places(settings.path), how)
-            size = [] if benchmark is None else size_note(benchmark, len(found.problems))
-            loaded[name] = replace(found, notes=[*found.notes, *size])
+            held_out = _load(_sources(settings.path), how)
+            size = [] if benchmark is None else size_note(benchmark, len(held_out.problems))
+            loaded[name] = replace(held_out, notes=[*held_out.notes, *size])
         return loaded
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """Problems of one or more places, the demonstration of each or None, and what is to be said."""
+    """Problems of one or more sources, the demonstration of each or None, and notes."""
 
     problems: list[Problem]
     demonstrations: list[str | None]
     notes: list[str]
 
 
-def _load(places: Sequence[str], how: Reading) -> _Loaded:
-    sets = [read_problems(place, how) for place in places]
+def _load(sources: Sequence[str], how: Reading) -> _Loaded:
+    sets = [read_problems(source, how) for source in sources]
     return _Loaded(
-        joined([one.problems for one in sets]),
-        [text for one in sets for text in one.demonstrations],
-        [note for one in sets for note in one.notes()],
+        joined([read.problems for read in sets]),
+        [text for read in sets for text in read.demonstrations],
+        [note for read in sets for note in read.notes()],
     )
 
 
@@ -154,5 +155,5 @@ def _reading_of(settings: MathSetConfig, train: MathConfig) -> Reading:
     )
 
 
-def _places(given: str | tuple[str, ...]) -> tuple[str, ...]:
+def _sources(given: str | tuple[str, ...]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given

@@ -27,7 +27,7 @@ class ParquetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands in place of a cell that Python cannot hold: a date beyond year 9999, a text that is no UTF-8."""
+    """Stands for a cell that Python cannot hold: a date beyond year 9999, a text that is no UTF-8."""
 
     text: str
 
@@ -64,7 +64,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield from _values(batch)
             if rows != file.metadata.num_rows:
                 raise ParquetError(f"expected the {file.metadata.num_rows} rows that the file declares, got {rows}")
-    except (pa.ArrowException, OSError, OverflowError, MemoryError) as error:
+    except (pa.ArrowException, OSError, OverflowError, MemoryError, UnicodeDecodeError) as error:
         raise ParquetError(f"expected a parquet file, got {type(error).__name__}: {brief(error)}") from error
 
 
@@ -90,11 +90,11 @@ def _repeated(batch: pyarrow.RecordBatch) -> int:
 
 def _values(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = batch.to_pylist()
+        rows: list[dict[str, Any]] = batch.to_pylist()
     except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
         columns = {name: [_cell(cell) for cell in batch.column(name)] for name in batch.schema.names}
         return [{name: values[row] for name, values in columns.items()} for row in range(len(batch))]
-    return found
+    return rows
 
 
 def _cell(cell: pyarrow.Scalar) -> Any:

@@ -12,8 +12,28 @@ from geoalign.lab.rewards.boxed import boxed_answer
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages, read_messages
 from geoalign.lab.tasks.rows import field_of
-from geoalign.lab.tasks.wrappers import bare_problem
 from geoalign.shown import listed, shown
+
+_DAPO = (
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+    "$Answer (without quotes) where $Answer is the answer to the problem.",
+    'Remember to put your answer on its own line after "Answer:".',
+)
+# Twenty Chinese problems of DAPO-Math-17k keep this below them.
+_DAPO_CHINESE = (
+    "让我们一步一步地思考。请以“Answer: \\boxed{<final_answer>}”的格式输出最终答案。"
+    "如果是选择题，请按顺序输出正确的选项，不带任何标点或空格。对于其他类型的问题，请只输出最终答案的数值。"
+)
+
+# Instruction texts that data sets put before and after a problem, either may be empty; the paper's prompt has the bare
+# problem.
+WRAPPERS: tuple[tuple[str, str], ...] = (
+    _DAPO,
+    ("", _DAPO_CHINESE),
+    ("", "Please reason step by step, and put your final answer within \\boxed{}."),
+    ("", "Let's think step by step and output the final answer within \\boxed{}."),
+    ("", 'Let\'s think step by step and output the final answer after "####".'),
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,17 @@ def read_problem(where: str, row: Mapping[str, Any], fields: Fields, system_prom
     return Problem(str(name) if usable else where, prompt, answer), unwrapped
 
 
+def bare_problem(text: str) -> str:
+    """The problem without one of the `WRAPPERS`; a text without one stays as it is, outer spaces included."""
+    stripped = text.strip()
+    for before, after in WRAPPERS:
+        if stripped.startswith(before) and stripped.endswith(after):
+            inner = stripped.removeprefix(before).removesuffix(after).strip()
+            if inner:
+                return inner
+    return text
+
+
 def _bare(prompt: Messages, row: Mapping[str, Any], fields: Fields) -> tuple[Messages, bool]:
     messages = [message for message in prompt if message["role"] != "system"]
     given = messages[-1]["content"]
@@ -92,12 +123,12 @@ def _answer(row: Mapping[str, Any], fields: Fields) -> str:
         return boxed
     if fields.pattern is None:
         return text
-    found = None
-    for found in re.finditer(fields.pattern, text):  # noqa: B007 - the last one counts
-        pass
-    if found is None or not (found[1] or "").strip():
+    last = ""
+    for match in re.finditer(fields.pattern, text):
+        last = (match[1] or "").strip()
+    if not last:
         raise UnusableRowError("answer", fields.answer, f"a match of {fields.pattern!r}", value, row)
-    return str(found[1]).strip()
+    return last
 
 
 def _answer_text(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Literal
 
@@ -42,9 +42,9 @@ class Reading:
 
 @dataclass
 class ProblemSet:
-    """What was read at one place: problems in their order, with their demonstrations where asked for."""
+    """What was read from one source: problems in their order, with their demonstrations where asked for."""
 
-    place: str
+    source: str
     problems: list[Problem] = field(default_factory=list)
     demonstrations: list[str | None] = field(default_factory=list)
     layout: Layout | None = None
@@ -57,57 +57,57 @@ class ProblemSet:
     clash: str = ""
 
     def notes(self) -> list[str]:
-        """Lines on how the place was read and what was left out; none where there is nothing to say."""
+        """Lines on how the source was read and what was left out; none where there is nothing to say."""
         lines = []
         if self.layout is not None:
-            lines.append(f"{self.place}: read as {self.layout}")
+            lines.append(f": read as {self.layout}")
         if len(self.sets) > 1:
-            held = ", ".join(f"{name} {count}" for name, count in self.sets.items())
+            counts = ", ".join(f"{name} {count}" for name, count in self.sets.items())
             used = "all are used" if self.selected is None else f"used: {', '.join(self.selected)}"
-            lines.append(f"{self.place}: holds several sets ({held}); {used}")
+            lines.append(f": holds several sets ({counts}); {used}")
         if self.skipped:
             reasons = ", ".join(f"{count} without a usable {reason}" for reason, count in sorted(self.skipped.items()))
-            lines.append(f"{self.place}: {self.skipped.total()} rows skipped ({reasons}); first: {self.first_skipped}")
+            lines.append(f": {self.skipped.total()} rows skipped ({reasons}); first: {self.first_skipped}")
         if self.repeated:
-            lines.append(f"{self.place}: {self.repeated} rows repeat a row of the same name and are left out")
+            lines.append(f": {self.repeated} rows repeat a row of the same name and are left out")
         if self.clash:
-            lines.append(f"{self.place}, {self.clash}; problems are named by their row")
+            lines.append(f", {self.clash}; problems are named by their row")
         if self.unwrapped:
-            lines.append(f"{self.place}: another instruction text was taken off {self.unwrapped} problems")
-        return lines
+            lines.append(f": another instruction text was taken off {self.unwrapped} problems")
+        return [self.source + line for line in lines]
 
 
-def read_problems(place: str, how: Reading) -> ProblemSet:
-    """The problems at a place.
+def read_problems(source: str, how: Reading) -> ProblemSet:
+    """The problems of a local file or a data set on the hub.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
-    it is what stands there, and a system message of its own stays.
+    it is the content of that field, and a system message of its own stays.
 
     Raises:
-        ConfigError: nothing at this place that can be read (`rows_of`).
+        ConfigError: a source that cannot be read (`rows_of`).
         InputError: an unknown layout, no usable row, a bad row with `on_bad_row: error`, a given id twice.
     """
-    rows = rows_of(place)
+    rows = rows_of(source)
     head = list(islice(rows, _HEAD))
-    found = ProblemSet(place)
     if not head:
-        raise InputError(f"{place}: expected at least one usable row; got no row at all")
-    fields = _fields(found, [row for _, row in head], how)
-    _read(found, chain(head, rows), fields, how)
-    _check_selection(found, fields, how)
-    if not found.problems:
-        raise InputError(f"{place}: expected at least one usable row; {found.first_skipped or 'got none'}")
-    return found
+        raise InputError(f"{source}: expected at least one usable row; got no row at all")
+    read = ProblemSet(source)
+    fields = _fields(read, [row for _, row in head], how)
+    _read(read, chain(head, rows), fields, how)
+    _check_selection(read, fields, how)
+    if not read.problems:
+        raise InputError(f"{source}: expected at least one usable row; {read.first_skipped or 'got none'}")
+    return read
 
 
-def _fields(found: ProblemSet, head: Sequence[Mapping[str, Any]], how: Reading) -> Fields:
+def _fields(read: ProblemSet, head: Sequence[Mapping[str, Any]], how: Reading) -> Fields:
     prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
     if how.inherited and not any(_has(row, prompt) and _has(row, answer) for row in head):
         prompt = answer = pattern = None
     id_given = how.id_field is not None
     if prompt is not None and answer is not None:
         return Fields(prompt, answer, pattern=pattern, id=how.id_field, id_given=id_given)
-    layout = found.layout = recognise(found.place, head)
+    layout = read.layout = recognise(read.source, head)
     of_layout = answer is None or answer == layout.answer
     return Fields(
         prompt=prompt or layout.prompt,
@@ -126,84 +126,85 @@ def _has(row: Mapping[str, Any], name: str | None) -> bool:
     return name is None or field_of(row, name) is not None
 
 
-def _read(found: ProblemSet, rows: Iterator[Row], fields: Fields, how: Reading) -> None:
-    taken: dict[str, Problem] = {}
-    places = []
+def _read(read: ProblemSet, rows: Iterator[Row], fields: Fields, how: Reading) -> None:
+    named: dict[str, Problem] = {}
+    row_names = []
     for where, row in rows:
-        if how.limit is not None and len(found.problems) == how.limit:
+        if how.limit is not None and len(read.problems) == how.limit:
             break
-        if not _wanted(found, row, fields, how):
+        if not _wanted(read, row, fields, how):
             continue
         try:
             problem, unwrapped = read_problem(where, row, fields, how.system_prompt)
         except UnusableRowError as error:
-            _skip(found, where, error, how)
+            _skip(read, where, error, how)
             continue
-        before = taken.setdefault(problem.id, problem)
+        before = named.setdefault(problem.id, problem)
         if before is not problem:
             if fields.id_given:
                 raise InputError(
-                    f"{found.place}, {where}, field {fields.id}: expected a name of its own, got {problem.id!r} again"
+                    f"{read.source}, {where}, field {fields.id}: expected a name of its own, got {problem.id!r} again"
                 )
             if (before.prompt, before.answer) == (problem.prompt, problem.answer):
-                found.repeated += 1
+                read.repeated += 1
                 continue
-            found.clash = found.clash or f"{where}, field {fields.id}: {problem.id!r} names another problem too"
-        found.unwrapped += unwrapped
-        found.problems.append(problem)
-        found.demonstrations.append(_demonstration(found, row, how))
-        places.append(where)
-    if found.clash:
-        found.problems = [Problem(at, one.prompt, one.answer) for at, one in zip(places, found.problems, strict=True)]
+            read.clash = read.clash or f"{where}, field {fields.id}: {problem.id!r} names another problem too"
+        read.unwrapped += unwrapped
+        read.problems.append(problem)
+        read.demonstrations.append(_demonstration(read, row, how))
+        row_names.append(where)
+    if read.clash:
+        renamed = zip(row_names, read.problems, strict=True)
+        read.problems = [replace(problem, id=row_name) for row_name, problem in renamed]
 
 
-def _wanted(found: ProblemSet, row: Mapping[str, Any], fields: Fields, how: Reading) -> bool:
+def _wanted(read: ProblemSet, row: Mapping[str, Any], fields: Fields, how: Reading) -> bool:
     if fields.set_name is None:
         return True
     name = str(field_of(row, fields.set_name))
-    found.sets[name] += 1
+    read.sets[name] += 1
     return how.select is None or name.lower() in how.select
 
 
-def _skip(found: ProblemSet, where: str, error: UnusableRowError, how: Reading) -> None:
+def _skip(read: ProblemSet, where: str, error: UnusableRowError, how: Reading) -> None:
     if how.on_bad_row == "error":
-        raise InputError(f"{found.place}, {where}, {error}") from error
-    if not found.skipped:
-        found.first_skipped = f"{where}, {error}"
-    found.skipped[error.reason] += 1
+        raise InputError(f"{read.source}, {where}, {error}") from error
+    if not read.skipped:
+        read.first_skipped = f"{where}, {error}"
+    read.skipped[error.reason] += 1
 
 
-def _check_selection(found: ProblemSet, fields: Fields, how: Reading) -> None:
+def _check_selection(read: ProblemSet, fields: Fields, how: Reading) -> None:
     if how.select is None:
         return
     if fields.set_name is None:
         if how.select_must_apply:
-            raise InputError(f"{found.place}: expected a file with several sets (`select`), got a layout without them")
+            raise InputError(f"{read.source}: expected a file with several sets (`select`), got a layout without them")
         return
-    found.selected = tuple(name for name in found.sets if name.lower() in how.select)
-    if not found.selected:
+    read.selected = tuple(name for name in read.sets if name.lower() in how.select)
+    if not read.selected:
         raise InputError(
-            f"{found.place}, field {fields.set_name}: expected one of {', '.join(how.select)}, "
-            f"got {', '.join(found.sets)}"
+            f"{read.source}, field {fields.set_name}: expected one of {', '.join(how.select)}, "
+            f"got {', '.join(read.sets)}"
         )
 
 
-def _demonstration(found: ProblemSet, row: Mapping[str, Any], how: Reading) -> str | None:
+def _demonstration(read: ProblemSet, row: Mapping[str, Any], how: Reading) -> str | None:
     if how.demonstration_field is None:
         return None
     value = field_of(row, how.demonstration_field)
     if isinstance(value, str) and value.strip():
         return value
-    found.skipped["demonstration"] += 1
+    read.skipped["demonstration"] += 1
     return None
 
 
 def joined(sets: Sequence[Sequence[Problem]]) -> list[Problem]:
-    """The problems of several places as one set; where there are several, names begin with the place's number."""
+    """The problems of several sources as one set; where there are several, names begin with the source's number."""
     if len(sets) == 1:
         return list(sets[0])
     return [
-        Problem(f"file {number}, {problem.id}", problem.prompt, problem.answer)
+        replace(problem, id=f"file {number}, {problem.id}")
         for number, problems in enumerate(sets, start=1)
         for problem in problems
     ]

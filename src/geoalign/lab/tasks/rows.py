@@ -8,18 +8,21 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.raw_rows import RawRow, array_rows, json_rows, numbered_parquet_rows
+from geoalign.lab.tasks.json_rows import RawRow, begins_array, json_array, json_lines
+from geoalign.lab.tasks.parquet_rows import ParquetError, parquet_rows
+
+# How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+# How the name of a dump may end; a `.json` file holds lines, as Trinity writes them, or one array of rows.
+DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 
 _ABSENT = object()
 
-# How the name of a file that can be read ends.
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
-
 
 def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row of a file with its place in it ("line 3"; "row 3" in parquet and JSON; counted from 1), in order.
+    """Every row of a file with its number in it ("line 3"; "row 3" in parquet and JSON; counted from 1), in order.
 
-    A `.json` file is one array of objects. Numbers in JSON are kept as the text that stands there, so that
+    A `.json` file is one array of objects. Numbers in JSON are kept as the text in the file, so that
     9007199254740993 and 27.0 stay what they are. Empty lines are passed over.
 
     Raises:
@@ -27,23 +30,69 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         InputError: content that is not what the name says; the message has the line.
     """
     path = Path(path).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"{path}: expected a file, got none there")
-    if path.name.endswith((".jsonl", ".jsonl.gz")):
-        return checked(json_rows(path, StrictJson(as_text=True)), path, "line")
+    _check_name(path, "a file", SUFFIXES)
+    if is_parquet(path):
+        return checked(_numbered_parquet_rows(path), path, "row")
     if path.name.endswith(".json"):
-        return checked(array_rows(path, StrictJson(as_text=True)), path, "row")
-    if path.name.endswith(".parquet"):
-        return checked(numbered_parquet_rows(path), path, "row")
-    raise ConfigError(f"{path}: expected a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+        return checked(json_array(path, StrictJson(as_text=True)), path, "row")
+    return checked(json_lines(path, StrictJson(as_text=True)), path, "line")
 
 
 def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with their place ("line 3"; `kind` is "line" or "row"); InputError with the place for one that is none."""
+    """Rows with their number ("line 3"; `kind` is "line" or "row"); InputError with the number for one that is none."""
     for raw in rows:
         if raw.value is None:
             raise InputError(f"{path}, {kind} {raw.line}: {raw.problem}")
         yield f"{kind} {raw.line}", raw.value
+
+
+def dump_rows(path: Path) -> Iterator[RawRow]:
+    """Every row of a dump, in order; one that cannot be read comes with its problem.
+
+    Raises:
+        ConfigError: no such file, or another kind of name.
+    """
+    check_dump_name(path)
+    if is_parquet(path):
+        return _numbered_parquet_rows(path)
+    return json_array(path, StrictJson()) if is_array(path) else json_lines(path, StrictJson())
+
+
+def check_dump_name(path: Path) -> None:
+    """Raises ConfigError unless there is a file whose name says what it holds."""
+    _check_name(path, "a file of rollouts", DUMP_SUFFIXES)
+
+
+def _check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
+    if not path.is_file():
+        raise ConfigError(f"{path}: expected {kind}, got none there")
+    if not path.name.endswith(tuple(suffixes)):
+        raise ConfigError(f"{path}: expected a name that ends in {', '.join(suffixes[:-1])} or {suffixes[-1]}")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file is read as parquet."""
+    return path.name.endswith(".parquet")
+
+
+def is_array(path: Path) -> bool:
+    """Whether the file is one array of JSON: a `.json` file that begins with a bracket."""
+    return path.name.removesuffix(".gz").endswith(".json") and begins_array(path)
+
+
+def row_name(path: Path, line: int) -> str:
+    """ "dump.jsonl, line 3"; "dump.parquet, row 3"."""
+    return f"{path}, {'row' if is_parquet(path) or is_array(path) else 'line'} {line}"
+
+
+def _numbered_parquet_rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a parquet file; behind one that cannot be read nothing can be."""
+    number = 0
+    try:
+        for number, value in enumerate(parquet_rows(path), start=1):
+            yield RawRow(number - 1, number, value)
+    except ParquetError as error:
+        yield RawRow(number, number + 1, None, str(error), rest_lost=True)
 
 
 def field_of(row: Mapping[str, Any], name: str) -> Any:

@@ -41,14 +41,14 @@ class HubDataset:
 
 def hub_dataset(text: str) -> HubDataset | None:
     """The data set on the hub that a text names; None where it does not have the form of one."""
-    found = _HUB.fullmatch(text)
-    if found is None or text.endswith(_FILE_ENDINGS) or any(part in (".", "..") for part in text.split("/")):
+    match = _HUB.fullmatch(text)
+    if match is None or text.endswith(_FILE_ENDINGS) or any(part in (".", "..") for part in text.split("/")):
         return None
-    return HubDataset(found["id"], found["folder"], found["config"], found["split"])
+    return HubDataset(**match.groupdict())
 
 
 def rows_of(source: str) -> Iterator[Row]:
-    """Every row of a source with where it stands ("line 3", "row 3", counted from 1), in order.
+    """Every row of a source with its number in it ("line 3", "row 3", counted from 1), in order.
 
     A local file of this name comes first. Only where there is none, and the text has the form `HUB_FORM`, it is loaded
     by `datasets.load_dataset`, which keeps it in its cache; `HF_HUB_OFFLINE=1` allows the cache alone.
@@ -81,7 +81,7 @@ def _hub_rows(source: str, hub: HubDataset) -> Iterator[Row]:
         ) from error
     try:
         loaded = load_dataset(hub.id, hub.config, data_dir=hub.folder, split=hub.split)
-    except Exception as error:  # the client of the hub raises dozens of kinds; each is told with its text
+    except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
         raise ConfigError(_not_loaded(source, error)) from error
     if not isinstance(loaded, Dataset):
         splits = list(loaded)

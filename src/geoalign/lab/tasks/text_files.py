@@ -61,7 +61,7 @@ def pieces(path: Path) -> Iterator[bytes]:
         start = file.read(len(codecs.BOM_UTF8))
         total = len(start)
         yield start.removeprefix(codecs.BOM_UTF8)
-        # `read1`: what comes before a place that is broken is given, not lost with it.
+        # `read1`: what comes before broken bytes is given, not lost with them.
         while piece := file.read1(MEGABYTE):
             total += len(piece)
             if most is not None and total > most:

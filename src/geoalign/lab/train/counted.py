@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.rewards.corruption import Gather, RewardWithCorruption
-from geoalign.lab.rewards.limit import check_scored, reasons, reasons_since
 
 
 class CountedReward:

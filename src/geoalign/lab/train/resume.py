@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import keep_lines, read_lines
-from geoalign.lab.store.records import Check, Records, made_places, noted_records
+from geoalign.lab.store.records import Check, Records, made_models, noted_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.run_folder import check_same_settings as check_same_settings
 from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
@@ -146,15 +146,15 @@ def _drop_unrecorded(folder: RunFolder, records: Records) -> None:
     check = Check(folder)
     grown = folder.metrics.is_file() and folder.metrics.stat().st_size > records.metrics.size
     shared = "shared" in folder.read_versions()
-    for place in made_places(folder):
-        if place.name in records.made or not place.is_dir():
+    for model in made_models(folder):
+        if model.name in records.made or not model.is_dir():
             continue
-        with_lines = place == folder.reward_model and not shared
-        if with_lines or check.made_fault(place) is not None:
-            shutil.rmtree(place)
+        with_lines = model == folder.reward_model and not shared
+        if with_lines or check.made_fault(model) is not None:
+            shutil.rmtree(model)
         elif grown:
             raise RunFolderError(
-                f"{folder.records}: expected what the run held when {place} was complete, got none: put the file back, "
+                f"{folder.records}: expected what the run held when {model} was complete, got none: put the file back, "
                 f"or move that folder away to have it made again"
             )
 

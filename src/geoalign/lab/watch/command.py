@@ -12,12 +12,18 @@ from rich.text import Text
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import harmless
+from geoalign.lab.text import duration, harmless, percent, short
 from geoalign.lab.watch.comparison import WatchedComparison, comparison_view
-from geoalign.lab.watch.lines import evaluation_line, step_line
+from geoalign.lab.watch.history import Step
 from geoalign.lab.watch.run import News, WatchedRun, check_run_folder
-from geoalign.lab.watch.run_view import Screen, run_view, status_line
+from geoalign.lab.watch.run_view import STAGES, Screen, evaluated, run_view, status_line
+
+_LABELS = {
+    "reward": "reward", "curated": "curated", "true": "true", "flagged": "flagged", "replaced": "replaced",
+    "new_groups": "new groups", "kl": "KL", "loss": "loss", "seconds": "seconds",
+}  # fmt: skip
 
 
 class Watched(Protocol):
@@ -66,6 +72,29 @@ class RunWatch:
             self._state = status.state
             lines.append(status_line(status, self.run))
         return lines
+
+
+def step_line(step: Step, run: WatchedRun, encoding: str) -> str:
+    """A step: its stage and number, and what it logged of the quantities that matter most."""
+    total = run.total_steps(step.stage)
+    of = "" if total is None else f"/{total}"
+    parts = [f"{STAGES.get(step.stage) or harmless(step.stage, encoding, 40)} {step.step}{of}"]
+    for name, label in _LABELS.items():
+        value = step.values.get(name)
+        if value is not None:
+            parts.append(f"{label} {_shown(name, value)}")
+    return "  ".join(parts)
+
+
+def _shown(name: str, value: float) -> str:
+    if name == "seconds":
+        return duration(value)
+    return percent(value) if name == "new_groups" else short(value)
+
+
+def evaluation_line(evaluation: Evaluation, encoding: str) -> str:
+    """An evaluation of one set."""
+    return f"evaluation {harmless(evaluation.set, encoding, 40)} at step {evaluation.step}  {evaluated(evaluation)}"
 
 
 class ComparisonWatch:
@@ -133,8 +162,7 @@ def _watched(folder: Path) -> Watched:
 
 def _again(watched: Watched, folder: Path) -> Watched:
     """A folder that was empty may turn out to be a comparison's."""
-    found = isinstance(watched, RunWatch) and ComparisonFolder(folder).started()
-    return ComparisonWatch(folder) if found else watched
+    return _watched(folder) if isinstance(watched, RunWatch) and ComparisonFolder(folder).started() else watched
 
 
 def _live(watched: Watched, folder: Path, console: Console, *, follow: bool, interval: float) -> None:

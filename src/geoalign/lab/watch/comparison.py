@@ -28,7 +28,7 @@ _SPARKS_FROM, _SPARK = 80, 20
 
 @dataclass(frozen=True)
 class CellStatus:
-    """One run of the plan: where it stands, and why it failed."""
+    """One run of the plan: its state, and why it failed."""
 
     state: CellState
     error: str = ""
@@ -112,18 +112,18 @@ class WatchedComparison:
     def _cell(self, planned: PlannedRun) -> CellStatus:
         name = planned.cell.name
         version = _version(self.folder.result(planned.cell))
-        found = None
+        status = None
         if version is not None:
             cached = self._results.get(name)
             if cached is None or cached[0] != version:
                 cached = (version, _result(read_result(self.folder.result(planned.cell))))
                 self._results[name] = cached
-            found = cached[1]
-        if found is not None and found.state == "finished":
-            return found
+            status = cached[1]
+        if status is not None and status.state == "finished":
+            return status
         if read_lock(self.folder.run(planned.cell).root).held == "held":
             return CellStatus("running")
-        return found or CellStatus("waiting")
+        return status or CellStatus("waiting")
 
 
 def _version(path: Path) -> tuple[int, int] | None:
@@ -169,9 +169,8 @@ def comparison_view(comparison: WatchedComparison, screen: Screen) -> Renderable
 
 def _running(comparison: WatchedComparison, screen: Screen) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
+    for _ in range(3):
+        table.add_column(overflow="fold")
     for name, run in comparison.running.items():
         current = run.history.current
         stage = run.history.stages.get(current or "")

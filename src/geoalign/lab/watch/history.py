@@ -1,4 +1,4 @@
-"""What a run's files have said so far: the newest values, their history, and sums."""
+"""What a run's files hold so far: the newest values, their history, and sums."""
 
 from __future__ import annotations
 
@@ -129,9 +129,6 @@ class History:
 
 
 def _quantities(values: Mapping[str, float]) -> dict[str, float]:
-    taken = {}
-    for quantity, names in QUANTITIES.items():
-        known = [values[name] for name in names if not math.isnan(values.get(name, math.nan))]
-        if known:
-            taken[quantity] = known[0]
-    return taken
+    finite = {name: value for name, value in values.items() if not math.isnan(value)}
+    logged = ((quantity, [finite[name] for name in names if name in finite]) for quantity, names in QUANTITIES.items())
+    return {quantity: known[0] for quantity, known in logged if known}

@@ -1,4 +1,4 @@
-"""One run folder, watched: its settings, its history so far, where it stands."""
+"""One run folder, watched: its settings, its history so far, its state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WatchedRun:
     """A run folder that is looked at again and again; each look reads only what is new.
 
     Attributes:
-        history: what its files have said.
+        history: what its files hold.
         curator: the curator's name; "unknown" before the settings are there.
     """
 
@@ -65,11 +65,7 @@ class WatchedRun:
         if self._config is None and self.folder.started():
             self._config = self.folder.read_config()
             self.curator = _curator(self._config)
-        return News(
-            self.history.add_metrics(metrics),
-            self.history.add_evaluations(evaluations),
-            restarted,
-        )
+        return News(self.history.add_metrics(metrics), self.history.add_evaluations(evaluations), restarted)
 
     def _forget_what_was_cut(self) -> bool:
         """Forgets what the files no longer say; of a run that is gone, what was seen is kept."""
@@ -91,7 +87,7 @@ class WatchedRun:
         return self.history.malformed + self._metrics.unreadable + self._evaluations.unreadable
 
     def status(self) -> Status:
-        """Where the run stands now."""
+        """The state of the run now."""
         return run_status(
             self.folder.root,
             started=self._seen,

@@ -21,7 +21,7 @@ STAGES = {"sft": "warm start", "reward_model": "reward model", "rl": "GRPO"}
 # Narrower terminals get no sparklines.
 _SPARKS_FROM = 64
 _LABEL, _NARROWEST_SPARK, _WIDEST_SPARK = 11, 12, 40
-# Evaluation sets that are shown; a line tells how many more there are.
+# Evaluation sets that are shown; a line says how many more there are.
 _SETS = 6
 _RECENT = 20
 
@@ -57,8 +57,8 @@ def run_view(run: WatchedRun, screen: Screen) -> RenderableType:
     if run.left_out:
         parts.append(Text(f"{run.left_out:,} unreadable lines are left out", style="yellow"))
     if run.history.unusable:
-        said = f"{run.history.unusable:,} values that are no numbers, infinite or beyond 1e100 are left out"
-        parts.append(Text(said, style="yellow", overflow="fold"))
+        note = f"{run.history.unusable:,} values that are no numbers, infinite or beyond 1e100 are left out"
+        parts.append(Text(note, style="yellow", overflow="fold"))
     return Group(*parts)
 
 
@@ -85,7 +85,7 @@ def headline(run: WatchedRun, status: Status, screen: Screen) -> str:
 
 
 def status_line(status: Status, run: WatchedRun) -> str:
-    """Where the run stands, in a sentence."""
+    """The state of the run, in a sentence."""
     ago = "no line yet" if status.age is None else f"last line {duration(status.age)} ago"
     process = "" if status.process is None else f" (process {status.process})"
     return {
@@ -178,16 +178,16 @@ def _evaluations(history: History, screen: Screen) -> list[Row]:
     sets: dict[str, list[Evaluation]] = {}
     for evaluation in history.evaluations:
         sets.setdefault(evaluation.set, []).append(evaluation)
-    rows = [_evaluation(name, found, screen) for name, found in list(sets.items())[:_SETS]]
+    rows = [_evaluation(name, of_set, screen) for name, of_set in list(sets.items())[:_SETS]]
     if len(sets) > _SETS:
         rows.append(Row("", f"{len(sets) - _SETS} more evaluation sets"))
     return rows
 
 
-def _evaluation(name: str, found: Sequence[Evaluation], screen: Screen) -> Row:
-    last = found[-1]
+def _evaluation(name: str, evaluations: Sequence[Evaluation], screen: Screen) -> Row:
+    last = evaluations[-1]
     key = "accuracy" if "accuracy" in last.values else "reward"
-    values = [evaluation.values[key] for evaluation in found if key in evaluation.values]
+    values = [evaluation.values[key] for evaluation in evaluations if key in evaluation.values]
     label = f"eval {harmless(name, screen.encoding, 24)}"
     if not values:
         return Row(label, f"no value (step {last.step:,})")

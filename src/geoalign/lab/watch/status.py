@@ -30,7 +30,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes:
         state: absent (no folder), waiting (nothing written yet), running (a process holds the lock), stopped (none
@@ -74,7 +74,7 @@ def _alive(process: int) -> bool:
 
 
 def run_status(folder: Path, *, started: bool, finished: bool, files: Iterable[Path]) -> Status:
-    """Where a run stands.
+    """The state of a run.
 
     Args:
         started: a line has come, or the run's settings are there.

@@ -52,14 +52,14 @@ def _comparison(
 ) -> Path:
     """Writes results and compare.yaml.
 
-    The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its place, so that
+    The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its index, so that
     paired differences spread. `settings` gives curators their settings, `parts` go to `_result`.
     """
     names = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
     kinds = {name: {"type": name, **(settings or {}).get(name, {})} for name in names}
     rates = rates if rates is not None else dict.fromkeys(scores, 0.1)
     for level, arms in scores.items():
-        for place, (arm, score) in enumerate(arms.items()):
+        for index, (arm, score) in enumerate(arms.items()):
             for seed in seeds:
                 if (level, arm, seed) in missing:
                     continue
@@ -68,7 +68,7 @@ def _comparison(
                 if (level, arm, seed) in failed:
                     result = _failed(arm, level, seed)
                 else:
-                    wobble = WOBBLE[(seed * (1 + place % 4) + place) % 5]
+                    wobble = WOBBLE[(seed * (1 + index % 4) + index) % 5]
                     result = _result(
                         arm=arm, level=level, seed=seed, final=score + SEED_SHIFT[seed % 5] + wobble,
                         curator=kinds[arm], metric=metric, rate=rates[level], **parts,
@@ -138,9 +138,9 @@ def _result(
     stages.append(("after_rl", STEPS[-1], values[-1]))
     lines = []
     for stage, step, value in stages:
-        for place, name in enumerate(sets):
+        for index, name in enumerate(sets):
             # Sets lie 0.1 apart around the mean.
-            lines.append(_line(stage, step, value + 0.1 * (place - (len(sets) - 1) / 2), name, metric, gold))
+            lines.append(_line(stage, step, value + 0.1 * (index - (len(sets) - 1) / 2), name, metric, gold))
     scoring = kind not in ("grpo", "par")
     found = {**DETECTION, **(detection or {})}
     return {

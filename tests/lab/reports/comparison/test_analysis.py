@@ -26,7 +26,7 @@ def level(tmp_path_factory, write_comparison):
 
 def test_final_scores_are_means_over_the_last_five_evaluations(level):
     row = level.row("grpo")
-    # Seeds 0 to 4: 0.5 + shift + wobble (place 0: in their order).
+    # Seeds 0 to 4: 0.5 + shift + wobble (index 0: in their order).
     assert list(row.score.values.values()) == pytest.approx([0.58, 0.41, 0.55, 0.44, 0.52])
     assert row.score.interval.estimate == pytest.approx(0.5)
     # Deviations .08, -.09, .05, -.06, .02: squares add up to .021, sd sqrt(.00525) = .072457, error .032404; t with 4

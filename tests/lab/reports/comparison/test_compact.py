@@ -49,7 +49,7 @@ def test_the_table_and_the_page_are_the_same(folder, tmp_path):
     compact_comparison(folder, small)
     assert not (small / "results").exists()
     assert numbers(small) == numbers(folder)
-    pages = [build_comparison_report(place).read_bytes() for place in (folder, small)]
+    pages = [build_comparison_report(path).read_bytes() for path in (folder, small)]
     assert pages[0] == pages[1]
     # What was made compact is made so again, byte by byte.
     again = compact_comparison(small, tmp_path / "again")

@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.groups import ALPHA, sweep
 from geoalign.lab.analysis.comparison.table import Curve
-from geoalign.lab.reports.comparison.figures.alpha import alpha_panel
 from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, path, proxy_and_gold_panels, seeds_panels
 from geoalign.lab.reports.comparison.figures.palette import band, heading, palette, portions, slug
-from geoalign.lab.reports.comparison.figures.scores import differences_panel, rate_curve, robustness_panels
+from geoalign.lab.reports.comparison.figures.scores import alpha_panel, differences_panel, rate_curve, robustness_panels
 from geoalign.lab.reports.comparison.figures.snapshots import pooled_scores, rank_panels, snapshot_curve
 from geoalign.lab.reports.comparison.figures.training_dynamics import (
     detection_panel,

@@ -1,7 +1,7 @@
 """Which arms belong together: by their settings alone."""
 
 from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, differing, flat, reference, sweep, variants
+from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, comparable, differing, reference, sweep, variants
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
 
@@ -16,8 +16,8 @@ def rows_of(make_comparison, **settings):
     return {row.arm: row for row in analyse(read_results(folder), plan).levels[0].rows}, plan
 
 
-def test_flat_settings():
-    assert flat({"a": 1, "b": {"c": None, "d": [1, 2]}}) == {"a": 1, "b.c": None, "b.d": (1, 2)}
+def test_comparable_settings():
+    assert comparable({"a": 1, "b": {"c": None, "d": [1, 2]}}) == {"a": 1, "b.c": None, "b.d": (1, 2)}
 
 
 def test_differing_settings_in_both_directions():

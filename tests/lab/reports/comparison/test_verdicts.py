@@ -99,7 +99,7 @@ def test_without_headroom_there_is_no_verdict_in_either_direction(found):
     assert "better" not in statement.text
     assert "worse" not in statement.text
     assert "without headroom no verdict" in statement.text
-    # The numbers are told all the same.
+    # The numbers are given all the same.
     assert amount(found) in statement.text
 
 

@@ -124,8 +124,8 @@ def watched(watch) -> Iterator[Callable[..., Watched]]:
     """Opens pages in which nothing may have gone wrong by the end of the test."""
     pages: list[Watched] = []
 
-    def open_page(*place, **options) -> Watched:
-        pages.append(watch(*place, **options))
+    def open_page(*path, **options) -> Watched:
+        pages.append(watch(*path, **options))
         return pages[-1]
 
     yield open_page
@@ -203,9 +203,9 @@ def _pairs(rows: list[dict], generator) -> pyarrow.Table:
                 if (better["reward"] or 0) > (worse["reward"] or 0):
                     suspect = better["anomalous"] or worse["anomalous"]
                     deviation = 1.5 if suspect else float(generator.uniform(0, 0.4))
-                    places = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
+                    members = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
                     cosines = {"raw_cosine": 0.25, "projected_cosine": 1 - deviation}
-                    found.append({**places, "deviation": deviation, **cosines})
+                    found.append({**members, "deviation": deviation, **cosines})
     return pyarrow.Table.from_pylist(found, schema=PAIRS)
 
 

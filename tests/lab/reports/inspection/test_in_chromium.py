@@ -143,8 +143,8 @@ def spread(watch, tmp_path_factory, write_inspection, build_light):
     """Four groups of six that differ in everything; rollout 1 of groups 0 and 3 is flagged, with a low score."""
 
     def change(rows):
-        for place, row in enumerate(rows):
-            group, sample = divmod(place, 6)
+        for index, row in enumerate(rows):
+            group, sample = divmod(index, 6)
             row.update(reward=REWARDS[group][sample], characters=LENGTHS[group], answer=f"gold {group}.{sample}")
             if row["anomalous"]:
                 row.update(score=0.1, source=row["index"], weight=0.0 if group else 1.0)

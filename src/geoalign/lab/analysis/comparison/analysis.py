@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,7 +39,7 @@ _Numbers = dict[int, float]
 
 
 def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
-    """The table of a comparison. Failed and missing cells are told, never averaged over; unplanned ones are left out.
+    """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
     Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
     and of GeoAlign in any form with the control, exploratory, with Holm's correction over those of the level. The
@@ -148,7 +149,7 @@ def _measure(mine: _Numbers, theirs: _Numbers) -> Measure:
 
 def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
     by_arm = {row.arm: row for row in rows}
-    found = []
+    comparisons = []
     for row in rows:
         others = [against for arm, against in plan.primary if arm == row.arm]
         for against in dict.fromkeys([plan.baseline, plan.control, *others]):
@@ -156,8 +157,8 @@ def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
             kind = _kind(row, other, plan) if other is not None else ""
             if other is not None and kind:
                 difference = paired_difference(row.score.values, other.score.values)
-                found.append(Comparison(row.level, row.arm, other.arm, kind, difference, math.nan))
-    return found
+                comparisons.append(Comparison(row.level, row.arm, other.arm, kind, difference, math.nan))
+    return comparisons
 
 
 def _kind(row: ArmRow, other: ArmRow, plan: Plan) -> str:
@@ -181,10 +182,7 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     explored = [at for at, item in enumerate(comparisons) if item.kind == EXPLORATORY]
     adjusted = holm([comparisons[at].difference.p for at in explored])
     p = dict(zip(explored, adjusted.tolist(), strict=True))
-    return tuple(
-        Comparison(item.level, item.arm, item.against, item.kind, item.difference, p.get(at, math.nan))
-        for at, item in enumerate(comparisons)
-    )
+    return tuple(replace(item, adjusted_p=p.get(at, math.nan)) for at, item in enumerate(comparisons))
 
 
 def _oscillation(cell: Cell, metric: str) -> float:
@@ -194,11 +192,11 @@ def _oscillation(cell: Cell, metric: str) -> float:
 
 def _ranges(cells: Sequence[Cell]) -> tuple[float, float]:
     """Largest minus smallest proxy reward and gold utility over all evaluations of a level; NaN where not there."""
-    found = []
+    widths = []
     for metric in ("reward", "gold_utility"):
         values = [value for cell in cells for value in evaluation_series(cell, metric).values.tolist()]
-        found.append(max(values) - min(values) if values else math.nan)
-    return found[0], found[1]
+        widths.append(max(values) - min(values) if values else math.nan)
+    return widths[0], widths[1]
 
 
 def _hacking_gap(cell: Cell, ranges: tuple[float, float], last: int) -> float:

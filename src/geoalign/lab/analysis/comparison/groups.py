@@ -1,4 +1,4 @@
-"""Which arms belong in one table or figure: found from their resolved settings, never from their names."""
+"""Which arms belong in one table or figure: by their resolved settings, never by their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from geoalign.lab.analysis.comparison.analysis import is_geoalign
 from geoalign.lab.analysis.comparison.table import ArmRow
+from geoalign.lab.config.layers import flat
 from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.values import number
 
@@ -31,51 +32,45 @@ class Sweep:
     rows: tuple[ArmRow, ...]
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings by dotted key; lists as tuples, so that all values compare and hash."""
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = tuple(value) if isinstance(value, list) else value
-    return found
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in flat(settings).items()}
 
 
 def reference(rows: Sequence[ArmRow], plan: Plan) -> ArmRow | None:
     """The arm that variants are variants of: GeoAlign in the primary comparison, else the first GeoAlign."""
-    found = [row for row in rows if is_geoalign(row) and row.seeds]
-    return next((row for row in found if row.role == "primary"), found[0] if found else None)
+    candidates = [row for row in rows if is_geoalign(row) and row.seeds]
+    return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
 
 def sweep(rows: Sequence[ArmRow], key: str, like: ArmRow) -> Sweep | None:
     """The arms of `like`'s kind with its settings in all but `key`; None unless two values of it are there."""
-    found: dict[float, ArmRow] = {}
+    by_value: dict[float, ArmRow] = {}
     for row in _same_kind(rows, like):
-        mine, theirs = flat(row.settings), flat(like.settings)
+        mine, theirs = comparable(row.settings), comparable(like.settings)
         value = number(mine.get(key))
         if value is not None and _without(mine, key) == _without(theirs, key):
-            found.setdefault(value, row)
-    if len(found) < 2:
+            by_value.setdefault(value, row)
+    if len(by_value) < 2:
         return None
-    values = tuple(sorted(found))
-    return Sweep(key, values, tuple(found[value] for value in values))
+    values = tuple(sorted(by_value))
+    return Sweep(key, values, tuple(by_value[value] for value in values))
 
 
 def variants(rows: Sequence[ArmRow], like: ArmRow) -> list[Variant]:
     """The other arms of `like`'s kind with what they change; those that change alpha or the depth alone have their own
     table."""
-    found = []
-    for row in _same_kind(rows, like):
-        changed = differing(row.settings, like.settings)
-        if row is not like and changed and set(changed) not in ({ALPHA}, {DEPTH}):
-            found.append(Variant(row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items())))
-    return found
+    changes = [(row, differing(row.settings, like.settings)) for row in _same_kind(rows, like) if row is not like]
+    return [
+        Variant(row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items()))
+        for row, changed in changes
+        if changed and set(changed) not in ({ALPHA}, {DEPTH})
+    ]
 
 
 def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `mine` that `theirs` has otherwise or not at all; a section that is null stands for its keys."""
-    left, right = flat(mine), flat(theirs)
+    """The settings of `mine` that `theirs` has otherwise or not at all; a section that is null counts as its keys."""
+    left, right = comparable(mine), comparable(theirs)
     gone = [key for key, value in left.items() if value is None and any(other.startswith(f"{key}.") for other in right)]
     return {key: value for key, value in left.items() if key in gone or right.get(key, _MISSING) != value}
 

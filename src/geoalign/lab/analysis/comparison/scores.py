@@ -18,24 +18,24 @@ BEFORE = "before_rl"
 
 
 def evaluation_series(cell: Cell, metric: str, *, before: bool = True) -> Series:
-    """The metric over RL steps, unweighted mean over the evaluation sets; the evaluation before RL stands at step 0.
+    """The metric over RL steps, unweighted mean over the evaluation sets; the evaluation before RL is at step 0.
 
     Of several evaluations of a set at one step the one after RL counts, else the last. A step at which a set is missing
     is left out, so that no jump comes from another choice of sets; sets without the metric are no sets.
     """
-    found: dict[int, dict[str, tuple[bool, float]]] = {}
+    latest: dict[int, dict[str, tuple[bool, float]]] = {}
     for line in cell.evaluations:
         value = float(getattr(line, metric))
         if math.isnan(value) or (line.stage == BEFORE and not before):
             continue
         step = 0 if line.stage == BEFORE else line.step
         final = line.stage == "after_rl"
-        known = found.setdefault(step, {}).get(line.set)
+        known = latest.setdefault(step, {}).get(line.set)
         if known is None or final or not known[0]:
-            found[step][line.set] = (final, value)
-    sets = {name for at_step in found.values() for name in at_step}
-    steps = sorted(step for step, at_step in found.items() if set(at_step) == sets)
-    values = [float(np.mean([value for _, value in found[step].values()])) for step in steps]
+            latest[step][line.set] = (final, value)
+    sets = {name for at_step in latest.values() for name in at_step}
+    steps = sorted(step for step, at_step in latest.items() if set(at_step) == sets)
+    values = [float(np.mean([value for _, value in latest[step].values()])) for step in steps]
     return Series(np.array(steps, dtype=np.int64), np.array(values))
 
 
@@ -102,9 +102,9 @@ def series_of(cell: Cell, name: str) -> Series:
     """A logged quantity over its steps, missing ones left out; of rows with equal steps the mean (several updates)."""
     steps, values = cell.column("step"), cell.column(name)
     known = ~np.isnan(values)
-    found, places = np.unique(steps[known].astype(np.int64), return_inverse=True)
-    sums = np.bincount(places, weights=values[known], minlength=len(found))
-    return Series(found, sums / np.bincount(places, minlength=len(found)))
+    unique, index = np.unique(steps[known].astype(np.int64), return_inverse=True)
+    sums = np.bincount(index, weights=values[known], minlength=len(unique))
+    return Series(unique, sums / np.bincount(index, minlength=len(unique)))
 
 
 OWN_SCORE = "score"
@@ -139,11 +139,11 @@ def detection(cells: Sequence[Cell]) -> Detection | None:
 
 
 def _share_interval(values: Sequence[float]) -> Interval:
-    """The interval over seeds of what lies between 0 and 1, cut to that."""
-    found = seed_interval(values)
-    return Interval(found.estimate, *(float(np.clip(end, 0, 1)) for end in (found.low, found.high)))
+    """The interval over seeds of a quantity from 0 to 1, cut to that range."""
+    interval = seed_interval(values)
+    return Interval(interval.estimate, *(float(np.clip(end, 0, 1)) for end in (interval.low, interval.high)))
 
 
 def _quality(cell: Cell, name: str) -> tuple[float, float]:
-    found = cell.detection.get(name)
-    return (found.auroc, found.auprc) if found else (math.nan, math.nan)
+    quality = cell.detection.get(name)
+    return (quality.auroc, quality.auprc) if quality else (math.nan, math.nan)

@@ -152,7 +152,7 @@ class ArmRow:
 class Statement:
     """A sentence about a comparison and what it amounts to.
 
-    `verdict`: "better", "worse", "undecided" (the interval holds zero) or "none" (nothing may be said).
+    `verdict`: "better", "worse", "undecided" (the interval holds zero) or "none" (no verdict is possible).
     """
 
     level: str

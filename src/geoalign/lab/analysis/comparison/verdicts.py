@@ -1,4 +1,4 @@
-"""What may be said about a comparison, in sentences: a win only where the interval excludes zero, a loss as plainly."""
+"""The findings of a comparison, in sentences: a win only where the interval excludes zero, a loss as plainly."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from geoalign.lab.analysis.comparison.table import (
 )
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference
 from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.text import signed
 
 SIGNIFICANCE = 0.05
 
@@ -26,33 +27,33 @@ def level_statements(
 ) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
     headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
-    said = [headroom_statement(level, rate, headroom, plan)]
-    decidable = said[0].verdict == "better"
+    statements = [headroom_statement(level, rate, headroom, plan)]
+    decidable = statements[0].verdict == "better"
     control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
     curators = {row.arm: row.curator for row in rows}
     started = {row.arm for row in rows if row.seeds}
     for item in comparisons:
         if item.arm not in started and item.kind != PRIMARY:
-            continue  # Its seeds are told as missing or failed.
+            continue  # Its seeds are listed as missing or failed.
         if item.kind == BOUND:
-            said.append(bound_statement(item))
+            statements.append(bound_statement(item))
         elif item.kind in (PRIMARY, EXPLORATORY):
             geoalign = curators[item.arm].startswith("geoalign")
             if geoalign and item.against == plan.baseline:
                 name = plan.control or "pair_count"
-                said.append(geoalign_statement(item, control.get(item.arm), name, decidable))
+                statements.append(geoalign_statement(item, control.get(item.arm), name, decidable))
             elif not (geoalign and item.against == plan.control):
-                said.append(comparison_statement(item, decidable))
-    said.extend(
+                statements.append(comparison_statement(item, decidable))
+    statements.extend(
         detection_statement(level, row.arm, row.detection)
         for row in rows
         if row.detection is not None and curators[row.arm].startswith("geoalign")
     )
-    return said
+    return statements
 
 
 def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: Plan) -> Statement:
-    """Whether this level can tell curators apart at all; verdict "better" only where the interval lies above zero."""
+    """Whether curators can differ at all at this level; verdict "better" only where the interval lies above zero."""
     nothing = "no verdict on any curator is possible here"
     if headroom is None:
         text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {nothing}."
@@ -89,7 +90,7 @@ def geoalign_statement(
 ) -> Statement:
     """GeoAlign against the baseline, never without its paired difference to the pair count.
 
-    Better than the baseline but not than the pair count is said as what it is: no sign that the geometry adds anything.
+    Better than the baseline but not than the pair count counts as what it is: no sign that the geometry adds anything.
     Without that comparison nothing is claimed.
     """
     arm, level, kind = against_baseline.arm, against_baseline.level, against_baseline.kind
@@ -126,17 +127,17 @@ def bound_statement(item: Comparison) -> Statement:
     return Statement(item.level, item.arm, BOUND, "none", text)
 
 
-def detection_statement(level: str, arm: str, found: Detection) -> Statement:
+def detection_statement(level: str, arm: str, detection: Detection) -> Statement:
     """Whether the arm's own score ranks corrupted rewards better than the pair count alone."""
-    if not found.control:
+    if not detection.control:
         text = f"{arm}: no pair count was recorded, so its score's ranking of corrupted rewards has no control."
         return Statement(level, arm, "detection", "none", text)
-    numbers = f"AUROC of its score minus that of {found.control}: {amount(found.gain)}"
-    if not found.gain.defined:
-        return Statement(level, arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(found.gain)}.")
-    if found.gain.interval.low > 0:
+    numbers = f"AUROC of its score minus that of {detection.control}: {amount(detection.gain)}"
+    if not detection.gain.defined:
+        return Statement(level, arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(detection.gain)}.")
+    if detection.gain.interval.low > 0:
         meaning, verdict = "its score ranks corrupted rewards better than the number of pairs alone", "better"
-    elif found.gain.interval.high < 0:
+    elif detection.gain.interval.high < 0:
         meaning, verdict = "its score ranks corrupted rewards worse than the number of pairs alone", "worse"
     else:
         meaning, verdict = (
@@ -163,11 +164,6 @@ def amount(difference: PairedDifference) -> str:
     seeds = "1 paired seed" if difference.pairs == 1 else f"{difference.pairs} paired seeds"
     left = f", {difference.left_out} left out" if difference.left_out else ""
     return f"{signed(difference.interval.estimate)} ({_bounds(difference.interval)}, {seeds}{left})"
-
-
-def signed(value: float) -> str:
-    """A difference with its sign and three significant digits."""
-    return "0" if value == 0 else f"{value:+.3g}"
 
 
 def _sentence(item: Comparison, decidable: bool) -> str:
@@ -202,8 +198,8 @@ def probability(p: float) -> str:
 
 def _why_undefined(difference: PairedDifference) -> str:
     if difference.pairs < MIN_SEEDS:
-        found = {0: "No paired seed", 1: "One paired seed"}.get(difference.pairs, f"{difference.pairs} paired seeds")
-        return f"{found} give{'s' if difference.pairs < 2 else ''} no interval (at least {MIN_SEEDS} are needed)"
+        seeds = {0: "No paired seed", 1: "One paired seed"}.get(difference.pairs, f"{difference.pairs} paired seeds")
+        return f"{seeds} give{'s' if difference.pairs < 2 else ''} no interval (at least {MIN_SEEDS} are needed)"
     return "All seeds differ by the same amount, which gives no spread to judge it by"
 
 

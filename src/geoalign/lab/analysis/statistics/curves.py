@@ -19,7 +19,7 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
 
     Args:
         values: [n] the curve; NaN points are left out.
-        steps: [n] rising places of the points; None: equal distances.
+        steps: [n] rising positions of the points; None: equal distances.
 
     Returns:
         A number >= 0; NaN with fewer than three points.
@@ -27,10 +27,10 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     Raises:
         InputError: shapes differ or are not one-dimensional, or steps do not rise.
     """
-    curve, places = _points(values, steps)
+    curve, at_steps = _points(values, steps)
     if len(curve) < 3:
         return float("nan")
-    a = (places[2:] - places[1:-1]) / (places[2:] - places[:-2])
+    a = (at_steps[2:] - at_steps[1:-1]) / (at_steps[2:] - at_steps[:-2])
     b = 1 - a
     residual = a * curve[:-2] + b * curve[2:] - curve[1:-1]
     return float(np.sqrt(np.mean(residual**2 / (a**2 + b**2 + 1))))
@@ -49,21 +49,21 @@ def _points(values: ArrayLike, steps: ArrayLike | None) -> tuple[NDArray[np.floa
     curve = np.asarray(values, dtype=np.float64)
     if curve.ndim != 1:
         raise InputError(f"values: expected one dimension, got shape {curve.shape}")
-    places = np.arange(len(curve), dtype=np.float64) if steps is None else np.asarray(steps, dtype=np.float64)
-    if places.shape != curve.shape:
-        raise InputError(f"steps: expected shape {curve.shape} as values, got {places.shape}")
+    at_steps = np.arange(len(curve), dtype=np.float64) if steps is None else np.asarray(steps, dtype=np.float64)
+    if at_steps.shape != curve.shape:
+        raise InputError(f"steps: expected shape {curve.shape} as values, got {at_steps.shape}")
     known = ~np.isnan(curve)
-    curve, places = curve[known], places[known]
-    if (np.diff(places) <= 0).any():
-        raise InputError(f"steps: expected rising numbers, got {places.tolist()}")
-    return curve, places
+    curve, at_steps = curve[known], at_steps[known]
+    if (np.diff(at_steps) <= 0).any():
+        raise InputError(f"steps: expected rising numbers, got {at_steps.tolist()}")
+    return curve, at_steps
 
 
 def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
     """Exponential moving average as in the paper's curves: s_t = keep s_{t-1} + (1 - keep) x_t, s_0 = x_0.
 
     Args:
-        values: [n] numbers. A NaN is a missing point: the average passes over it and stands still there.
+        values: [n] numbers. A NaN is a missing point: the average passes over it and stays as it was.
         keep: share of the old value; the paper's 0.6.
 
     Returns:

@@ -83,10 +83,10 @@ def paired_difference(
 def seed_interval(values: ArrayLike, *, level: float = 0.95, least: int = MIN_SEEDS) -> Interval:
     """The mean over seeds with Student's t interval; fewer than `least` values give NaN bounds. NaN is left out."""
     numbers = np.asarray(values, dtype=np.float64)
-    found = mean_interval(numbers, level=level)
+    interval = mean_interval(numbers, level=level)
     if int((~np.isnan(numbers)).sum()) < least:
-        return Interval(found.estimate, math.nan, math.nan)
-    return found
+        return Interval(interval.estimate, math.nan, math.nan)
+    return interval
 
 
 def spread(values: ArrayLike) -> float:

@@ -27,8 +27,8 @@ ERROR_LIMIT = 400
 def build_comparison_report(folder: Path) -> Path:
     """Writes report.html and figures/*.svg into a comparison's folder and returns the page.
 
-    Needs `results/` and `compare.yaml` alone, so that the page can be built again from what was committed; cells that
-    are missing or failed are told. Files are replaced in one piece.
+    Needs `results/` and `compare.yaml` alone, so that the page can be built again from what was committed; the page
+    lists cells that are missing or failed. Files are replaced in one piece.
 
     Raises:
         RunFolderError: the plan or a result cannot be read; the message names it.
@@ -90,14 +90,14 @@ def _facts(cells: Sequence[Cell], table: Table, plan: Plan) -> list[tuple[str, s
 
 def _missing(table: Table) -> list[str]:
     """Planned cells without a result, by level and seeds."""
-    found: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    arms_of: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for level in table.levels:
         for row in level.rows:
             if row.missing:
-                found.setdefault((level.level, row.missing), []).append(inert(row.arm, 60))
+                arms_of.setdefault((level.level, row.missing), []).append(inert(row.arm, 60))
     return [
         f"{inert(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
-        for (level, seeds), arms in found.items()
+        for (level, seeds), arms in arms_of.items()
     ]
 
 

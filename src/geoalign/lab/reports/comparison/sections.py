@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
-from geoalign.lab.reports.comparison.figures.alpha import alpha_panel
 from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
 from geoalign.lab.reports.comparison.figures.palette import heading, slug
-from geoalign.lab.reports.comparison.figures.scores import differences_panel, robustness_panels
+from geoalign.lab.reports.comparison.figures.scores import alpha_panel, differences_panel, robustness_panels
 from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
 from geoalign.lab.reports.comparison.figures.training_dynamics import (
     detection_panel,
@@ -59,7 +58,7 @@ def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPag
     """Everything about one level."""
     like = reference(level.rows, plan)
     alpha = sweep(level.rows, ALPHA, like) if like else None
-    found = [section(name, title, panels) for name, title, panels in _sections(level, like, alpha, cells, plan)]
+    drawn = [section(name, title, panels) for name, title, panels in _sections(level, like, alpha, cells, plan)]
     headroom, *others = level.statements
     return LevelPage(
         table=level,
@@ -72,8 +71,8 @@ def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPag
         alpha=alpha,
         depth=sweep(level.rows, DEPTH, like) if like else None,
         variants=tuple(variants(level.rows, like)) if like else (),
-        sections=tuple(item for item in found if item.panels),
-        undrawn=tuple(reason for item in found if not item.panels for reason in item.reasons),
+        sections=tuple(item for item in drawn if item.panels),
+        undrawn=tuple(reason for item in drawn if not item.panels for reason in item.reasons),
     )
 
 

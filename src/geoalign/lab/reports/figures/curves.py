@@ -29,23 +29,23 @@ _STYLES = (
 def reward_series(run: Run) -> dict[str, Series]:
     """Mean raw, curated and true reward per step, those that are known, in this order.
 
-    Computed from the rollout files, so that all curves stand at the step of their generation; taken from the log where
+    Computed from the rollout files, so that all curves are at the step of their generation; taken from the log where
     that has more steps.
     """
     logged = {"raw": run.series("reward"), "curated": run.series(*CURATED_KEYS)}
     computed = {"raw": _mean(run, _raw), "curated": _mean(run, curated_rewards), "true": _mean(run, _true)}
-    found = {name: max(series, logged.get(name, series), key=len) for name, series in computed.items()}
-    if _same(found["raw"], found["true"]):
-        del found["true"]
-    if _same(found["raw"], found["curated"]):
-        del found["curated"]
-    return {name: series for name, series in found.items() if len(series)}
+    curves = {name: max(series, logged.get(name, series), key=len) for name, series in computed.items()}
+    if _same(curves["raw"], curves["true"]):
+        del curves["true"]
+    if _same(curves["raw"], curves["curated"]):
+        del curves["curated"]
+    return {name: series for name, series in curves.items() if len(series)}
 
 
 def curated_rewards(rollouts: RolloutStep) -> Floats:
-    """[B] reward of the content that stands in each row after curation; NaN where nothing stands or its weight is 0."""
-    place = {row: at for at, row in enumerate(rollouts.row.tolist())}
-    rewards = [rollouts.reward[place[source]] if source in place else np.nan for source in rollouts.source.tolist()]
+    """[B] reward of the content of each row after curation; NaN where there is none or its weight is 0."""
+    index = {row: at for at, row in enumerate(rollouts.row.tolist())}
+    rewards = [rollouts.reward[index[source]] if source in index else np.nan for source in rollouts.source.tolist()]
     return np.where(rollouts.weight == 0, np.nan, np.array(rewards, dtype=np.float64))
 
 

@@ -64,14 +64,11 @@ def share_aligned(cosines: Floats) -> float:
 
 def cosine_panels(details: Details) -> list[Panel]:
     """Histograms of the pairs' cosines to the prototype, raw and projected, on the same axis."""
-    pictures = (
-        ("before", "before projection", details.raw_cosine),
-        ("after", "after projection", details.projected_cosine),
-    )
-    return [_cosine_panel(details.step, name, words, cosines) for name, words, cosines in pictures]
+    sides = (("before", details.raw_cosine), ("after", details.projected_cosine))
+    return [_cosine_panel(details.step, side, cosines) for side, cosines in sides]
 
 
-def _cosine_panel(step: int, name: str, words: str, cosines: Floats) -> Panel:
+def _cosine_panel(step: int, side: str, cosines: Floats) -> Panel:
     share = share_aligned(cosines)
 
     def draw(axes: Axes, theme: Theme) -> None:
@@ -83,10 +80,10 @@ def _cosine_panel(step: int, name: str, words: str, cosines: Floats) -> Panel:
         axes.legend(loc="upper left")
 
     return Panel(
-        name=f"cosines-{name}",
-        title=f"Cosines {words}, step {step}",
-        alt=f"Histogram of the cosines of {len(cosines)} pairs to their prototype {words}: mean {cosines.mean():.2f}, "
-        f"{share:.0%} above {ALIGNED}.",
+        name=f"cosines-{side}",
+        title=f"Cosines {side} projection, step {step}",
+        alt=f"Histogram of the cosines of {len(cosines)} pairs to their prototype {side} projection: "
+        f"mean {cosines.mean():.2f}, {share:.0%} above {ALIGNED}.",
         caption=f"{len(cosines):,} pairs of step {step}, mean {cosines.mean():.2f}.",
         draw=draw,
     )
@@ -94,14 +91,11 @@ def _cosine_panel(step: int, name: str, words: str, cosines: Floats) -> Panel:
 
 def plane_panels(details: Details) -> list[Panel]:
     """The sampled unit directions in the plane of the prototype and of their own widest spread across it."""
-    pictures = (
-        ("before", "before projection", details.raw_plane),
-        ("after", "after projection", details.projected_plane),
-    )
-    return [_plane_panel(details.step, name, words, plane) for name, words, plane in pictures]
+    sides = (("before", details.raw_plane), ("after", details.projected_plane))
+    return [_plane_panel(details.step, side, plane) for side, plane in sides]
 
 
-def _plane_panel(step: int, name: str, words: str, plane: Floats) -> Panel:
+def _plane_panel(step: int, side: str, plane: Floats) -> Panel:
     aligned = plane[:, 0] > ALIGNED
 
     def draw(axes: Axes, theme: Theme) -> None:
@@ -120,9 +114,9 @@ def _plane_panel(step: int, name: str, words: str, plane: Floats) -> Panel:
         legend.get_title().set(color=theme.ink, fontsize=9.5)
 
     return Panel(
-        name=f"directions-{name}",
-        title=f"Directions {words}, step {step}",
-        alt=f"{len(plane)} unit directions {words} inside the unit circle; mean cosine to the prototype "
+        name=f"directions-{side}",
+        title=f"Directions {side} projection, step {step}",
+        alt=f"{len(plane)} unit directions {side} projection inside the unit circle; mean cosine to the prototype "
         f"{plane[:, 0].mean():.2f}, {int(aligned.sum())} of them above {ALIGNED}, standard deviation across "
         f"{plane[:, 1].std():.2f}.",
         caption="Each point is the direction from a worse to a better response. Right: agrees with the prototype. Two "

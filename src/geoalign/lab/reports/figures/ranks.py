@@ -32,13 +32,13 @@ class RankCurve:
 
     @property
     def position(self) -> Floats:
-        """Within-step rank in (0, 1): (rank - 1/2) / n, so that steps of any size can be laid over one another."""
+        """Within-step rank in (0, 1): (rank - 1/2) / n, so that steps of any size can be pooled."""
         return (self.rank - 0.5) / len(self.score)
 
 
 @dataclass(frozen=True, eq=False)
 class PooledRanks:
-    """All steps laid over one another by within-step rank.
+    """All steps pooled by within-step rank.
 
     Attributes:
         grid: positions in (0, 1).
@@ -99,9 +99,9 @@ def pooled_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
         axes.fill_between(percent, pooled.low, pooled.high, color=theme.blue, alpha=0.18, linewidth=0)
         axes.plot(percent, pooled.mean, color=theme.blue, linewidth=2.4, zorder=4, label="GDI, mean over steps")
         if flips:
-            place, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
+            rank, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
             many = flips > 200
-            _crosses(axes, theme, place, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
+            _crosses(axes, theme, rank, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
         axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="GDI", xlim=(0, 100))
         axes.legend(loc="upper left")
 

@@ -92,8 +92,8 @@ def _subset(flagged: Bools) -> Bools:
     """All flagged ones, up to the limit, and a regular subset of the others."""
     shown = np.zeros(len(flagged), dtype=bool)
     for mask in (flagged, ~flagged):
-        places = np.flatnonzero(mask)
-        shown[places[:: -(-len(places) // MAX_POINTS) if len(places) else 1]] = True
+        rows = np.flatnonzero(mask)
+        shown[rows[:: -(-len(rows) // MAX_POINTS) if len(rows) else 1]] = True
     return shown
 
 

@@ -20,7 +20,7 @@ STEP_AXIS = "RL step"
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of one page style. Those with names are told apart by colour-blind readers (after Okabe and Ito)."""
+    """Colours of one page style. Colour-blind readers can distinguish those with names (after Okabe and Ito)."""
 
     ink: str
     soft: str

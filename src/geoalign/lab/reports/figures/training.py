@@ -79,9 +79,9 @@ _CURVES = (
 
 def projector_panel(run: Run) -> Panel | str:
     """The projector's accuracies over steps against chance, or why they cannot be drawn."""
-    found = [(run.series(key), name, colour, dash) for key, name, colour, dash in _CURVES]
-    found = [item for item in found if len(item[0])]
-    if not found:
+    curves = [(run.series(key), name, colour, dash) for key, name, colour, dash in _CURVES]
+    curves = [item for item in curves if len(item[0])]
+    if not curves:
         return f"The curator of this run ({run.curator_name}) logged no projector accuracy: it trains no projector."
     low, high = run.series("geoalign/new_group_accuracy_low"), run.series("geoalign/new_group_accuracy_high")
     chance_series = run.series("geoalign/chance_accuracy")
@@ -90,7 +90,7 @@ def projector_panel(run: Run) -> Panel | str:
     def draw(axes: Axes, theme: Theme) -> None:
         if len(low) and len(low) == len(high):
             axes.fill_between(low.steps, low.values, high.values, color=theme.blue, alpha=0.16, linewidth=0)
-        for series, name, colour, dash in found:
+        for series, name, colour, dash in curves:
             shade = getattr(theme, colour)
             axes.plot(series.steps, series.values, color=shade, linewidth=0.8, alpha=0.45)
             axes.plot(series.steps, ema(series.values), color=shade, linestyle=dash, linewidth=2.2, label=name)
@@ -100,7 +100,7 @@ def projector_panel(run: Run) -> Panel | str:
         axes.set(xlabel=STEP_AXIS, ylabel="pairs ordered rightly", ylim=(0, 1.03))
         axes.legend(loc="lower left", ncols=2)
 
-    words = "; ".join(f"{name} {series.values.mean():.2f}" for series, name, _, _ in found)
+    words = "; ".join(f"{name} {series.values.mean():.2f}" for series, name, _, _ in curves)
     return Panel(
         name="projector-accuracy",
         title="Projector accuracy",

@@ -56,15 +56,15 @@ def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: i
     first, then the others in their order; a group is in the page whole or not at all.
     """
     kept = _kept(inspection.scored, characters, rollouts)
-    place = np.cumsum(kept) - 1
+    index = np.cumsum(kept) - 1
     openings: dict[int, str] = {}
     texts, starts = [], []
     for start, piece in _texts(inspection, kept, openings):
         starts.append(start)
         texts.append(_packed(piece))
-    pairs, pair_groups = _pairs(inspection, kept, place)
+    pairs, pair_groups = _pairs(inspection, kept, index)
     columns = {
-        **_columns(inspection.scored, kept, place),
+        **_columns(inspection.scored, kept, index),
         "openings": _by_group(inspection.scored, kept, openings),
         "text_starts": starts,
         "pair_groups": pair_groups,
@@ -89,11 +89,11 @@ def _kept(scored: Scored, characters: int, rollouts: int) -> Bools:
     return chosen[scored.group]
 
 
-def _columns(scored: Scored, kept: Bools, place: Ints) -> dict[str, Any]:
-    """One list per fact. `source` is a place in the page: -1 left out of the data, -2 a rollout not in the page."""
+def _columns(scored: Scored, kept: Bools, index: Ints) -> dict[str, Any]:
+    """One list per fact. `source` is an index in the page: -1 left out of the data, -2 a rollout not in the page."""
     source = scored.source[kept]
     inside = source.copy()
-    inside[source >= 0] = np.where(kept[source[source >= 0]], place[source[source >= 0]], -2)
+    inside[source >= 0] = np.where(kept[source[source >= 0]], index[source[source >= 0]], -2)
     groups, group = np.unique(scored.group[kept], return_inverse=True)
     first = scored.first[groups] if len(scored) else groups
     named = list(map(decoded, scored.file.take(first).to_pylist()))
@@ -124,7 +124,7 @@ def _columns(scored: Scored, kept: Bools, place: Ints) -> dict[str, Any]:
 
 
 def _shortened(files: list[str]) -> list[str]:
-    """Names without their folders where that still tells them apart."""
+    """Names without their folders where they still differ."""
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     return names if len(set(names)) == len(names) else files
 
@@ -146,20 +146,20 @@ def _numbers(values: Floats) -> list[float | int | None]:
 
 
 def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the place of their first rollout: prompts once each, and one response per rollout.
+    """Pieces of texts with the index of their first rollout: prompts once each, and one response per rollout.
 
     Notes the opening of each group's prompt on the way. A parquet file is read batch by batch, never whole.
     """
     if inspection.redacted:
         return
     group = inspection.scored.group.tolist()
-    place, size = 0, 0
+    index, size = 0, 0
     prompts: dict[str, int] = {}
     which: list[int] = []
     responses: list[str] = []
     for row, prompt, response in _rows(inspection, kept):
         if responses and size + len(response) > PIECE_CHARACTERS:
-            yield place - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
+            yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
             size, prompts, which, responses = 0, {}, [], []
         openings.setdefault(group[row], " ".join(prompt[: 4 * OPENING].split())[:OPENING])
         if prompt not in prompts:
@@ -167,9 +167,9 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
         which.append(prompts.setdefault(prompt, len(prompts)))
         responses.append(response)
         size += len(response)
-        place += 1
+        index += 1
     if responses:
-        yield place - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
+        yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
 
 
 def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]:
@@ -181,7 +181,7 @@ def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]
             row += 1
 
 
-def _pairs(inspection: Inspection, kept: Bools, place: Ints) -> tuple[list[str], list[int]]:
+def _pairs(inspection: Inspection, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
     """Pieces of pairs by rising group, and the first group of each piece, counted as in the page."""
     pairs, group = inspection.pairs, inspection.scored.group
     if pairs is None or not len(pairs):
@@ -198,8 +198,8 @@ def _pairs(inspection: Inspection, kept: Bools, place: Ints) -> tuple[list[str],
             _packed(
                 {
                     "group": number[part].tolist(),
-                    "better": place[pairs.better[rows]].tolist(),
-                    "worse": place[pairs.worse[rows]].tolist(),
+                    "better": index[pairs.better[rows]].tolist(),
+                    "worse": index[pairs.worse[rows]].tolist(),
                     **{
                         name: _numbers(np.round(getattr(pairs, name)[rows], 4))
                         for name in ("deviation", "raw_cosine", "projected_cosine")

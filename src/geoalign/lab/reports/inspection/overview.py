@@ -1,4 +1,4 @@
-"""What was found, in words and a few numbers."""
+"""The findings of an inspection, in words and a few numbers."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def counts(scored: Scored) -> list[Count]:
     known = ~np.isnan(scored.correct)
     wronged = scored.anomalous & (scored.correct == 1)
     paired = int((pairs > 0).sum())
-    found = [
+    every = [
         _count("groups", len(first), math.nan, f"{paired:,} of them with different rewards, so with pairs"),
         _count("rollouts", rollouts, math.nan, f"{int((~np.isnan(scored.score)).sum()):,} of them have a score"),
         _count("pairs", int(pairs.sum()), math.nan, "a better and a worse response to the same prompt"),
         _count("flagged", int(scored.anomalous.sum()), rollouts, "their rewards do not fit what the others agree on"),
-        _count("replaced", int(replaced.sum()), rollouts, "another rollout stands in their place"),
+        _count("replaced", int(replaced.sum()), rollouts, "the content of another rollout instead"),
         _count("left out", int((scored.source < 0).sum()), rollouts, "in no group afterwards"),
         _count("correct but flagged", int(wronged.sum()), int(known.sum()), "marked as correct in the input"),
         _count("unscored rewards", int(np.isnan(scored.reward).sum()), rollouts, "form no pair and replace nothing"),
     ]
     always = ("groups", "rollouts", "pairs", "flagged")
-    return [item for item in found if item.name in always or item.value]
+    return [item for item in every if item.name in always or item.value]
 
 
 def _count(name: str, value: int, of: float, note: str) -> Count:
@@ -58,19 +58,19 @@ def _count(name: str, value: int, of: float, note: str) -> Count:
 
 def verdict(inspection: Inspection) -> Verdict:
     """Is there a consensus at all? From the summary's own measurement, else from the steps' metrics as for a run."""
-    found = inspection.summary.get("consensus")
-    found = found if isinstance(found, Mapping) else {}
-    accuracy = _number(found, "new_group_accuracy", "accuracy")
+    measured = inspection.summary.get("consensus")
+    measured = measured if isinstance(measured, Mapping) else {}
+    accuracy = _number(measured, "new_group_accuracy", "accuracy")
     if math.isnan(accuracy):
-        reason = found.get("reason")
+        reason = measured.get("reason")
         other = consensus(as_run(inspection))
         return Verdict(other.level, other.headline, inert(reason), 0) if isinstance(reason, str) else other
-    ends = (_number(found, "new_group_accuracy_low", "low"), _number(found, "new_group_accuracy_high", "high"))
-    chance = _number(found, "chance_accuracy", "chance")
+    ends = (_number(measured, "new_group_accuracy_low", "low"), _number(measured, "new_group_accuracy_high", "high"))
+    chance = _number(measured, "chance_accuracy", "chance")
     chance = CHANCE if math.isnan(chance) else chance
     interval = Interval(accuracy, *ends)
     level = level_of(interval, chance)
-    groups = _number(found, "groups")
+    groups = _number(measured, "groups")
     over = "" if math.isnan(groups) else f" over {groups:,.0f} groups"
     span = "undefined" if math.isnan(ends[0] + ends[1]) else f"{ends[0]:.1%} to {ends[1]:.1%}"
     text = (
@@ -98,15 +98,14 @@ def _number(values: Mapping[str, Any], *names: str) -> float:
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:
     """Where the rollouts come from and what judged them, as name and value."""
-    inputs = inspection.summary.get("inputs")
-    inputs = [item for item in inputs if isinstance(item, Mapping)] if isinstance(inputs, list) else []
+    inputs = _mappings(inspection, "inputs")
     names = [str(item.get("file", "")).rsplit("/", 1)[-1] for item in inputs]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     formats = sorted({str(item.get("format")) for item in inputs if item.get("format")})
     steps = len(np.unique(inspection.scored.step))
     hidden = inspection.summary.get("hidden")
     states = hidden.get("from") if isinstance(hidden, Mapping) else None
-    found = [
+    known = [
         ("from", shown),
         ("read as", ", ".join(formats)),
         ("curator", str(inspection.curator.get("type", ""))),
@@ -115,13 +114,12 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
         ("steps", str(steps) if steps > 1 else ""),
         ("texts", "left out (redacted)" if inspection.redacted else ""),
     ]
-    return [(name, inert(value, 160)) for name, value in found if value]
+    return [(name, inert(value, 160)) for name, value in known if value]
 
 
 def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
     """What was skipped on reading, one sentence each, at most `limit`; and how many there were."""
-    found = inspection.summary.get("skipped")
-    rows = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+    rows = _mappings(inspection, "skipped")
     lines = []
     for item in rows[:limit]:
         name = "" if item.get("field") is None else f"{item['field']}: "
@@ -131,9 +129,16 @@ def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
 
 def repeated(inspection: Inspection) -> list[str]:
     """Dumps that were left out because they held the rollouts of another one again."""
-    found = inspection.summary.get("repeated")
-    rows = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-    return [inert(f"{item.get('file')}: the rollouts of {item.get('same_as')} again", 300) for item in rows]
+    return [
+        inert(f"{item.get('file')}: the rollouts of {item.get('same_as')} again", 300)
+        for item in _mappings(inspection, "repeated")
+    ]
+
+
+def _mappings(inspection: Inspection, name: str) -> list[Mapping[str, Any]]:
+    """The mappings in a list of the summary; none where there is no such list."""
+    items = inspection.summary.get(name)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def as_run(inspection: Inspection) -> Run:
@@ -165,7 +170,7 @@ def as_run(inspection: Inspection) -> Run:
         config={"curator": dict(inspection.curator)},
         config_text="",
         versions={},
-        metrics=tuple(_metrics(inspection.summary.get("steps"))),
+        metrics=tuple(_metrics(inspection)),
         rollouts=tuple(steps),
         details={},
         evaluations=(),
@@ -174,11 +179,10 @@ def as_run(inspection: Inspection) -> Run:
     )
 
 
-def _metrics(steps: Any) -> list[MetricRow]:
-    found = []
-    for item in steps if isinstance(steps, list) else []:
-        metrics = item.get("metrics") if isinstance(item, Mapping) else None
-        step = whole(item.get("step")) if isinstance(item, Mapping) else None
+def _metrics(inspection: Inspection) -> list[MetricRow]:
+    rows = []
+    for item in _mappings(inspection, "steps"):
+        metrics, step = item.get("metrics"), whole(item.get("step"))
         if isinstance(metrics, Mapping) and step is not None:
-            found.append(MetricRow("rl", step, {str(name): _number(metrics, name) for name in metrics}))
-    return found
+            rows.append(MetricRow("rl", step, {str(name): _number(metrics, name) for name in metrics}))
+    return rows

@@ -24,7 +24,7 @@ SUMMARY_LIMIT = 20_000
 def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
     """Writes report.html and figures/*.svg into a folder of `geoalign curate`, from its tables alone; returns the page.
 
-    What was left out on reading stands on the page, and `say` is given it.
+    What was left out on reading is on the page, and `say` is given it.
 
     Files are replaced in one piece, so that a reader never sees half of one.
 
@@ -84,14 +84,14 @@ def scripts() -> list[Inline]:
 
 def _settings(inspection: Inspection, packed: Bundle) -> str:
     """What the program must know before it opens a piece; whole numbers and fixed words only."""
-    found = {
+    content = {
         "score": score_name(inspection),
         "redacted": inspection.redacted,
         "texts": len(packed.texts),
         "pairs": len(packed.pairs),
         "compares": inspection.pairs is not None,
     }
-    return json.dumps(found)
+    return json.dumps(content)
 
 
 def _known(inspection: Inspection) -> dict[str, bool]:

@@ -24,13 +24,13 @@ GEOMETRIC = ("geoalign", "geoalign_released")
 def inspection_sections(inspection: Inspection, run: Run) -> list[Section]:
     """The figures in their order; a section without a picture says why."""
     suspects = [*_scores(inspection, run), *_densities(inspection, run)]
-    found = [
+    sections = [
         section("scores", "Who is suspected, and where the threshold lies", suspects),
         section("directions", "Directions before and after the projector", _directions(inspection)),
     ]
     if len(run.rollouts) > 1:
-        found.append(section("steps", "From step to step", _steps(run)))
-    return found
+        sections.append(section("steps", "From step to step", _steps(run)))
+    return sections
 
 
 def score_name(inspection: Inspection) -> str:
@@ -58,16 +58,16 @@ def _densities(inspection: Inspection, run: Run) -> list[Panel | str]:
     panels: list[Panel | str] = []
     for step in first_middle_last(np.unique(table.step).tolist()):
         at = table.step == step
-        grid, density = table.score[at], table.density[at]
-        found = Density(
+        grid, heights = table.score[at], table.density[at]
+        density = Density(
             grid=grid,
-            density=density,
+            density=heights,
             peak=float(table.peak[at][0]),
-            mode=float(grid[np.argmax(density)]),
+            mode=float(grid[np.argmax(heights)]),
             alpha=float("nan") if alpha is None else alpha,
             threshold=float(table.threshold[at][0]),
         )
-        panels.append(density_panel(step, found, rollouts.get(step)))
+        panels.append(density_panel(step, density, rollouts.get(step)))
     return panels
 
 

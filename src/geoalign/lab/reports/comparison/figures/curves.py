@@ -29,7 +29,7 @@ def evaluation_panels(level: LevelTable, metric: str) -> list[Panel | str]:
 def proxy_and_gold_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     """Proxy reward and gold utility over steps, and one against the other, where a gold utility is known.
 
-    The curve of the compared metric stands among the evaluation curves already and is left out.
+    The curve of the compared metric is among the evaluation curves already and is left out.
     """
     if not any(row.gold_curve.values.size for row in level.rows):
         return []
@@ -81,11 +81,11 @@ def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
     def draw(axes: Axes, theme: Theme) -> None:
         for row in rows:
             colour = getattr(theme, style[row.arm].colour)
-            for place, values in enumerate(row.curve.values):
+            for seed, values in enumerate(row.curve.values):
                 known = ~np.isnan(values)
                 axes.plot(
                     row.curve.steps[known], ema(values[known]), color=colour, linewidth=1.2, alpha=0.85,
-                    linestyle=style[row.arm].dash, label=label(row.arm, 24) if place == 0 else None,
+                    linestyle=style[row.arm].dash, label=label(row.arm, 24) if seed == 0 else None,
                 )  # fmt: skip
         axes.set(xlabel=STEP_AXIS, ylabel=METRICS[metric])
         legend_above(axes, len(rows))
@@ -137,8 +137,8 @@ def path(row: ArmRow) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ends(curve: Curve) -> str:
-    found = band(curve)
-    return f"{found.mean[0]:.3f} to {found.mean[-1]:.3f}" if len(found.mean) else "unknown"
+    means = band(curve).mean
+    return f"{means[0]:.3f} to {means[-1]:.3f}" if len(means) else "unknown"
 
 
 def _range(curve: Curve) -> str:

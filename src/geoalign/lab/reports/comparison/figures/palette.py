@@ -41,13 +41,13 @@ class Look:
 def palette(rows: Sequence[ArmRow]) -> dict[str, Look]:
     """A look for every arm: baseline, primary arms, control and bounds by their role, further ones in turn."""
     taken: set[str] = set()
-    found = {}
+    looks = {}
     for row in rows:
         if row.role in _BY_ROLE and row.role not in taken:
-            found[row.arm] = Look(*_BY_ROLE[row.role])
+            looks[row.arm] = Look(*_BY_ROLE[row.role])
             taken.add(row.role)
-    others = [row.arm for row in rows if row.arm not in found]
-    return found | {arm: Look(*_OTHERS[at % len(_OTHERS)]) for at, arm in enumerate(others)}
+    others = [row.arm for row in rows if row.arm not in looks]
+    return looks | {arm: Look(*_OTHERS[at % len(_OTHERS)]) for at, arm in enumerate(others)}
 
 
 def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
@@ -108,23 +108,23 @@ def band(curve: Curve) -> Band:
     for row, values in enumerate(curve.values):
         known = ~np.isnan(values)
         smooth[row, known] = ema(values[known]) if known.sum() >= SMOOTHED_FROM else values[known]
-    found = [seed_interval(column) for column in smooth.T]
+    intervals = [seed_interval(column) for column in smooth.T]
     raw = np.array([seed_interval(column).estimate for column in curve.values.T])
     return Band(
         steps=curve.steps,
         raw=raw,
-        mean=np.array([item.estimate for item in found]),
-        low=np.array([item.low for item in found]),
-        high=np.array([item.high for item in found]),
+        mean=np.array([item.estimate for item in intervals]),
+        low=np.array([item.low for item in intervals]),
+        high=np.array([item.high for item in intervals]),
     )
 
 
 def draw_band(axes: Axes, theme: Theme, look: Look, curve: Curve, name: str) -> None:
     """Thick: smoothed mean; band: its interval; thin: unsmoothed mean."""
-    found, colour = band(curve), getattr(theme, look.colour)
-    if np.isfinite(found.low).any():
-        axes.fill_between(found.steps, found.low, found.high, color=colour, alpha=0.13, linewidth=0)
-    axes.plot(found.steps, found.raw, color=colour, linewidth=0.7, alpha=0.5)
-    axes.plot(found.steps, found.mean, color=colour, linestyle=look.dash, linewidth=2.0, label=name)
-    if len(found.steps) == 1:
-        axes.plot(found.steps, found.mean, look.marker, color=colour)
+    mean, colour = band(curve), getattr(theme, look.colour)
+    if np.isfinite(mean.low).any():
+        axes.fill_between(mean.steps, mean.low, mean.high, color=colour, alpha=0.13, linewidth=0)
+    axes.plot(mean.steps, mean.raw, color=colour, linewidth=0.7, alpha=0.5)
+    axes.plot(mean.steps, mean.mean, color=colour, linestyle=look.dash, linewidth=2.0, label=name)
+    if len(mean.steps) == 1:
+        axes.plot(mean.steps, mean.mean, look.marker, color=colour)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
+from geoalign.lab.analysis.comparison.groups import Sweep
+from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.comparison.figures.palette import legend_above, palette, portions, slug
 from geoalign.lab.reports.figures.style import Panel, Theme
@@ -22,21 +23,23 @@ def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
     if not rows:
         return f"No arm at {inert(level.level, 40)} shares a finished seed with {inert(plan.baseline, 40)}."
     style = palette(level.rows)
-    found = [row.score.difference for row in rows]
-    words = "; ".join(f"{inert(row.arm, 40)} {_words(item.interval)}" for row, item in zip(rows, found, strict=True))
-    undefined = [row.arm for row, item in zip(rows, found, strict=True) if not item.defined]
+    differences = [row.score.difference for row in rows]
+    words = "; ".join(
+        f"{inert(row.arm, 40)} {_words(item.interval)}" for row, item in zip(rows, differences, strict=True)
+    )
+    undefined = [row.arm for row, item in zip(rows, differences, strict=True) if not item.defined]
     missing = f" No interval: {', '.join(inert(arm, 40) for arm in undefined)}." if undefined else ""
 
     def draw(axes: Axes, theme: Theme) -> None:
-        places = np.arange(len(rows))[::-1]
+        heights = np.arange(len(rows))[::-1]
         axes.axvline(0, color=theme.ink, linewidth=1.2)
-        for place, row, item in zip(places, rows, found, strict=True):
+        for height, row, item in zip(heights, rows, differences, strict=True):
             look = style[row.arm]
             axes.errorbar(
-                item.interval.estimate, place, xerr=reach(item.interval), fmt=look.marker, markersize=6, capsize=4,
+                item.interval.estimate, height, xerr=_reach(item.interval), fmt=look.marker, markersize=6, capsize=4,
                 linewidth=1.8, color=getattr(theme, look.colour),
             )  # fmt: skip
-        axes.set_yticks(places, [label(row.arm, 22) for row in rows], fontsize=max(6.5, 10 - len(rows) / 5))
+        axes.set_yticks(heights, [label(row.arm, 22) for row in rows], fontsize=max(6.5, 10 - len(rows) / 5))
         axes.set(
             xlabel=f"{METRICS[plan.metric]} minus that of {label(plan.baseline, 24)}", ylim=(-0.6, len(rows) - 0.4)
         )
@@ -93,7 +96,7 @@ def _robustness_panel(
             shift = (at - (len(columns) - 1) / 2) * width * 0.012
             rates = [100 * rate + shift for rate, _ in column]
             values = [item.estimate for _, item in column]
-            lengths = np.array([reach(item) for _, item in column])[:, :, 0].T
+            lengths = np.array([_reach(item) for _, item in column])[:, :, 0].T
             look = style[arm]
             axes.errorbar(
                 rates, values, yerr=lengths, color=getattr(theme, look.colour), linestyle=look.dash, marker=look.marker,
@@ -114,15 +117,49 @@ def _robustness_panel(
 
 def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Interval]]:
     """Corruption rate and final score of an arm at every level where it has one."""
-    found = [(level.rate, level.row(arm)) for level in levels]
+    rows = [(level.rate, level.row(arm)) for level in levels]
     return [
         (rate, row.score.interval)
-        for rate, row in found
+        for rate, row in rows
         if row is not None and row.seeds and not math.isnan(row.score.interval.estimate)
     ]
 
 
-def reach(interval: Interval) -> np.ndarray:
+def alpha_panel(level: LevelTable, swept: Sweep, plan: Plan) -> Panel:
+    """Final score by alpha, with the baseline as a band."""
+    baseline = level.row(plan.baseline)
+    words = ", ".join(
+        f"{row.score.interval.estimate:.3f} at {value:g}" for value, row in zip(swept.values, swept.rows, strict=True)
+    )
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        if baseline is not None and baseline.seeds:
+            _level_line(axes, theme, baseline.score, label(plan.baseline, 24))
+        intervals = [row.score.interval for row in swept.rows]
+        lengths = np.array([_reach(item) for item in intervals])[:, :, 0].T
+        values = [item.estimate for item in intervals]
+        axes.errorbar(swept.values, values, yerr=lengths, color=theme.blue, marker="s", capsize=4, label="GeoAlign")
+        axes.set(xlabel="alpha", ylabel=METRICS[plan.metric])
+        legend_above(axes, 2)
+
+    return Panel(
+        name=f"alpha-{slug(level.level)}",
+        title=f"Sensitivity to alpha, {label(level.level, 24)}",
+        alt=f"Final {METRICS[plan.metric]} by alpha: {words}.",
+        caption="Arms whose settings differ in alpha alone: final score with its 95% interval over seeds, the "
+        "baseline's as a band. Of several values the best is partly so by chance; only the primary one was fixed "
+        "beforehand.",
+        draw=draw,
+    )
+
+
+def _level_line(axes: Axes, theme: Theme, score: Measure, name: str) -> None:
+    axes.axhline(score.interval.estimate, color=theme.ink, linewidth=1.6, label=name)
+    if not math.isnan(score.interval.low):
+        axes.axhspan(score.interval.low, score.interval.high, color=theme.ink, alpha=0.08, linewidth=0)
+
+
+def _reach(interval: Interval) -> np.ndarray:
     """[2, 1] distances from the estimate to both ends; 0 where there are none."""
     ends = [interval.estimate - interval.low, interval.high - interval.estimate]
     return np.nan_to_num(np.array(ends)).reshape(2, 1)

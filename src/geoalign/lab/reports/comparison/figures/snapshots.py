@@ -23,8 +23,8 @@ WORD = "corrupted"
 
 def rank_panels(level: LevelTable, arm: str, cells: Sequence[Cell]) -> list[Panel | str]:
     """GDI by rank with crosses at corrupted rollouts: all kept generations pooled, and the last of the first seed."""
-    found = [snapshot_curve(item) for cell in cells for item in cell.snapshots]
-    curves = [curve for curve in found if len(curve.score)]
+    snapshots = [snapshot_curve(item) for cell in cells for item in cell.snapshots]
+    curves = [curve for curve in snapshots if len(curve.score)]
     if not curves:
         return [f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."]
     last = next(curve for cell in cells for curve in map(snapshot_curve, reversed(cell.snapshots)) if len(curve.score))
@@ -80,7 +80,9 @@ def pooled_scores(snapshots: Sequence[Snapshot], name: str) -> tuple[Floats, Boo
 def _distribution(level: LevelTable, arm: str, name: str, words: str, values: Floats, marks: Bools) -> Panel:
     top = float(np.quantile(values, 0.99))
     outside = int((values > 1.15 * top).sum())
-    told = f"median of corrupted ones {np.median(values[marks]):.2f}" if marks.any() else "none is marked as corrupted"
+    described = (
+        f"median of corrupted ones {np.median(values[marks]):.2f}" if marks.any() else "none is marked as corrupted"
+    )
 
     def draw(axes: Axes, theme: Theme) -> None:
         bins = np.linspace(0, 1.15 * top, BINS + 1).tolist()
@@ -97,7 +99,7 @@ def _distribution(level: LevelTable, arm: str, name: str, words: str, values: Fl
         name=f"distribution-{name.replace('_', '-')}-{slug(level.level)}",
         title=f"{words.capitalize()} scores, {label(arm, 18)}, {label(level.level, 18)}",
         alt=f"Distribution of {len(values)} {words} scores of {inert(arm, 40)}, in medians of their generation: 99% "
-        f"lie below {top:.2f}; {told}.",
+        f"lie below {top:.2f}; {described}.",
         caption=f"{len(values):,} scored rollouts of the kept generations, {int(marks.sum()):,} of them corrupted; 99% "
         f"lie below {top:.2f} medians, {outside} are off the axis. A long tail of corrupted ones is what the "
         "threshold needs; a long tail by itself may be the number of pairs.",

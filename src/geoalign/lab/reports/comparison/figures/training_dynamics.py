@@ -80,7 +80,7 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
     curves = [item for item in curves if item[2].values.size]
     if not curves:
         return f"{inert(row.arm, 40)} logged no projector accuracy."
-    told = "; ".join(f"{words} {np.nanmean(curve.values):.3f}" for words, _, curve in curves)
+    words_and_means = "; ".join(f"{words} {np.nanmean(curve.values):.3f}" for words, _, curve in curves)
 
     def draw(axes: Axes, theme: Theme) -> None:
         for words, look, curve in curves:
@@ -92,7 +92,7 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
     return Panel(
         name=f"projector-{slug(level.level)}",
         title=f"Projector of {label(row.arm, 20)}, {label(level.level, 18)}",
-        alt=f"Projector accuracy, mean over seeds and steps: {told}; chance 0.5.",
+        alt=f"Projector accuracy, mean over seeds and steps: {words_and_means}; chance 0.5.",
         caption="Held-out pairs share rollouts with training pairs; only accuracy on new groups says whether there is "
         "a consensus to trust. Bands: 95% interval over seeds.",
         draw=draw,
@@ -115,12 +115,12 @@ def pass_at_k_panel(level: LevelTable) -> Panel | str:
         for row in rows:
             look, ks = style[row.arm], list(row.pass_at_k)
             colour = getattr(theme, look.colour)
-            found = [item.interval for item in row.pass_at_k.values()]
-            if not math.isnan(found[0].low):
-                ends = [item.low for item in found], [item.high for item in found]
+            intervals = [item.interval for item in row.pass_at_k.values()]
+            if not math.isnan(intervals[0].low):
+                ends = [item.low for item in intervals], [item.high for item in intervals]
                 axes.fill_between(ks, *ends, color=colour, alpha=0.12, linewidth=0)
             axes.plot(
-                ks, [item.estimate for item in found], color=colour, linestyle=look.dash, marker=look.marker,
+                ks, [item.estimate for item in intervals], color=colour, linestyle=look.dash, marker=look.marker,
                 markersize=5, linewidth=1.8, label=label(row.arm, 24),
             )  # fmt: skip
         axes.set_xscale("log", base=2)
@@ -147,16 +147,16 @@ def detection_panel(level: LevelTable, row: ArmRow) -> Panel | str:
     words = "; ".join(f"{_named(item)} {item.auroc.estimate:.3f}" for item in rows)
 
     def draw(axes: Axes, theme: Theme) -> None:
-        places = np.arange(len(rows))[::-1]
-        for place, item in zip(places, rows, strict=True):
+        heights = np.arange(len(rows))[::-1]
+        for height, item in zip(heights, rows, strict=True):
             own = item.score in ("score", "mean_score")
             ends = [item.auroc.estimate - item.auroc.low, item.auroc.high - item.auroc.estimate]
             axes.errorbar(
-                item.auroc.estimate, place, xerr=np.nan_to_num(np.array(ends)).reshape(2, 1), capsize=4, linewidth=1.8,
+                item.auroc.estimate, height, xerr=np.nan_to_num(np.array(ends)).reshape(2, 1), capsize=4, linewidth=1.8,
                 fmt="s" if own else "o", color=theme.blue if own else theme.orange,
             )  # fmt: skip
         axes.axvline(0.5, color=theme.soft, linestyle=":", linewidth=1.2)
-        axes.set_yticks(places, [_named(item) for item in rows])
+        axes.set_yticks(heights, [_named(item) for item in rows])
         axes.set(xlabel="AUROC for corrupted rewards", xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4))
         axes.figure.subplots_adjust(left=0.31)
 

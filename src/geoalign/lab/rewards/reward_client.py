@@ -1,4 +1,4 @@
-"""JSON from a reward server, for code that waits: the shared client in a thread of its own."""
+"""JSON from a reward server, for synchronous callers: the shared client in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ try:
 except ImportError as _absent:
     raise MissingExtraError("a reward model behind a URL needs httpx2: pip install 'geoalign[trl]'") from _absent
 
-__all__ = ["PatientClient", "UnreachableError"]
+__all__ = ["RewardClient", "UnreachableError"]
 
 
-class PatientClient:
+class RewardClient:
     """Talks JSON to one server, see `HTTPClient`; its thread begins with the first request and ends with `close`.
 
     Args:
@@ -46,21 +46,21 @@ class PatientClient:
         self._portal: BlockingPortal | None = None
         self._thread = ExitStack()
 
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, patiently: bool = True) -> Any:
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, retry: bool = True) -> Any:
         """The JSON of the answer; None where it has no body.
 
         Args:
-            patiently: False: one attempt only.
+            retry: False: one attempt only.
 
         Raises:
-            UnreachableError: no answer, or one that says to come again, until patience ended.
+            UnreachableError: no answer, or one that says to come again, until `patience` has passed.
             ServiceError: any other answer but success, or no JSON.
         """
         if self._portal is None:
             self._portal = self._thread.enter_context(start_blocking_portal(name="reward-client"))
         content = None if body is None else json.dumps(body).encode("ascii")
         waiting = self._portal.start_task_soon(
-            partial(self._client.ask, method, path, _content, content, once=not patiently)
+            partial(self._client.ask, method, path, _content, content, once=not retry)
         )
         try:
             return waiting.result()

@@ -1,4 +1,4 @@
-"""One array of JSON in a file, entry by entry: however long it is, no more than one entry is in memory."""
+"""Rows of JSON in a file, as lines or as one array; however long it is, no more than one row is in memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.store.strict_json import StrictJson, behind_blanks
-from geoalign.lab.tasks.text_files import LONGEST_ROW, MEGABYTE, READING_ERRORS, pieces
+from geoalign.lab.store.strict_json import StrictJson, StrictJsonError, behind_blanks
+from geoalign.lab.tasks.text_files import LONGEST_ROW, MEGABYTE, READING_ERRORS, LineError, pieces, text_lines
 from geoalign.shown import brief
 
 # Characters that are read ahead of an entry, at first; twice as many for every try that ends in the middle of it.
@@ -18,44 +18,78 @@ _AHEAD = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of an array.
+class RawRow:
+    """One row of a file.
 
     Attributes:
-        number: from 1.
-        value: what it holds; of no use beside a problem.
+        number: 0-based among the rows of the file; empty lines are none.
+        line: its number in the file, from 1: of the line, or of the row of a parquet file or an array.
+        value: its fields; None where it is no row.
         problem: why it is none: what was expected and what came.
-        text: as it stands in the file.
-        last: nothing behind it can be read.
+        data: its bytes without the line end; empty in parquet.
+        rest_lost: nothing behind it can be read.
     """
 
     number: int
-    value: Any = None
+    line: int
+    value: dict[str, Any] | None
     problem: str | None = None
-    text: str = ""
-    last: bool = False
+    data: bytes = b""
+    rest_lost: bool = False
+
+
+def json_lines(path: Path, reader: StrictJson) -> Iterator[RawRow]:
+    """The lines of a file of JSON, empty ones passed over; behind one that cannot be unpacked nothing can be read."""
+    number = 0
+    try:
+        for line, data in text_lines(path):
+            yield _row_of_line(number, line, data, reader)
+            number += 1
+    except LineError as error:
+        yield RawRow(number, error.line, None, f"expected lines of JSON, got {error}", rest_lost=True)
+
+
+def _row_of_line(number: int, line: int, data: bytes, reader: StrictJson) -> RawRow:
+    try:
+        return _row(number, line, reader.value(data.decode("utf-8")), data)
+    except json.JSONDecodeError as error:
+        problem = f"expected a JSON object, got JSONDecodeError: {error.msg} (column {error.colno})"
+    except StrictJsonError as error:
+        problem = f"expected plain JSON, got {error}"
+    except (ValueError, RecursionError) as error:
+        problem = f"expected a JSON object in UTF-8, got {type(error).__name__}: {brief(error)}"
+    return RawRow(number, line, None, problem, data)
+
+
+def _row(number: int, line: int, value: Any, data: bytes) -> RawRow:
+    if not isinstance(value, dict):
+        return RawRow(number, line, None, f"expected a JSON object, got {type(value).__name__}", data)
+    return RawRow(number, line, value, data=data)
 
 
 def begins_array(path: Path) -> bool:
     """Whether the first character of a file that is no blank is a bracket; False where it cannot be read."""
     try:
-        first = next((found for piece in pieces(path) if (found := piece.lstrip(b" \t\r\n"))), b"")
+        first = next((text for piece in pieces(path) if (text := piece.lstrip(b" \t\r\n"))), b"")
     except READING_ERRORS:
         return False
     return first[:1] == b"["
 
 
-def array_entries(path: Path, reader: StrictJson | None = None) -> Iterator[Entry]:
-    """The entries of the array that a file holds; where one cannot be read, it is the last, and says why."""
-    window, reader = _Window(path), reader or StrictJson()
-    number = 1
+def json_array(path: Path, reader: StrictJson) -> Iterator[RawRow]:
+    """The entries of the one array that a file holds; where one cannot be read, it is the last."""
+    window, number = _Window(path), 0
     try:
         if window.sign() != "[":
             raise _ArrayError(f"expected an array of JSON, got {window.glimpse()}")
         window.pass_sign()
-        while window.sign() != "]" or number > 1:
+        while window.sign() != "]" or number:
             value, text, problem = window.entry(reader)
-            yield Entry(number, value, None if problem is None else f"expected plain JSON, got {problem}", text)
+            data = text.encode("utf-8")
+            if problem is None:
+                yield _row(number, number + 1, value, data)
+            else:
+                yield RawRow(number, number + 1, None, f"expected plain JSON, got {problem}", data)
             number += 1
             if window.sign() == "]":
                 break
@@ -66,7 +100,7 @@ def array_entries(path: Path, reader: StrictJson | None = None) -> Iterator[Entr
         if window.sign():
             raise _ArrayError(f"expected nothing behind the array, got {window.glimpse()}")
     except _ArrayError as error:
-        yield Entry(number, problem=str(error), last=True)
+        yield RawRow(number, number + 1, None, str(error), rest_lost=True)
 
 
 class _ArrayError(ValueError):
@@ -74,7 +108,7 @@ class _ArrayError(ValueError):
 
 
 class _Window:
-    """The text of a file from some place on, as far as it has been needed."""
+    """The text of a file behind what was read, as far as it has been needed."""
 
     def __init__(self, path: Path) -> None:
         self._pieces = pieces(path)
@@ -97,8 +131,8 @@ class _Window:
     def glimpse(self) -> str:
         """What comes next, in a few characters."""
         self.sign()
-        found = self._text[self._at : self._at + 10]
-        return f"{found!a}" if found else self._broken or "the end of the file"
+        text = self._text[self._at : self._at + 10]
+        return f"{text!a}" if text else self._broken or "the end of the file"
 
     def entry(self, reader: StrictJson) -> tuple[Any, str, str | None]:
         """The next value, its text, and what would be lost of it.
@@ -143,7 +177,7 @@ class _Window:
                 part = self._decoder.decode(piece or b"", final=self._ended)
             except (*READING_ERRORS, UnicodeDecodeError) as error:
                 self._ended, self._broken = True, f"{type(error).__name__}: {brief(error)}"
-                # What comes before the place that is broken can still be read.
+                # What comes before the broken bytes can still be read.
                 part = error.object[: error.start].decode() if isinstance(error, UnicodeDecodeError) else ""
             parts.append(part)
             wanted -= len(part)

@@ -36,7 +36,7 @@ def compare(
     root: Path,
     *,
     resume: bool = False,
-    places: Locations | None = None,
+    locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, str]:
     """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
@@ -47,7 +47,7 @@ def compare(
     Args:
         config: the settings; None: those that the comparison in `root` was last run with.
         resume: go on with a comparison; where there is none, one is started.
-        places: where each setting was written, for error messages.
+        locations: where each setting was written, for error messages.
 
     Returns:
         The error of each run that failed, by the name of its cell.
@@ -64,7 +64,7 @@ def compare(
         folder.check_vacant(resume=resume)
         if config is None:
             config = folder.read_config()
-        plan = make_plan(config, places)
+        plan = make_plan(config, locations)
         todo = [planned for planned in plan if not folder.finished(planned)]
         for planned in todo:
             folder.check_unfinished(planned)

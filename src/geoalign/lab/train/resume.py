@@ -8,10 +8,9 @@ from typing import Any
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
-from geoalign.lab.store.json_files import keep_lines, read_lines
+from geoalign.lab.store.json_files import keep_lines
 from geoalign.lab.store.records import Check, Records, made_places, noted_records
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_folder import check_same_settings as check_same_settings
 from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.resume_point import ResumePoint, last_good
@@ -195,17 +194,6 @@ def cut_back(folder: RunFolder) -> None:
     keep_lines(folder.evaluation, keep_evaluation)
     # A generation made after N updates is of step N: it follows the checkpoint of step N, which therefore lacks it.
     folder.drop_steps(lambda step: done or step < rl_step)
-
-
-def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation stands complete in `evaluation.jsonl`."""
-    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
-    return bool(lines) and len(lines) >= sets
-
-
-def drop_evaluation(folder: RunFolder, stage: str) -> None:
-    """Cuts the lines of a stage's incomplete evaluation away."""
-    keep_lines(folder.evaluation, lambda line: line.get("stage") != stage)
 
 
 def _last_step(checkpoints: Path) -> int:

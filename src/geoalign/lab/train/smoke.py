@@ -18,7 +18,8 @@ from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import generation_shape, grpo_options, without_gpu
+from geoalign.lab.train.options import grpo_options, without_gpu
+from geoalign.lab.train.prompts import generation_shape
 
 _ROLLOUTS, _GENERATIONS = 256, 3
 _ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8

@@ -11,12 +11,11 @@ from rich.table import Table
 
 from geoalign.lab.analysis.consensus import accuracy_on_new_groups
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
-from geoalign.lab.store.json_files import read_lines
+from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, percent, whole
-from geoalign.lab.train.reward_stage import held_out_accuracy
 
 _PREFIX = "geoalign/"
 # Added up over the run.
@@ -37,7 +36,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "gold_utility": _evaluations(evaluations, "gold_utility"),
         "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
         "answers": _evaluations(evaluations, "count"),
-        "reward_model": held_out_accuracy(folder),
+        "reward_model": read_json(accuracy) if (accuracy := folder.reward_model / ACCURACY_FILE).is_file() else None,
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
         "curator": {**counts, **_consensus(curated), **detection(folder.rollouts)},

@@ -27,7 +27,7 @@ from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 
 _LOOK_SECONDS = 0.2
-# Exit code of a worker for an error of this package, which is told as such.
+# Exit code of a worker for an error of this package, which is reported as such.
 _OWN_ERROR = 2
 
 
@@ -70,7 +70,7 @@ def compare(
             folder.check_unfinished(planned)
         failed: dict[str, str] = {}
         if todo:
-            failed = _carry_out(folder, config, plan, todo, console)
+            failed = _run(folder, config, plan, todo, console)
         else:
             folder.initialise(config)
             console.print(f"All {len(plan)} runs are finished: nothing is trained.", highlight=False)
@@ -78,7 +78,7 @@ def compare(
     return failed
 
 
-def _carry_out(
+def _run(
     folder: ComparisonFolder,
     config: CompareConfig,
     plan: Sequence[PlannedRun],

@@ -114,7 +114,7 @@ def evaluate(run: Run, respondent: Respondent, *, stage: str, step: int, progres
 
 
 def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation stands complete in `evaluation.jsonl`."""
+    """True if a stage's evaluation is complete in `evaluation.jsonl`."""
     lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
     return bool(lines) and len(lines) >= sets
 

@@ -40,8 +40,8 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
     others = [
         item.name for item in folder.root.iterdir() if item.name not in early and not item.name.endswith(HALF_WRITTEN)
     ]
-    for path, beside in ((folder.config, folder.versions), (folder.versions, folder.config)):
-        if beside.is_file() and (folder.metrics.is_file() or folder.checkpoints.is_dir()):
+    for path, other in ((folder.config, folder.versions), (folder.versions, folder.config)):
+        if other.is_file() and (folder.metrics.is_file() or folder.checkpoints.is_dir()):
             raise RunFolderError(
                 f"{path}: expected the file that the run in this folder has written, got none: put it back, or start "
                 f"a new run with another --output"
@@ -89,9 +89,9 @@ def finished_whole(folder: RunFolder, console: Console) -> bool:
 
 
 def go_back(folder: RunFolder, console: Console) -> None:
-    """Takes a run back to its last good checkpoint: what followed is removed, so that nothing stands twice.
+    """Takes a run back to its last good checkpoint: what followed is removed, so that nothing is written twice.
 
-    Tells which checkpoints are refused, and why. Nothing is removed before all that stays has been checked. Files that
+    Prints which checkpoints are refused, and why. Nothing is removed before all that stays has been checked. Files that
     the run has not written itself stay.
 
     Raises:
@@ -106,8 +106,8 @@ def go_back(folder: RunFolder, console: Console) -> None:
         cut_back(folder)
         return
     point, refused = last_good(folder)
-    for one in refused:
-        _say(console, f"{one.checkpoint.relative_to(folder.root)} is refused. {one.why}.")
+    for checkpoint, why in refused:
+        _say(console, f"{checkpoint.relative_to(folder.root)} is refused. {why}.")
     if point.checkpoint is not None or refused:
         _say(console, f"Resuming from {point.name}.")
     _restore(folder, point)
@@ -115,10 +115,11 @@ def go_back(folder: RunFolder, console: Console) -> None:
 
 def _restore(folder: RunFolder, point: ResumePoint) -> None:
     assert point.records is not None
-    records: Records = point.records
+    records = point.records
     _drop_unrecorded(folder, records)
-    for stage, place in enumerate((folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)):
-        for path in checkpoint_folders(place):
+    stages = (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)
+    for stage, checkpoints in enumerate(stages):
+        for path in checkpoint_folders(checkpoints):
             if (stage, checkpoint_step(path)) > point.rank or not (path / MARK).is_file():
                 remove_checkpoint(path)
     noted = noted_records(folder)
@@ -145,15 +146,15 @@ def _drop_unrecorded(folder: RunFolder, records: Records) -> None:
     check = Check(folder)
     grown = folder.metrics.is_file() and folder.metrics.stat().st_size > records.metrics.size
     shared = "shared" in folder.read_versions()
-    for place in made_places(folder):
-        if place.name in records.made or not place.is_dir():
+    for model in made_places(folder):
+        if model.name in records.made or not model.is_dir():
             continue
-        with_lines = place == folder.reward_model and not shared
-        if with_lines or check.made_fault(place) is not None:
-            shutil.rmtree(place)
+        with_lines = model == folder.reward_model and not shared
+        if with_lines or check.made_fault(model) is not None:
+            shutil.rmtree(model)
         elif grown:
             raise RunFolderError(
-                f"{folder.records}: expected what the run held when {place} was complete, got none: put the file back, "
+                f"{folder.records}: expected what the run held when {model} was complete, got none: put the file back, "
                 f"or move that folder away to have it made again"
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def train(
     resume: bool = False,
     shared: Path | None = None,
     report: bool = True,
-    locations: Locations = NOWHERE,
+    locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs, or goes on with, one training in the folder `root`, and returns the content of its `summary.json`.
@@ -67,14 +67,13 @@ def train(
     processes, folder = Processes.launched(), RunFolder(root)
     console = _console(console, processes)
     with _held(folder, processes, resume=resume):
-        config = _resolved(config, folder)
+        config = _resolved(config, folder, processes)
         if finished_whole(folder, console):
-            check_same_settings(plain_settings(config), folder.read_config(), folder.root)
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
             )
         else:
-            run = _started(config, folder, shared, locations, console)
+            run = _started(config, folder, shared, locations or NOWHERE, console)
             warm_start_stage(run)
             reward_model_stage(run)
             _rl_stages(run)
@@ -88,7 +87,9 @@ def train(
     return summary
 
 
-def prepare(config: RunConfig, root: Path, *, locations: Locations = NOWHERE, console: Console | None = None) -> None:
+def prepare(
+    config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
+) -> None:
     """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
 
     They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
@@ -99,7 +100,8 @@ def prepare(config: RunConfig, root: Path, *, locations: Locations = NOWHERE, co
     """
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
-        run = _started(config, folder, None, locations, _console(console, processes))
+        config = _resolved(config, folder, processes)
+        run = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
         warm_start_stage(run)
         reward_model_stage(run)
 
@@ -138,33 +140,40 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
         yield
 
 
-def _resolved(config: RunConfig | None, folder: RunFolder) -> RunConfig:
-    """The settings given, or else those of the run's start."""
-    if folder.started():
-        folder.check_start()
-    if config is not None:
-        return config
-    return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
+def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes) -> RunConfig:
+    """The settings given, which must be those of the run's start where there was one; without any, those."""
+    if not folder.started():
+        return config or RunConfig()
+    folder.check_start()
+    if config is None:
+        return parse_run_config(folder.read_config())
+    if processes.is_main:
+        check_same_settings(plain_settings(config), folder.read_config(), folder.root)
+    return config
 
 
 def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Run:
     """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
-    settings, processes = plain_settings(config), Processes.launched()
+    processes = Processes.launched()
     _check_launch(config.launch, processes, locations)
     if folder.started() and processes.is_main:
-        check_same_settings(settings, folder.read_config(), folder.root)
         check_same_processes(folder, processes.count)
     silence_logs()
     if processes.count == 1:
         use_one_device()
-    # Everything that can be wrong with the settings is found before a file is written.
+    # The settings are checked whole before a file is written.
     run = make_run(config, folder, console, locations)
     check_reward(run, locations)
-    origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
+    settings, origin = plain_settings(config), _origin(folder, shared)
     if origin is not None:
         check_shared(origin, settings)
     if processes.is_main:
-        _prepare_folder(run, settings, shared, origin)
+        if folder.started():
+            go_back(folder, console)
+        else:
+            folder.initialise(settings, threads=torch.get_num_threads(), processes=processes.count, shared=shared)
+        if (origin := _origin(folder, shared)) is not None:
+            take_shared(origin, folder, rewarded=run.reward_model is not None)
     processes.barrier()
     threads = folder.read_versions().get("threads")
     make_repeatable(run.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
@@ -180,22 +189,11 @@ def _check_launch(launch: LaunchConfig, processes: Processes, locations: Locatio
         )
 
 
-def _prepare_folder(run: Run, settings: Mapping[str, Any], shared: Path | None, origin: RunFolder | None) -> None:
-    """Starts the folder of a new run, or takes that of an old one back; then takes over what `origin` has made."""
-    folder = run.folder
-    if folder.started():
-        go_back(folder, run.console)
-        if origin is None and not folder.warm_started.is_dir():  # it was not whole, and is gone
-            origin = _shared_folder(folder, shared)
-    else:
-        threads = torch.get_num_threads()
-        folder.initialise(settings, threads=threads, processes=run.processes.count, shared=shared)
-    if origin is not None:
-        take_shared(origin, folder, rewarded=run.reward_model is not None)
-
-
-def _shared_folder(folder: RunFolder, given: Path | None) -> RunFolder | None:
-    if given is None and folder.started():
+def _origin(folder: RunFolder, shared: Path | None) -> RunFolder | None:
+    """The run whose warm start is to be taken over; None where there is none, or the folder has one."""
+    if folder.warm_started.is_dir():
+        return None
+    if shared is None and folder.started():
         remembered = folder.read_versions().get("shared")
-        given = Path(remembered) if isinstance(remembered, str) else None
-    return None if given is None else RunFolder(given)
+        shared = Path(remembered) if isinstance(remembered, str) else None
+    return None if shared is None else RunFolder(shared)

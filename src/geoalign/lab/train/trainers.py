@@ -107,7 +107,7 @@ class ProgressBar(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Shows the bar; a resumed stage starts where its checkpoint stands."""
+        """Shows the bar; a resumed stage starts at the step of its checkpoint."""
         self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
         self.progress.start()
 

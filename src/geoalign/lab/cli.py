@@ -85,7 +85,7 @@ def train_command(
                 "--dry-run: expected settings, as a file or by --set, got only a started run to go on with"
             )
         given = overrides or []
-        plan(loaded.config, Console(), places=loaded.locations, config_file=config, overrides=given, output=output)
+        plan(loaded.config, Console(), locations=loaded.locations, config_file=config, overrides=given, output=output)
         return
     folder = output
     if folder is None and loaded is not None:
@@ -99,7 +99,7 @@ def train_command(
     if smoke and settings is not None:
         settings = smoke_config(settings)
     try:
-        train(settings, folder, resume=resume, places=loaded.locations if loaded else None, console=Console())
+        train(settings, folder, resume=resume, locations=loaded.locations if loaded else None, console=Console())
         if smoke and settings is not None:
             check_exercised(settings, RunFolder(folder), Console())
     except KeyboardInterrupt:
@@ -164,7 +164,7 @@ def compare_command(
             loaded.config if loaded else None,
             folder,
             resume=resume,
-            places=loaded.locations if loaded else None,
+            locations=loaded.locations if loaded else None,
             console=Console(),
         )
     except KeyboardInterrupt:

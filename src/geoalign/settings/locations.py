@@ -30,6 +30,10 @@ class Locations:
         return f"{location}: " if location else ""
 
 
+# Of settings that no file holds.
+NOWHERE = Locations()
+
+
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """A settings file as nested dicts, and the location of every dotted key in it. An empty file gives no settings.
 

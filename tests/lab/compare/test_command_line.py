@@ -57,7 +57,7 @@ def test_options_reach_the_settings(
     )
     assert config.run.grpo == {"max_steps": 6}
     assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
-    assert passed_on["places"].of("arms.grpo") == f"{path}, line 2"
+    assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
 
 
 def test_the_folder_is_named_for_the_file(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.compare.detection import Generation, detection, scores_of, snapshot
+from geoalign.lab.compare.extract import Generation, detection, scores_of, snapshot
 
 NAN = float("nan")
 

@@ -14,9 +14,8 @@ from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
 from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, consensus, level_of
 from geoalign.lab.analysis.detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect, pair_counts
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.compare.detection import detection as compared
-from geoalign.lab.compare.detection import snapshot
-from geoalign.lab.compare.extract import extract, read_generations
+from geoalign.lab.compare.extract import detection as compared
+from geoalign.lab.compare.extract import extract, read_generations, snapshot
 from geoalign.lab.curate.steps import group_pairs
 from geoalign.lab.curate.terminal import consensus_in_words
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals

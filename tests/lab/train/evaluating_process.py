@@ -11,8 +11,6 @@ from rich.progress import Progress
 
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.evaluation.answers import answer_together
-from geoalign.lab.generation.transformers_engine import TransformersEngine
-from geoalign.lab.models.models import load_saved
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.lab.train import evaluations
@@ -22,7 +20,7 @@ from geoalign.lab.train.run import make_run
 
 def main(trained: RunFolder, folder: RunFolder) -> None:
     config = parse_run_config(trained.read_config())
-    run = make_run(config, folder, None, Console(quiet=True))
+    run = make_run(config, folder, Console(quiet=True))
     texts: list[str] = []
 
     def recorded(*arguments: Any, **options: Any) -> Any:
@@ -31,11 +29,10 @@ def main(trained: RunFolder, folder: RunFolder) -> None:
         return answers
 
     evaluations.answer_together = recorded  # type: ignore[assignment]
-    model, tokenizer = load_saved(trained.final, config.model)
-    engine = TransformersEngine(model.to(run.grpo.device), tokenizer)
     with reward_source(run) as source, Progress(disable=True) as progress:
+        respondent = evaluations.saved_respondent(run, source, trained.final)
         for step in (2, 4):
-            evaluations.evaluate(run, source, engine, tokenizer, stage="rl", step=step, progress=progress)
+            evaluations.evaluate(run, respondent, stage="rl", step=step, progress=progress)
     (folder.root / f"texts-{run.processes.rank}.json").write_text(json.dumps(texts))
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from geoalign.errors import ConfigError
-from geoalign.lab.train.options import generation_shape, grpo_options, plan_prompts, sft_options
+from geoalign.lab.train.options import grpo_options, sft_options
+from geoalign.lab.train.prompts import generation_shape, plan_prompts
 from geoalign.settings.locations import Locations
 
 FOLDER = Path("nowhere")
@@ -46,10 +47,10 @@ def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
     ],
 )
 def test_wrong_options_are_refused_by_name(values: dict[str, Any], parts: list[str]) -> None:
-    places = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    locations = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
     base = {"per_device_train_batch_size": 8, "num_generations": 4}
     with pytest.raises(ConfigError) as caught:
-        grpo_options({**base, **values}, seed=0, folder=FOLDER, places=places)
+        grpo_options({**base, **values}, seed=0, folder=FOLDER, locations=locations)
     for part in parts:
         assert part in str(caught.value)
 
@@ -128,9 +129,9 @@ def test_too_few_problems_for_one_generation() -> None:
     ],
 )
 def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str) -> None:
-    places = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    locations = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
     with pytest.raises(ConfigError) as caught:
-        grpo_options(values, seed=0, folder=FOLDER, places=places)
+        grpo_options(values, seed=0, folder=FOLDER, locations=locations)
     assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoalign.lab.train.policy import PolicyShift
+from geoalign.lab.train.policy_trainer import PolicyShift
 
 
 class Base:

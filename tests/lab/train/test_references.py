@@ -14,7 +14,7 @@ import pytest
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train import references
-from geoalign.lab.train.rollout_fields import rollout_fields
+from geoalign.lab.train.rl_reward import rollout_fields
 
 Train = Callable[..., dict[str, Any]]
 Tiny = Callable[..., dict[str, Any]]
@@ -65,7 +65,7 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     whole = references._batch_rewards
 
     def counted(*arguments: Any) -> Any:
-        calls.append(arguments[4][0].id)
+        calls.append(arguments[2][0].id)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return whole(*arguments)
@@ -84,7 +84,7 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
 
 def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
-    monkeypatch.setattr("geoalign.lab.train.rollout_fields.reference_rewards", lambda run: found)
+    monkeypatch.setattr("geoalign.lab.train.rl_reward.reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
         curator=SimpleNamespace(requires=("reference_rewards", "answers")),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),

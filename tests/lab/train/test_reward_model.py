@@ -18,9 +18,9 @@ from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.store.seals import latest_complete
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.checkpoints import CompleteCheckpoints
 from geoalign.lab.train.options import reward_model_options
 from geoalign.lab.train.reward_model import first_reward_model, train_reward_model
+from geoalign.lab.train.trainers import CompleteCheckpoints
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,9 +9,10 @@ from rich.console import Console
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.store.json_files import append_lines, read_lines
-from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
+from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder, check_same_settings
 from geoalign.lab.store.seals import MARK
-from geoalign.lab.train.resume import check_same_settings, check_vacant, cut_back, drop_evaluation, evaluated, go_back
+from geoalign.lab.train.evaluations import drop_evaluation, evaluated
+from geoalign.lab.train.resume import check_vacant, cut_back, go_back
 from geoalign.settings.loading import plain_settings
 
 

@@ -16,6 +16,7 @@ from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train import train as train_module
 from geoalign.lab.train.shared import check_shared, take_shared
+from geoalign.settings.loading import plain_settings
 
 Train = Callable[..., dict[str, Any]]
 Tiny = Callable[..., dict[str, Any]]
@@ -34,6 +35,10 @@ def prepared(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
+
+
+def resolved(**settings: Any) -> dict[str, Any]:
+    return plain_settings(parse_run_config(settings))
 
 
 def stages(folder: Path) -> list[str]:
@@ -107,16 +112,16 @@ def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_p
     shared = RunFolder(tmp_path)
     shared.initialise({"seed": 0, "task": {"seed": None}}, threads=1)
     shared.warm_started.mkdir(parents=True)
-    check_shared(shared, {"seed": 0, "task": {"seed": None}})
+    check_shared(shared, resolved(seed=0, task={"seed": None}))
     with pytest.raises(ConfigError, match="seed: expected 0, as the shared run in"):
-        check_shared(shared, {"seed": 1, "task": {"seed": None}})
+        check_shared(shared, resolved(seed=1, task={"seed": None}))
 
 
 def test_other_sections_may_differ(tmp_path: Path) -> None:
     shared = RunFolder(tmp_path)
     shared.initialise({"seed": 0, "task": {"seed": 3}, "reward": {"flip": 0.0}}, threads=1)
     shared.warm_started.mkdir(parents=True)
-    check_shared(shared, {"seed": 4, "task": {"seed": 3}, "reward": {"flip": 0.4}, "curator": {"type": "geoalign"}})
+    check_shared(shared, resolved(seed=4, task={"seed": 3}, reward={"flip": 0.4}, curator={"type": "geoalign"}))
 
 
 def test_a_folder_without_a_finished_warm_start_is_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.reward_source import check_reward
-from geoalign.lab.train.run import make_run
-from geoalign.lab.train.subsets import check_subset
+from geoalign.lab.train.run import check_subset, make_run
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -61,7 +60,7 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
         name = json.dumps(settings["task"], sort_keys=True)
     if name not in made:
         made[name] = make_task(config.task, seed=config.seed)
-    run = make_run(config, RunFolder(Path("unused")), None, Console(quiet=True), task=made[name])
+    run = make_run(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
     check_reward(run)
     check_subset(config.curator, run.generation.samples, whole=False)
     return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}

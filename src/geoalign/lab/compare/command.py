@@ -27,7 +27,7 @@ from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 
 _LOOK_SECONDS = 0.2
-# Exit code of a worker for an error of this package, which is told as such.
+# Exit code of a worker for an error of this package, which is reported as such.
 _OWN_ERROR = 2
 
 
@@ -36,7 +36,7 @@ def compare(
     root: Path,
     *,
     resume: bool = False,
-    places: Locations | None = None,
+    locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, str]:
     """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
@@ -47,7 +47,7 @@ def compare(
     Args:
         config: the settings; None: those that the comparison in `root` was last run with.
         resume: go on with a comparison; where there is none, one is started.
-        places: where each setting was written, for error messages.
+        locations: where each setting was written, for error messages.
 
     Returns:
         The error of each run that failed, by the name of its cell.
@@ -64,13 +64,13 @@ def compare(
         folder.check_vacant(resume=resume)
         if config is None:
             config = folder.read_config()
-        plan = make_plan(config, places)
+        plan = make_plan(config, locations)
         todo = [planned for planned in plan if not folder.finished(planned)]
         for planned in todo:
             folder.check_unfinished(planned)
         failed: dict[str, str] = {}
         if todo:
-            failed = _carry_out(folder, config, plan, todo, console)
+            failed = _run(folder, config, plan, todo, console)
         else:
             folder.initialise(config)
             console.print(f"All {len(plan)} runs are finished: nothing is trained.", highlight=False)
@@ -78,7 +78,7 @@ def compare(
     return failed
 
 
-def _carry_out(
+def _run(
     folder: ComparisonFolder,
     config: CompareConfig,
     plan: Sequence[PlannedRun],

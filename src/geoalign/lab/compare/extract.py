@@ -1,19 +1,23 @@
-"""From the folder of a finished run to the compact result that a comparison keeps of it."""
+"""From the folder of a finished run to the compact result that a comparison keeps of it; numpy only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 
 from geoalign.lab.analysis.cost import curation_seconds
-from geoalign.lab.compare.detection import Generation, detection, snapshot
+from geoalign.lab.analysis.detection import Ranking, Tally, mean_ranking, pair_counts, ranking, rows_that_count, tally
 from geoalign.lab.store.json_files import finite, read_lines
 from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 
+SCORES = ("score", "mean_score", "pair_count", "distance", "fewest_pairs")
 SNAPSHOTS = 5
 # Entry of the result -> metric of the log.
 _SERIES = {
@@ -88,18 +92,18 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[Generation]
 
 
 def _added_seconds(lines: list[Mapping[str, Any]]) -> list[float | None]:
-    found = [curation_seconds(line) for line in lines]
-    return [value or 0.0 for value in found] if any(value is not None for value in found) else [None] * len(lines)
+    seconds = [curation_seconds(line) for line in lines]
+    return [value or 0.0 for value in seconds] if any(value is not None for value in seconds) else [None] * len(lines)
 
 
 def _true_rewards(steps: list[int], generations: Iterable[Generation]) -> list[float | None]:
     means: list[list[float]] = [[] for _ in steps]
     for generation in generations:
         known = generation.true_reward[~np.isnan(generation.true_reward)]
-        at = next((place for place, step in enumerate(steps) if step > generation.step), None)
+        at = next((index for index, step in enumerate(steps) if step > generation.step), None)
         if at is not None and len(known):
             means[at].append(float(known.mean()))
-    return [sum(found) / len(found) if found else None for found in means]
+    return [sum(rewards) / len(rewards) if rewards else None for rewards in means]
 
 
 def read_generations(rollouts: Path) -> list[Generation]:
@@ -110,7 +114,7 @@ def read_generations(rollouts: Path) -> list[Generation]:
 def generation_of(rollouts: RolloutStep) -> Generation:
     """One batch as a run wrote it.
 
-    A row is replaced where another row stands in its place, or none, or where its weight is 0 although its reward is
+    A row is replaced where its source is another row, or none, or where its weight is 0 although its reward is
     known.
     """
     elsewhere = rollouts.source != np.arange(len(rollouts))
@@ -130,8 +134,8 @@ def spread(generations: list[Generation], count: int) -> list[Generation]:
     """At most `count` generations, evenly spread from the first to the last."""
     if not generations:
         return []
-    places = np.linspace(0, len(generations) - 1, min(count, len(generations)))
-    return [generations[place] for place in places.round().astype(int)]
+    indices = np.linspace(0, len(generations) - 1, min(count, len(generations)))
+    return [generations[index] for index in indices.round().astype(int)]
 
 
 def rounded(value: Any) -> Any:
@@ -144,3 +148,92 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [rounded(item) for item in value]
     return value
+
+
+# How well scores and controls rank the rollouts whose reward was corrupted.
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One curated batch of rollouts, row by row.
+
+    Attributes:
+        step: updates made before it was generated.
+        corrupted: None where it is not known.
+        replaced: rows whose source is another row, or none, or whose weight is 0.
+    """
+
+    step: int
+    group: Int[np.ndarray, " b"]
+    reward: Float[np.ndarray, " b"]
+    true_reward: Float[np.ndarray, " b"]
+    corrupted: Bool[np.ndarray, " b"] | None
+    score: Float[np.ndarray, " b"]
+    anomalous: Bool[np.ndarray, " b"]
+    replaced: Bool[np.ndarray, " b"]
+
+
+def scores_of(generation: Generation, *, mean_score: bool) -> dict[str, NDArray[np.float64]]:
+    """Every score and control of a generation; NaN for rows in no pair, which nobody could rank.
+
+    `score` is the curator's own; `mean_score` the same per pair (where it is a sum over pairs); `distance` |reward -
+    group mean|; `pair_count` and `fewest_pairs` know nothing but how many rows of the group have another reward.
+    """
+    count = pair_counts(generation.reward, generation.group).astype(np.float64)
+    count[count == 0] = np.nan
+    distance = np.full(len(count), np.nan)
+    for group in np.unique(generation.group):
+        rows = (generation.group == group) & ~np.isnan(generation.reward)
+        if rows.any():
+            distance[rows] = np.abs(generation.reward[rows] - generation.reward[rows].mean())
+    own = np.where(np.isnan(count), np.nan, generation.score)
+    scores = {
+        "score": own,
+        "pair_count": count,
+        "distance": np.where(np.isnan(count), np.nan, distance),
+        "fewest_pairs": -count,
+    }
+    if mean_score:
+        scores["mean_score"] = own / count
+    return {name: scores[name] for name in SCORES if name in scores}
+
+
+def detection(generations: Iterable[Generation], *, mean_score: bool) -> dict[str, Any]:
+    """The detection quality of a whole run, as `geoalign.lab.analysis.detection` defines it; what is undefined is None.
+
+    The precision is that of the replaced rows, and is None where no row in a pair was corrupted.
+    """
+    rankings: dict[str, list[Ranking]] = {name: [] for name in SCORES}
+    counts = Tally()
+    for generation in generations:
+        if generation.corrupted is None:
+            continue
+        known = np.ones(len(generation.corrupted), dtype=bool)
+        counting = rows_that_count(generation.reward, generation.group, known)
+        counts += tally(generation.replaced, generation.corrupted, counting, known)
+        for name, values in scores_of(generation, mean_score=mean_score).items():
+            rankings[name].append(ranking(values, generation.corrupted, counting))
+    means = {name: mean_ranking(ranked) for name, ranked in rankings.items()}
+    return {
+        **{
+            name: {"auroc": mean.auroc, "auprc": mean.average_precision, "generations": generations}
+            for name, (mean, generations) in means.items()
+            if generations
+        },
+        "precision_among_replaced": counts.precision if counts.marked and counts.corrupted else None,
+        "base_rate": counts.base_rate if counts.rows else None,
+    }
+
+
+def snapshot(generation: Generation, *, mean_score: bool) -> dict[str, Any]:
+    """The rows of one generation as lists, for rank plots and distributions."""
+    scores = scores_of(generation, mean_score=mean_score)
+    return {
+        "step": generation.step,
+        "score": scores["score"].tolist(),
+        "mean_score": scores["mean_score"].tolist() if mean_score else None,
+        "pair_count": pair_counts(generation.reward, generation.group).tolist(),
+        "reward": generation.reward.tolist(),
+        "corrupted": None if generation.corrupted is None else generation.corrupted.tolist(),
+        "anomalous": generation.anomalous.tolist(),
+    }

@@ -1,4 +1,4 @@
-"""Carries a comparison's runs out, several at a time, and shows how far they are."""
+"""Runs a comparison's runs, several at a time, and shows how far they are."""
 
 from __future__ import annotations
 

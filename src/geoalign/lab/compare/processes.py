@@ -17,7 +17,7 @@ _WORKER = "geoalign.lab.compare.worker"
 
 
 class WorkerProcess:
-    """A process that carries out one job; it ends when `stop` is called or this process dies.
+    """A process that does one job; it ends when `stop` is called or this process dies.
 
     Args:
         job: what it reads from its standard input.

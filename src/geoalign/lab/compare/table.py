@@ -105,14 +105,14 @@ def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
 
 
 def _detection(level: LevelTable) -> Drawn | None:
-    found = [row for row in level.rows if row.detection is not None]
-    if not found:
+    rows = [row for row in level.rows if row.detection is not None]
+    if not rows:
         return None
     drawn = _columns(
         f"{level.level}: finding the corrupted rollouts, means over seeds",
         ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base"),
     )
-    for row in found:
+    for row in rows:
         assert row.detection is not None
         areas = {item.score: item for item in row.detection.rows}
         own = areas.get("score")
@@ -167,13 +167,13 @@ def _cells(numbers: Iterable[float]) -> list[str]:
     return ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
 
 
-def _interval(found: Any, *, sign: bool = False) -> str:
-    if math.isnan(found.estimate):
+def _interval(interval: Any, *, sign: bool = False) -> str:
+    if math.isnan(interval.estimate):
         return "-"
     form = "+.3f" if sign else ".3f"
-    if math.isnan(found.low):
-        return f"{found.estimate:{form}}"
-    return f"{found.estimate:{form}} ({found.low:{form}} to {found.high:{form}})"
+    if math.isnan(interval.low):
+        return f"{interval.estimate:{form}}"
+    return f"{interval.estimate:{form}} ({interval.low:{form}} to {interval.high:{form}})"
 
 
 def _number(value: float) -> str:

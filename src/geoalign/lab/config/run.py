@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import Field, model_validator
 
@@ -25,6 +27,11 @@ class TinyModelConfig:
     max_length: Annotated[int, Field(ge=16)] = setting(
         default=4096, help="Longest sequence, prompt and response together, in tokens."
     )
+    # What a pretrained model's settings say, and the tiny model's need not.
+    dtype: ClassVar[Literal["float32"]] = "float32"
+    trust_remote_code: ClassVar[bool] = False
+    chat_template_kwargs: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    lora: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _even_heads(self) -> TinyModelConfig:

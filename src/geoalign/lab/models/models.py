@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from geoalign.errors import ConfigError, MissingExtraError
-from geoalign.lab.config.run import LoraConfig, PretrainedModelConfig, TinyModelConfig
+from geoalign.lab.config.run import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.seals import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
@@ -33,7 +33,9 @@ _CHAT_TEMPLATE = (
 )
 
 
-def initial_model(config: Any, *, alphabet: str | None, seed: int, words: Sequence[str] = ()) -> tuple[Any, Any]:
+def initial_model(
+    config: ModelConfig, *, alphabet: str | None, seed: int, words: Sequence[str] = ()
+) -> tuple[Any, Any]:
     """The model and tokenizer that a run starts from, on the CPU.
 
     Args:
@@ -49,7 +51,11 @@ def initial_model(config: Any, *, alphabet: str | None, seed: int, words: Sequen
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
     try:
         model = from_pretrained(
-            AutoModelForCausalLM, config.path, dtype=getattr(torch, config.dtype), **_from_hub(config)
+            AutoModelForCausalLM,
+            config.path,
+            revision=config.revision,
+            dtype=getattr(torch, config.dtype),
+            **_code(config),
         )
     except OwnCodeError:
         raise
@@ -58,7 +64,7 @@ def initial_model(config: Any, *, alphabet: str | None, seed: int, words: Sequen
     return model, tokenizer
 
 
-def initial_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
+def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
     """The tokenizer that a run starts from; of a pretrained model nothing else is loaded.
 
     Raises:
@@ -66,11 +72,11 @@ def initial_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str]
     """
     if isinstance(config, TinyModelConfig):
         return make_tokenizer(alphabet, max_length=config.max_length, words=words)
-    if not isinstance(config, PretrainedModelConfig):
-        raise ConfigError(f"model: expected settings of a known type, got {type(config).__name__}")
     tokenizer: Any
     try:
-        tokenizer = from_pretrained(AutoTokenizer, config.path, padding_side="left", **_from_hub(config))
+        tokenizer = from_pretrained(
+            AutoTokenizer, config.path, revision=config.revision, padding_side="left", **_code(config)
+        )
     except OwnCodeError:
         raise
     except (OSError, ValueError) as error:
@@ -82,20 +88,25 @@ def initial_tokenizer(config: Any, *, alphabet: str | None, words: Sequence[str]
     return tokenizer
 
 
-def template_options(config: Any) -> dict[str, Any]:
-    """What the chat template is told wherever it is applied; nothing for the tiny model, which has a plain one."""
-    return dict(config.chat_template_kwargs) if isinstance(config, PretrainedModelConfig) else {}
-
-
-def load_saved(folder: Path, config: Any) -> tuple[Any, Any]:
+def load_saved(folder: Path, config: ModelConfig) -> tuple[Any, Any]:
     """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not.
 
     Args:
         config: the model's settings in the run.
     """
-    code: dict[str, Any] = {"trust_remote_code": trusts_code(config), "setting": CODE_SETTING}
-    model = from_pretrained(AutoModelForCausalLM, folder, dtype=getattr(torch, weights_dtype(config)), **code)
-    return model, from_pretrained(AutoTokenizer, folder, padding_side="left", **code)
+    model = from_pretrained(AutoModelForCausalLM, folder, dtype=getattr(torch, config.dtype), **_code(config))
+    return model, from_pretrained(AutoTokenizer, folder, padding_side="left", **_code(config))
+
+
+def load_checkpoint(checkpoint: Path, config: ModelConfig, model: Any, tokenizer: Any) -> tuple[Any, Any]:
+    """Model and tokenizer of a stage's last checkpoint; one of adapters holds only these, for the stage's `model`."""
+    if config.lora is not None:
+        return merged_from(model, checkpoint), tokenizer
+    return load_saved(checkpoint, config)
+
+
+def _code(config: ModelConfig) -> dict[str, Any]:
+    return {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -104,29 +115,14 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def save_complete(model: Any, tokenizer: Any, place: Path) -> None:
+def save_complete(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
-    written = beside(place)
+    written = beside(folder)
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)
     mark_complete(written)
-    replace_folder(written, place)
-
-
-def trusts_code(config: Any) -> bool:
-    """Whether the Python code that comes with a run's model may run."""
-    return isinstance(config, PretrainedModelConfig) and config.trust_remote_code
-
-
-def _from_hub(config: PretrainedModelConfig) -> dict[str, Any]:
-    code = {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
-    return {"revision": config.revision, **code}
-
-
-def weights_dtype(config: Any) -> str:
-    """Name of the type of a run's weights in memory."""
-    return config.dtype if isinstance(config, PretrainedModelConfig) else "float32"
+    replace_folder(written, folder)
 
 
 def make_tokenizer(
@@ -205,11 +201,6 @@ def make_tiny_model(config: TinyModelConfig, tokenizer: Any, *, seed: int) -> Qw
 
 
 # Low-rank adapters by peft: put on before a stage and merged after it, so that what it makes is a plain model.
-
-
-def lora_of(model_config: Any) -> LoraConfig | None:
-    """The adapters that a run trains; None where it trains all weights."""
-    return model_config.lora if isinstance(model_config, PretrainedModelConfig) else None
 
 
 def with_adapters(model: Any, config: LoraConfig | None, *, seed: int) -> Any:

@@ -18,7 +18,7 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
-from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer, lora_of, template_options
+from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
@@ -31,7 +31,7 @@ from geoalign.lab.train.prompts import prompt_lengths
 from geoalign.lab.train.reward_source import check_reward
 from geoalign.lab.train.run import Run, make_run
 from geoalign.pretrained import OwnCodeError, from_pretrained
-from geoalign.settings.locations import Locations, read_yaml
+from geoalign.settings.locations import NOWHERE, Locations, read_yaml
 from geoalign.settings.shown import shown
 
 # Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
@@ -56,7 +56,7 @@ def dry_run(
     config: RunConfig,
     console: Console,
     *,
-    places: Locations | None = None,
+    locations: Locations = NOWHERE,
     config_file: Path | None = None,
     overrides: Sequence[str] = (),
     output: Path | None = None,
@@ -70,29 +70,25 @@ def dry_run(
     Raises:
         ConfigError, InputError: whatever the run itself would find wrong before it starts.
     """
-    _check_options(config, places)
-    zero_stage = _zero_stage(config.launch.accelerate, places)
+    # Also those that are left out below where there is no GPU.
+    check_options(GRPOConfig, "grpo", config.grpo, locations)
+    check_options(SFTConfig, "sft", config.sft or {}, locations)
+    check_options(RewardConfig, "reward_model", config.reward_model, locations)
+    zero_stage = _zero_stage(config.launch.accelerate, locations)
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
-    run = make_run(checked, RunFolder(Path("dry-run")), places, console)
-    problems = _reward_problem(run, places)
+    run = make_run(checked, RunFolder(Path("dry-run")), console, locations)
+    unchecked_reward = _unchecked_reward(run, locations)
     _print_prompts(run, tokenizer, console)
-    console.print(_plan_table(run, processes, tokenizer))
+    console.print(_plan_table(run, config.curator.type, processes, tokenizer))
     estimate = _memory(config, run, processes, tokenizer, zero_stage)
     if isinstance(estimate, MemoryEstimate):
         console.print(_memory_table(estimate, config))
-    for line in (missing, problems, estimate if isinstance(estimate, str) else None):
+    for line in (missing, unchecked_reward, estimate if isinstance(estimate, str) else None):
         if line is not None:
             console.print(Text(f"Not checked: {line}", style="yellow"), soft_wrap=True)
     console.print("Launch with:", style="bold")
     console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
-
-
-def _check_options(config: RunConfig, places: Locations | None) -> None:
-    """Checks also the options that are left out where there is no GPU."""
-    check_options(GRPOConfig, "grpo", config.grpo, places)
-    check_options(SFTConfig, "sft", config.sft or {}, places)
-    check_options(RewardConfig, "reward_model", config.reward_model, places)
 
 
 def launch_command(
@@ -141,14 +137,13 @@ def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
         return replace(config, max_prompt_length=None), None, f"lengths in tokens, and max_prompt_length: {reason}"
 
 
-def _reward_problem(run: Run, places: Locations | None) -> str | None:
+def _unchecked_reward(run: Run, locations: Locations) -> str | None:
     """What keeps the reward from being used now; a server need not run yet."""
-    if run.config.reward.model.url is None:
-        check_reward(run, places)
-        return None
     try:
-        check_reward(run, places)
+        check_reward(run, locations)
     except (ConfigError, MissingExtraError) as error:
+        if run.reward.model.url is None:
+            raise
         return f"the reward's server: {error}"
     return None
 
@@ -157,7 +152,7 @@ def _lengths(items: Sequence[Any], tokenizer: Any, run: Run) -> Lengths:
     if tokenizer is None:
         counts = (sum(len(message["content"]) for message in item.prompt) for item in items)
         return Lengths(tuple(counts), "characters")
-    return Lengths(tuple(prompt_lengths(items, tokenizer, template_options(run.config.model))), "tokens")
+    return Lengths(tuple(prompt_lengths(items, tokenizer, run.model.chat_template_kwargs)), "tokens")
 
 
 def _print_prompts(run: Run, tokenizer: Any, console: Console) -> None:
@@ -165,13 +160,13 @@ def _print_prompts(run: Run, tokenizer: Any, console: Console) -> None:
     if tokenizer is None:
         text = "\n".join(f"[{message['role']}] {message['content']}" for message in first.prompt)
     else:
-        text = rendered(first.prompt, tokenizer, template_options(run.config.model))
+        text = rendered(first.prompt, tokenizer, run.model.chat_template_kwargs)
     console.print(Panel(Text(inert(text, limit=4000)), title=Text(f"First prompt ({first.id})"), title_align="left"))
 
 
-def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:
+def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table:
     table = Table(title="The plan", title_justify="left", show_header=False)
-    plan, shape, settings = run.plan, run.generation, run.config
+    plan, shape = run.plan, run.generation
     generations = math.ceil(plan.max_steps / shape.updates)
     rollouts = shape.prompts * shape.samples
     if run.sft is not None and (demonstrations := run.task.demonstrations()):
@@ -185,20 +180,20 @@ def _plan_table(run: Run, processes: int, tokenizer: Any) -> Table:
     )
     table.add_row("updates", f"{plan.max_steps:,} in {generations:,} generations, {shape.updates} on each")
     table.add_row("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens")
-    table.add_row("curator", settings.curator.type)
-    for name, problems in run.evaluation_sets().items():
-        samples, last = (settings.evaluation.samples_of(name, last=end) for end in (False, True))
+    table.add_row("curator", curator)
+    for name, problems in run.evaluation_sets.items():
+        samples, last = (run.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"
         table.add_row(
             f"evaluation: {name}",
             f"{len(problems):,} problems x {samples}{after}: {_lengths(problems, tokenizer, run)}",
         )
-    every = settings.evaluation.every
+    every = run.evaluation.every
     times = 2 + (0 if every is None else (plan.max_steps - 1) // every)
     table.add_row("evaluations", f"{times:,}" + ("" if every is None else f", every {every} updates"))
     table.add_row(
         "checkpoints",
-        f"every {run.grpo.save_steps:g} updates, the last {settings.output.keep_checkpoints or 'all'} kept",
+        f"every {run.grpo.save_steps:g} updates, the last {run.output.keep_checkpoints or 'all'} kept",
     )
     return table
 
@@ -231,7 +226,7 @@ def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_st
         shape,
         dtype=model.dtype,
         bf16=given.get("bf16", True),
-        trained_share=1.0 if lora_of(model) is None else _LORA_SHARE,
+        trained_share=1.0 if model.lora is None else _LORA_SHARE,
         micro_batch=given.get("per_device_train_batch_size", run.grpo.per_device_train_batch_size // processes),
         tokens=limit + run.generation.longest,
         processes=processes,
@@ -249,7 +244,7 @@ def _settings_of(model: PretrainedModelConfig) -> Any:
     return from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
 
 
-def _zero_stage(path: str | None, places: Locations | None = None) -> int:
+def _zero_stage(path: str | None, locations: Locations = NOWHERE) -> int:
     """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
 
     Raises:
@@ -257,7 +252,7 @@ def _zero_stage(path: str | None, places: Locations | None = None) -> int:
     """
     if path is None:
         return 0
-    key = f"{(places or Locations()).prefix('launch.accelerate')}launch.accelerate"
+    key = f"{locations.prefix('launch.accelerate')}launch.accelerate"
     try:
         settings, _ = read_yaml(Path(path))
     except ConfigError as error:

@@ -2,72 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from rich.progress import Progress, TaskID
 
-from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engine import Engine
 from geoalign.lab.generation.trainer_engine import TrainerEngine
 from geoalign.lab.generation.transformers_engine import TransformersEngine
-from geoalign.lab.models.models import load_saved, template_options
+from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.json_files import append_lines
+from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
 from geoalign.lab.store.records import note_records
-from geoalign.lab.train.references import fill_references
-from geoalign.lab.train.resume import drop_evaluation, evaluated
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.run import Run
+
+
+@dataclass(frozen=True)
+class Respondent:
+    """What answers problems: an engine, the tokenizer of its model, and the source that scores the answers."""
+
+    engine: Engine
+    tokenizer: Any
+    source: RewardSource
+
+
+def saved_respondent(run: Run, source: RewardSource, folder: Path) -> Respondent:
+    """A model of the run, read from its folder onto the device of training."""
+    model, tokenizer = load_saved(folder, run.model)
+    return Respondent(TransformersEngine(model.to(run.grpo.device), tokenizer), tokenizer, source)
+
+
+def answers_to(
+    problems: Sequence[Problem],
+    samples: int,
+    run: Run,
+    respondent: Respondent,
+    sampling: Sampling,
+    *,
+    what: str,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """Scored answers of all processes together; leaves every random generator as it was.
+
+    Several processes share the responses. What each response draws depends on `sampling`, the problem and the number of
+    the sample alone; a `TrainerEngine` makes batches and draws of its own.
+    """
+    prompts = prompts_of(problems, respondent.tokenizer, run.model.chat_template_kwargs)
+    with undisturbed(run.seed):
+        return answer_together(
+            respondent.engine,
+            slots_of(prompts, samples),
+            respondent.source,
+            sampling,
+            run.processes,
+            max_unscored=run.reward.max_unscored,
+            what=what,
+            batch_size=batch_size,
+            progress=progress,
+        )
 
 
 def evaluation_stage(run: Run, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
     """Evaluates a saved model before or after RL, unless its lines are there."""
-    if evaluated(run.folder, stage, len(run.evaluation_sets())):
+    if evaluated(run.folder, stage, len(run.evaluation_sets)):
         return
     if run.processes.is_main:
         drop_evaluation(run.folder, stage)
-    model, tokenizer = load_saved(model_folder, run.config.model)
-    engine = TransformersEngine(model.to(run.grpo.device), tokenizer)
+    respondent = saved_respondent(run, source, model_folder)
     with stage_progress(run.console) as progress:
-        evaluate(run, source, engine, tokenizer, stage=stage, step=step, progress=progress)
+        evaluate(run, respondent, stage=stage, step=step, progress=progress)
 
 
-def evaluate(
-    run: Run, source: RewardSource, engine: Engine, tokenizer: Any, *, stage: str, step: int, progress: Progress
-) -> None:
-    """Appends one line per evaluation set, all in one write; leaves every random generator as it was.
-
-    Several processes share the responses; what each response draws depends on the seed, stage, step, set, problem and
-    sample alone. A `TrainerEngine` makes batches and draws of its own.
-    """
-    settings, lines = run.config.evaluation, []
-    for name, problems in run.evaluation_sets().items():
+def evaluate(run: Run, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
+    """Appends one line per evaluation set, all in one write."""
+    settings, binary, lines = run.evaluation, respondent.source.binary, []
+    for name, problems in run.evaluation_sets.items():
         samples = settings.samples_of(name, last=stage == "after_rl")
-        slots = slots_of(prompts_of(problems, tokenizer, template_options(run.config.model)), samples)
-        task = progress.add_task("evaluation", total=len(slots), values=name)
-        with undisturbed(run.config.seed):
-            answers = answer_together(
-                engine,
-                slots,
-                source,
-                Sampling(
-                    seed=run.config.seed,
-                    stream=f"{stage}/{step}/{name}",
-                    temperature=settings.temperature,
-                    max_new_tokens=settings.max_new_tokens or run.generation.longest,
-                ),
-                run.processes,
-                max_unscored=run.config.reward.max_unscored,
-                what=f"evaluation set {name}",
-                batch_size=None if isinstance(engine, TrainerEngine) else settings.batch_size,
-                progress=partial(_advance, progress, task),
-            )
-        values = evaluation_values(answers, samples, binary=source.binary, gold_utility=run.task.gold_utility)
+        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
+        answers = answers_to(
+            problems,
+            samples,
+            run,
+            respondent,
+            Sampling(
+                seed=run.seed,
+                stream=f"{stage}/{step}/{name}",
+                temperature=settings.temperature,
+                max_new_tokens=settings.max_new_tokens or run.generation.longest,
+            ),
+            what=f"evaluation set {name}",
+            batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
+            progress=partial(_advance, progress, task),
+        )
+        values = evaluation_values(answers, samples, binary=binary, gold_utility=run.task.gold_utility)
         progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if run.processes.is_main:
@@ -76,65 +113,15 @@ def evaluate(
             note_records(run.folder, "done" if run.folder.final.is_dir() else "rl", step)
 
 
-class InTraining(TrainerCallback):
-    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
+def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
+    """True if a stage's evaluation is complete in `evaluation.jsonl`."""
+    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
+    return bool(lines) and len(lines) >= sets
 
-    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
 
-    Where the trainer generates with vLLM, the evaluations before and after RL and the reference rewards are done in
-    here too: outside, the same weights would have to be generated from by transformers, which takes many times longer.
-    A run that is killed between its last update and its last evaluation makes up for it that way.
-    """
-
-    def __init__(self, run: Run, source: RewardSource, tokenizer: Any, progress: Progress) -> None:
-        self._run = run
-        self._source = source
-        self._tokenizer = tokenizer
-        self._progress = progress
-        self._engine: TrainerEngine | None = None
-        self._with_vllm = run.grpo.use_vllm
-
-    def use(self, engine: TrainerEngine | None) -> None:
-        """Has everything that follows generated by `engine`; None: by the model."""
-        self._engine = engine
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
-        if self._with_vllm and state.global_step == 0:
-            engine = self._engine_of(kwargs["model"])
-            fill_references(self._run, self._source, engine, self._tokenizer, progress=self._progress)
-            self._once("before_rl", 0, kwargs["model"])
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Called by the trainer after each update."""
-        every = self._run.config.evaluation.every
-        if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
-            self._evaluate("rl", state.global_step, kwargs["model"])
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Called by the trainer after the last update, when its last checkpoint is written."""
-        if self._with_vllm:
-            self._once("after_rl", state.global_step, kwargs["model"])
-
-    def _once(self, stage: str, step: int, model: Any) -> None:
-        run = self._run
-        if evaluated(run.folder, stage, len(run.evaluation_sets())):
-            return
-        run.processes.barrier()  # all have looked before one writes
-        if run.processes.is_main:
-            drop_evaluation(run.folder, stage)
-        self._evaluate(stage, step, model)
-
-    def _evaluate(self, stage: str, step: int, model: Any) -> None:
-        engine = self._engine_of(model)
-        evaluate(self._run, self._source, engine, self._tokenizer, stage=stage, step=step, progress=self._progress)
-
-    def _engine_of(self, model: Any) -> Engine:
-        return self._engine or TransformersEngine(model, self._tokenizer)
+def drop_evaluation(folder: RunFolder, stage: str) -> None:
+    """Cuts the lines of a stage's incomplete evaluation away."""
+    keep_lines(folder.evaluation, lambda line: line.get("stage") != stage)
 
 
 def _shown(values: dict[str, Any]) -> str:
@@ -144,5 +131,5 @@ def _shown(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
 
 
-def _advance(progress: Progress, task: Any, done: int) -> None:
+def _advance(progress: Progress, task: TaskID, done: int) -> None:
     progress.update(task, completed=done)

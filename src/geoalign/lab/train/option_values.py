@@ -99,14 +99,14 @@ _ABOVE_ZERO = ("temperature", "repetition_penalty", "num_train_epochs", "vllm_gp
 _SMALLEST = 1e-6
 
 
-def check_value(key: str, item: dataclasses.Field[Any], value: Any, places: Locations) -> None:
+def check_value(key: str, item: dataclasses.Field[Any], value: Any, locations: Locations) -> None:
     """Checks one option of the settings before TRL sees it.
 
     Raises:
         ConfigError: it is of another type than TRL says (a boolean is no number, a number no boolean), not finite, or
             out of range; the message has the file and the line.
     """
-    where = f"{places.prefix(key)}{key}"
+    where = f"{locations.prefix(key)}{key}"
     if value is None:
         if "None" not in _names(item) and item.default is not None:
             raise ConfigError(f"{where}: expected a value, got null")

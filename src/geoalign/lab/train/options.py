@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.train.option_values import check_value
+from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.settings.shown import shown, shown_text
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
@@ -46,6 +46,8 @@ _CHECKPOINTING = (
     if "activation_checkpointing" in {item.name for item in dataclasses.fields(GRPOConfig)}
     else "gradient_checkpointing"
 )
+
+Options = Mapping[str, Any]
 
 _COMMON: dict[str, Any] = {
     "report_to": "none",
@@ -99,157 +101,63 @@ _GRPO: dict[str, Any] = {
 }
 
 
-def sft_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None) -> SFTConfig:
+def sft_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> SFTConfig:
     """TRL's `SFTConfig` from the `sft` section.
 
     Raises:
         ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
     """
-    options: SFTConfig = _make(
-        SFTConfig, "sft", {**_SFT, **_device(), "seed": seed, "data_seed": seed}, values, folder, places
-    )
-    _check_save_steps("sft", options, 1, "", places)
+    options: SFTConfig = _made(SFTConfig, "sft", {**_SFT, "data_seed": seed}, values, seed, folder, locations)
+    _check_save_steps("sft", options, 1, "", locations)
     return options
 
 
-def reward_model_options(
-    values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None
-) -> RewardConfig:
+def reward_model_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> RewardConfig:
     """TRL's `RewardConfig` from the `reward_model` section.
 
     Raises:
-        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
+        ConfigError: as `sft_options`.
     """
-    options: RewardConfig = _make(
-        RewardConfig,
-        "reward_model",
-        {**_REWARD_MODEL, **_device(), "seed": seed, "data_seed": seed},
-        values,
-        folder,
-        places,
-    )
-    _check_save_steps("reward_model", options, 1, "", places)
+    defaults = {**_REWARD_MODEL, "data_seed": seed}
+    options: RewardConfig = _made(RewardConfig, "reward_model", defaults, values, seed, folder, locations)
+    _check_save_steps("reward_model", options, 1, "", locations)
     return options
 
 
-def grpo_options(values: Mapping[str, Any], *, seed: int, folder: Path, places: Locations | None = None) -> GRPOConfig:
+def grpo_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> GRPOConfig:
     """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
 
     TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
 
     Raises:
-        ConfigError: an unknown option (with the nearest known one), one that is set here, one that TRL refuses, or a
-            checkpoint off the generation boundary.
+        ConfigError: as `sft_options`; or a checkpoint off the generation boundary.
     """
-    defaults = {**_GRPO, **_device(), "seed": seed, "save_steps": 1}
+    defaults = {**_GRPO, "save_steps": 1}
     if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
         defaults.pop("steps_per_generation")
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
-    options = _make(GRPOConfig, "grpo", defaults, values, folder, places)
-    between = generation_shape(options, places).updates
+    options: GRPOConfig = _made(GRPOConfig, "grpo", defaults, values, seed, folder, locations)
+    between = generation_shape(options, locations).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
-    _check_save_steps(
-        "grpo", options, between, "updates per generation, because a run resumes bit for bit only there", places
-    )
+    why = " (updates per generation, because a run resumes bit for bit only there)"
+    _check_save_steps("grpo", options, between, why, locations)
     return options
 
 
-def _check_save_steps(section: str, options: Any, unit: int, why: str, places: Locations | None) -> None:
+def _check_save_steps(section: str, options: Any, unit: int, why: str, locations: Locations) -> None:
     """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
     key, value = f"{section}.save_steps", options.save_steps
-    prefix = (places or Locations()).prefix(key)
+    where = f"{locations.prefix(key)}{key}"
     if value != int(value) or value < 1 or value % unit:
-        reason = f" ({why})" if why else ""
-        raise ConfigError(f"{prefix}{key}: expected a multiple of {unit}{reason}, got {value}")
+        raise ConfigError(f"{where}: expected a multiple of {unit}{why}, got {value}")
     logging = options.logging_steps
     if logging != int(logging) or logging < 1 or value % logging:
         raise ConfigError(
-            f"{prefix}{key}: expected a multiple of {section}.logging_steps = {logging} (a whole number), so that no "
+            f"{where}: expected a multiple of {section}.logging_steps = {logging} (a whole number), so that no "
             f"metric is half collected in a checkpoint, got {value}"
         )
-
-
-@dataclass(frozen=True)
-class GenerationShape:
-    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
-
-    prompts: int
-    samples: int
-    longest: int
-    updates: int
-
-
-def generation_shape(options: GRPOConfig, places: Locations | None = None) -> GenerationShape:
-    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
-
-    Raises:
-        ConfigError: the accumulation does not divide the micro-batches, so that one update would span two generations.
-    """
-    samples, longest = options.num_generations, options.max_completion_length
-    rollouts, steps = options.generation_batch_size, options.steps_per_generation
-    if samples is None or longest is None or rollouts is None or steps is None:
-        raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
-    micro_batches = steps * options.num_iterations
-    if micro_batches % options.gradient_accumulation_steps:
-        key = "grpo.gradient_accumulation_steps"
-        raise ConfigError(
-            f"{(places or Locations()).prefix(key)}{key}: expected a divisor of "
-            f"steps_per_generation x num_iterations = {micro_batches}, got {options.gradient_accumulation_steps}"
-        )
-    return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
-
-
-# Locations in the plan of a run, which is held in memory: about 40 bytes each.
-MOST_PROMPTS = 5_000_000
-
-
-@dataclass(frozen=True)
-class PromptPlan:
-    """Which problem stands at each place of the training data, and how many updates they make."""
-
-    order: list[int]
-    max_steps: int
-
-
-def plan_prompts(
-    options: GRPOConfig, shape: GenerationShape, problems: int, places: Locations | None = None
-) -> PromptPlan:
-    """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
-
-    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
-    several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's place is fixed
-    from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
-    incomplete batch is left out.
-
-    Raises:
-        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` places in all.
-    """
-    per_generation, updates = shape.prompts, shape.updates
-    if problems < per_generation:
-        raise ConfigError(
-            f"task: expected at least {per_generation} training problems, as one generation batch holds "
-            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
-        )
-    per_epoch = problems // per_generation
-    max_steps = (
-        options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
-    )
-    generations = math.ceil(max_steps / updates)
-    if generations * per_generation > MOST_PROMPTS:
-        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
-        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
-        raise ConfigError(
-            f"{(places or Locations()).prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}"
-        )
-    shuffle = options.shuffle_dataset is not False
-    generator = torch.Generator().manual_seed(options.seed)
-    order: list[int] = []
-    while len(order) < generations * per_generation:
-        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
-        order.extend(epoch[: per_epoch * per_generation])
-    return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)
 
 
 # What only a GPU, or a package that needs one, can do.
@@ -268,7 +176,7 @@ _GPU_ONLY = (
 )
 
 
-def without_gpu(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_gpu(values: Options) -> dict[str, Any]:
     """Options of a TRL trainer without those that need a GPU, vLLM's among them: the rest can be checked anywhere."""
     return {
         name: value
@@ -285,7 +193,7 @@ def _device() -> dict[str, Any]:
     return {"use_cpu": True, "bf16": False, **backend}
 
 
-def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Locations | None = None) -> None:
+def check_options(kind: Any, section: str, values: Options, locations: Locations = NOWHERE) -> None:
     """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
 
     Args:
@@ -295,45 +203,39 @@ def check_options(kind: Any, section: str, values: Mapping[str, Any], places: Lo
         ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
             have.
     """
-    places = places or Locations()
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
         if name in values:
-            key = f"{section}.{name}"
-            raise ConfigError(
-                f"{places.prefix(key)}{key}: expected to be left out (use {instead}), got {shown(values[name])}"
-            )
+            where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
+            raise ConfigError(f"{where}: expected to be left out (use {instead}), got {shown(values[name])}")
     if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
         key = f"{section}.model_init_kwargs.trust_remote_code"
-        raise ConfigError(f"{places.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
-    check_keys(values, known, section, places, RunConfig)
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
+    check_keys(values, known, section, locations, RunConfig)
     for name, value in values.items():
-        check_value(f"{section}.{name}", known[name], value, places)
+        check_value(f"{section}.{name}", known[name], value, locations)
 
 
-def _make(
-    kind: Any,
-    section: str,
-    defaults: Mapping[str, Any],
-    values: Mapping[str, Any],
-    folder: Path,
-    places: Locations | None,
+def _made(
+    kind: Any, section: str, defaults: Options, values: Options, seed: int, folder: Path, locations: Locations
 ) -> Any:
-    check_options(kind, section, values, places)
+    """TRL's options of one section, or a ConfigError that names the option at fault."""
+    check_options(kind, section, values, locations)
+    defaults = {**defaults, **_device(), "seed": seed, "output_dir": str(folder)}
     try:
-        return kind(output_dir=str(folder), **{**defaults, **values})
+        return kind(**{**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
-        name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
+        name = _at_fault(kind, defaults, values)
         key = section if name is None else f"{section}.{name}"
-        said = f"{type(error).__name__} from TRL: {shown_text(error)}"
-        raise ConfigError(f"{(places or Locations()).prefix(key)}{key}: {said}") from error
+        reason = f"{type(error).__name__} from TRL: {shown_text(error)}"
+        raise ConfigError(f"{locations.prefix(key)}{key}: {reason}") from error
 
 
-def _at_fault(kind: Any, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
+def _at_fault(kind: Any, defaults: Options, values: Options) -> str | None:
     """The option without which TRL takes the others; None where there is no such one, or several."""
-    found = []
+    faulty = []
     for name in values:
         with suppress(Exception):
             kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
-            found.append(name)
-    return found[0] if len(found) == 1 else None
+            faulty.append(name)
+    return faulty[0] if len(faulty) == 1 else None

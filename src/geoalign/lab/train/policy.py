@@ -1,175 +1,130 @@
-"""The RL stage: TRL's GRPO trainer with a curator between rewards and advantages."""
+"""The RL stage: the warm-started model trained by GRPO on curated rollouts."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from datasets import Dataset
-from torch import Tensor
-from transformers import PrinterCallback, TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOConfig
+from rich.progress import Progress
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
-from geoalign.adapters.trl.states import HiddenSource
-from geoalign.curators.base import Curator
-from geoalign.errors import UnscoredError
-from geoalign.hidden.positions import HiddenPosition
 from geoalign.lab.generation.trainer_engine import TrainerEngine, engine_of
-from geoalign.lab.store.seals import MARK
+from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.models.models import load_checkpoint, load_saved, merged, with_adapters
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.store.seals import is_last, latest_complete
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.evaluations import Respondent, drop_evaluation, evaluate, evaluated
+from geoalign.lab.train.policy_trainer import PolicyTrainer
+from geoalign.lab.train.recorder import Recorder
+from geoalign.lab.train.references import fill_references
+from geoalign.lab.train.rl_reward import CountedReward, corrupted_reward, rollout_fields
+from geoalign.lab.train.run import Run
+from geoalign.lab.train.trainers import ProgressBar, run_trainer, save_model, stage_callbacks
 
 
-class BeforeGeneration:
-    """What a checkpoint needs that generating changes: the random generators and the token count, as they are now.
+def policy_stage(run: Run, source: RewardSource) -> None:
+    """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
+    folder = run.folder
+    if folder.final.is_dir():
+        return
+    run.processes.barrier()  # all have looked before one writes
+    resume_from = latest_complete(folder.rl_checkpoints)
+    model, tokenizer = load_saved(folder.warm_started, run.model)
+    if resume_from is not None and is_last(resume_from):
+        model, tokenizer = load_checkpoint(resume_from, run.model, model, tokenizer)
+    else:
+        model = with_adapters(model, run.model.lora, seed=run.seed)
+        _train_policy(run, source, model, tokenizer, resume_from)
+        model = merged(model)
+    save_model(run, model, tokenizer, folder.final, "done")
 
-    Kept so that a generation that came to nothing leaves no trace.
+
+def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
+    """Trains `model` in place, from a complete checkpoint at a generation boundary where there is one."""
+    reward = corrupted_reward(run, source)
+    bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
+    evaluations = InTraining(run, source, tokenizer, bar.progress)
+    with bar:
+        trainer = PolicyTrainer(
+            model=model,
+            reward_funcs=[CountedReward(reward, source, run.processes, max_unscored=run.reward.max_unscored)],
+            args=run.grpo,
+            train_dataset=Dataset.from_list([_row(run.problems[index]) for index in run.plan.order]),
+            processing_class=tokenizer,
+            callbacks=[*stage_callbacks(run, "rl", run.folder.rl_checkpoints, bar), evaluations],
+            curator=run.curator,
+            hidden_position=run.hidden_position,
+            hidden_source=run.hidden_source,
+            rollout_fields=rollout_fields(run, reward),
+            curation_observer=Recorder(run.folder, rollouts=run.output.rollouts),
+            details_every=run.output.details_every or 0,
+        )
+        evaluations.use(engine_of(trainer))
+        run_trainer(trainer, resume_from)
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    """One row of TRL's training data: the prompt, and what the reward needs."""
+    return {"prompt": list(problem.prompt), "answer": problem.answer, "problem_id": problem.id}
+
+
+class InTraining(TrainerCallback):
+    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
+
+    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+
+    Where the trainer generates with vLLM, the evaluations before and after RL and the reference rewards are done in
+    here too: outside, the same weights would have to be generated from by transformers, which takes many times longer.
+    A run that is killed between its last update and its last evaluation makes up for it that way.
     """
 
-    def __init__(self, trainer: Any) -> None:
-        self._python = random.getstate()
-        self._numpy = np.random.get_state()
-        self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        self._tokens = trainer.state.num_input_tokens_seen
+    def __init__(self, run: Run, source: RewardSource, tokenizer: Any, progress: Progress) -> None:
+        self._run = run
+        self._source = source
+        self._tokenizer = tokenizer
+        self._progress = progress
+        self._engine: TrainerEngine | None = None
+        self._with_vllm = run.grpo.use_vllm
 
-    def save_checkpoint(self, trainer: Any) -> None:
-        """Writes the checkpoint of the trainer's last update, unless it is there: a run resumes from it bit for bit.
+    def use(self, engine: TrainerEngine | None) -> None:
+        """Has everything that follows generated by `engine`; None: by the model."""
+        self._engine = engine
 
-        Checkpoints lie where the trainer would generate anew, and here it was about to. Before the first update there
-        is nothing to keep.
-        """
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)
-        torch.set_rng_state(self._torch)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
-        trainer.state.num_input_tokens_seen = self._tokens
-        step = trainer.state.global_step
-        there = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}" / MARK
-        if step == 0 or not trainer.model.training or there.is_file():
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
+        if self._with_vllm and state.global_step == 0:
+            fill_references(self._run, self._respondent(kwargs["model"]), progress=self._progress)
+            self._once("before_rl", 0, kwargs["model"])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Called by the trainer after each update."""
+        every = self._run.evaluation.every
+        if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
+            self._evaluate("rl", state.global_step, kwargs["model"])
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called by the trainer after the last update, when its last checkpoint is written."""
+        if self._with_vllm:
+            self._once("after_rl", state.global_step, kwargs["model"])
+
+    def _once(self, stage: str, step: int, model: Any) -> None:
+        run = self._run
+        if evaluated(run.folder, stage, len(run.evaluation_sets)):
             return
-        trainer._save_checkpoint(trainer.model, trial=None)
-        trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
+        run.processes.barrier()  # all have looked before one writes
+        if run.processes.is_main:
+            drop_evaluation(run.folder, stage)
+        self._evaluate(stage, step, model)
 
+    def _evaluate(self, stage: str, step: int, model: Any) -> None:
+        evaluate(self._run, self._respondent(model), stage=stage, step=step, progress=self._progress)
 
-class PolicyShift:
-    """Mixin for a TRL GRPO trainer: logs `ppo_kl`, how far the policy has moved since it generated.
-
-    It is the mean over response tokens of old minus new log-probability, measured whatever `beta` is.
-
-    TRL logs a divergence only from the reference model, and only if `beta` is not zero. This one compares the
-    policy with itself at generation time (the k1 estimate that PPO engines call `ppo_kl`), from the log-
-    probabilities that TRL's loss computes anyway. Where TRL keeps no old ones (one update per generation) the two
-    are equal, and it is 0 by construction. No tensor of TRL's is changed.
-    """
-
-    _new_logps: Tensor | None = None
-    _listens: bool = False
-
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
-        if self._listens:
-            self._new_logps = result[0].detach()
-        return result
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        self._listens, self._new_logps = True, None
-        try:
-            loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
-        finally:
-            self._listens = False
-        if self._new_logps is not None:
-            self._log_shift(inputs, self._new_logps)
-            self._new_logps = None
-        return loss
-
-    def _log_shift(self, inputs: dict[str, Any], new: Tensor) -> None:
-        trainer: Any = self
-        mask = inputs["completion_mask"].to(new.dtype)
-        if "tool_mask" in inputs:
-            mask = mask * inputs["tool_mask"]
-        old = inputs.get("old_per_token_logps")
-        moved = new.new_zeros(()) if old is None else ((old - new) * mask).sum()
-        total = trainer.accelerator.reduce(torch.stack([moved, mask.sum()]), reduction="sum")
-        mode = "train" if trainer.model.training else "eval"
-        trainer._metrics[mode]["ppo_kl"].append((total[0] / total[1].clamp(min=1)).item())
-
-
-class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
-    """TRL's GRPO trainer with a curator and `ppo_kl`, without the model card that it writes at every checkpoint."""
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Logs `mean_abs_advantage` of the generation batch, over the rows of all processes, as the loss sees them.
-
-        Where too few responses could be scored, a checkpoint is left as if the batch had never been begun.
-        """
-        trainer: Any = self
-        before = BeforeGeneration(trainer)
-        try:
-            batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        except UnscoredError:
-            before.save_checkpoint(trainer)
-            raise
-        size = trainer.accelerator.gather(batch["advantages"].abs()).mean().item()
-        trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
-        return batch
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Writes nothing: a run folder describes itself."""
-
-
-@dataclass(frozen=True)
-class Curating:
-    """How the trainer curates, and who looks on: the keywords of `GeoAlignGRPOTrainer` beyond TRL's own."""
-
-    curator: Curator
-    hidden_position: HiddenPosition
-    hidden_source: HiddenSource
-    rollout_fields: Mapping[str, Any]
-    observer: Callable[[CuratedStep], None]
-    details_every: int
-
-
-def train_policy(
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[Mapping[str, Any]],
-    rewards: Sequence[Any],
-    options: GRPOConfig,
-    curating: Curating,
-    *,
-    callbacks: Sequence[TrainerCallback],
-    resume_from: Path | None,
-    on_engine: Callable[[TrainerEngine | None], None] = lambda engine: None,
-) -> None:
-    """Trains `model` in place by GRPO on curated rollouts.
-
-    Args:
-        rows: one dict per prompt, in the order in which they are used (`plan_prompts`); TRL's sampler does not shuffle.
-        rewards: TRL reward functions.
-        resume_from: a complete checkpoint of the same run, written at a generation boundary.
-        on_engine: called with the trainer's own engine before the first callback; None where it generates by the model.
-    """
-    trainer = PolicyTrainer(
-        model=model,
-        reward_funcs=list(rewards),
-        args=options,
-        train_dataset=Dataset.from_list([dict(row) for row in rows]),
-        processing_class=tokenizer,
-        callbacks=list(callbacks),
-        curator=curating.curator,
-        hidden_position=curating.hidden_position,
-        hidden_source=curating.hidden_source,
-        rollout_fields=dict(curating.rollout_fields),
-        curation_observer=curating.observer,
-        details_every=curating.details_every,
-    )
-    trainer.remove_callback(PrinterCallback)
-    on_engine(engine_of(trainer))
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
+    def _respondent(self, model: Any) -> Respondent:
+        engine = self._engine or TransformersEngine(model, self._tokenizer)
+        return Respondent(engine, self._tokenizer, self._source)

@@ -1,13 +1,23 @@
-"""How long prompts are in tokens, and which are short enough."""
+"""The prompts of a run: which are short enough, how many a generation takes, and the order in which they are used."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import torch
+from trl import GRPOConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.settings.shown import shown
+
+# Rows in the plan of a run, which is held in memory: about 40 bytes each.
+MOST_PROMPTS = 5_000_000
 
 _Item = TypeVar("_Item", Problem, Demonstration)
 
@@ -41,3 +51,78 @@ def short_enough(
     if not left_out:
         return kept, None
     return kept, f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+
+
+@dataclass(frozen=True)
+class GenerationShape:
+    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
+
+    prompts: int
+    samples: int
+    longest: int
+    updates: int
+
+
+def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> GenerationShape:
+    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
+
+    Raises:
+        ConfigError: the accumulation does not divide the micro-batches, so that one update would span two generations.
+    """
+    samples, longest = options.num_generations, options.max_completion_length
+    rollouts, steps = options.generation_batch_size, options.steps_per_generation
+    if samples is None or longest is None or rollouts is None or steps is None:
+        raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
+    micro_batches = steps * options.num_iterations
+    if micro_batches % options.gradient_accumulation_steps:
+        key = "grpo.gradient_accumulation_steps"
+        raise ConfigError(
+            f"{locations.prefix(key)}{key}: expected a divisor of "
+            f"steps_per_generation x num_iterations = {micro_batches}, got {options.gradient_accumulation_steps}"
+        )
+    return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
+
+
+@dataclass(frozen=True)
+class PromptPlan:
+    """The index of the problem in each row of the training data, and how many updates they make."""
+
+    order: list[int]
+    max_steps: int
+
+
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, locations: Locations = NOWHERE
+) -> PromptPlan:
+    """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
+
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
+    several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's row is fixed
+    from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
+    incomplete batch is left out.
+
+    Raises:
+        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` rows in all.
+    """
+    per_generation, updates = shape.prompts, shape.updates
+    if problems < per_generation:
+        raise ConfigError(
+            f"task: expected at least {per_generation} training problems, as one generation batch holds "
+            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
+        )
+    per_epoch = problems // per_generation
+    max_steps = (
+        options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
+    )
+    generations = math.ceil(max_steps / updates)
+    if generations * per_generation > MOST_PROMPTS:
+        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
+    shuffle = options.shuffle_dataset is not False
+    generator = torch.Generator().manual_seed(options.seed)
+    order: list[int] = []
+    while len(order) < generations * per_generation:
+        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
+        order.extend(epoch[: per_epoch * per_generation])
+    return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)

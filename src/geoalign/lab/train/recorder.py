@@ -68,9 +68,9 @@ def _corrupted(rollouts: Rollouts) -> list[bool]:
 
 
 def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
-    """What stands in each of the input's rows, and its weight.
+    """The source of each of the input's rows, and its weight.
 
-    A curation of another length than its input names the rows it keeps: such a row stands for itself with the sum
+    A curation of another length than its input names the rows it keeps: such a row is its own source, with the sum
     of its weights; one it leaves out has source -1 and weight 0.
     """
     source, weights = curation.source.tolist(), curation.weights.tolist()

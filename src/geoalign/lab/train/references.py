@@ -10,17 +10,14 @@ from typing import Any
 from rich.progress import Progress
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
-from geoalign.lab.generation.engine import Engine
-from geoalign.lab.generation.transformers_engine import TransformersEngine
-from geoalign.lab.models.models import load_saved, template_options
-from geoalign.lab.models.process_setup import undisturbed
+from geoalign.lab.evaluation.answers import Sampling
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.seals import SEAL, sealed, unsealed
 from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.evaluations import Respondent, answers_to, saved_respondent
 from geoalign.lab.train.run import Run
 
 FIELD = "reference_rewards"
@@ -39,25 +36,24 @@ def reference_stage(run: Run, source: RewardSource) -> None:
     """
     if FIELD not in run.curator.requires or not _batches_left(run, _kept(run, _settings(run))):
         return
-    model, tokenizer = load_saved(run.folder.warm_started, run.config.model)
-    engine = TransformersEngine(model.to(run.grpo.device), tokenizer)
+    respondent = saved_respondent(run, source, run.folder.warm_started)
     with stage_progress(run.console) as progress:
-        fill_references(run, source, engine, tokenizer, progress=progress)
+        fill_references(run, respondent, progress=progress)
 
 
-def fill_references(run: Run, source: RewardSource, engine: Engine, tokenizer: Any, *, progress: Progress) -> None:
+def fill_references(run: Run, respondent: Respondent, *, progress: Progress) -> None:
     """Does what is left of the reference rewards, with an engine that has the weights of the starting model."""
     if FIELD not in run.curator.requires:
         return
     settings = _settings(run)
     rewards = _kept(run, settings)
-    count = run.config.reward.references
+    count = run.reward.references
     total = len(run.prompts_used()) * count
     bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
     for batch in _batches_left(run, rewards):
-        rewards |= _batch_rewards(run, source, engine, tokenizer, batch)
+        rewards |= _batch_rewards(run, respondent, batch)
         if run.processes.is_main:
-            write_atomically(run.folder.references, _text(settings, rewards))
+            _write(run, settings, rewards)
         progress.update(bar, completed=len(rewards) * count)
     run.processes.barrier()
 
@@ -65,7 +61,7 @@ def fill_references(run: Run, source: RewardSource, engine: Engine, tokenizer: A
 def _batches_left(run: Run, rewards: Mapping[str, Any]) -> list[list[Problem]]:
     """The batches of prompts that have no reference rewards yet."""
     problems = run.prompts_used()
-    size = max(1, run.generation.prompts * run.generation.samples // run.config.reward.references)
+    size = max(1, run.generation.prompts * run.generation.samples // run.reward.references)
     batches = [problems[start : start + size] for start in range(0, len(problems), size)]
     return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]
 
@@ -86,20 +82,15 @@ def reference_rewards(run: Run) -> dict[str, list[float | None]]:
     return rewards
 
 
-def _batch_rewards(
-    run: Run, source: RewardSource, engine: Engine, tokenizer: Any, problems: Sequence[Problem]
-) -> dict[str, list[float | None]]:
-    prompts = prompts_of(problems, tokenizer, template_options(run.config.model))
-    with undisturbed(run.config.seed):
-        answers = answer_together(
-            engine,
-            slots_of(prompts, run.config.reward.references),
-            source,
-            Sampling(run.config.seed, "references", float(run.grpo.temperature), run.generation.longest),
-            run.processes,
-            max_unscored=run.config.reward.max_unscored,
-            what="a batch of reference responses",
-        )
+def _batch_rewards(run: Run, respondent: Respondent, problems: Sequence[Problem]) -> dict[str, list[float | None]]:
+    answers = answers_to(
+        problems,
+        run.reward.references,
+        run,
+        respondent,
+        Sampling(run.seed, "references", float(run.grpo.temperature), run.generation.longest),
+        what="a batch of reference responses",
+    )
     rewards: dict[str, list[float | None]] = {problem.id: [] for problem in problems}
     for scored in answers:
         unscored = scored.reward is None or math.isnan(scored.reward)
@@ -110,8 +101,8 @@ def _batch_rewards(
 def _settings(run: Run) -> dict[str, Any]:
     """What decides the rewards beside the warm start and the reward source, which the run folder fixes."""
     return {
-        "seed": run.config.seed,
-        "references": run.config.reward.references,
+        "seed": run.seed,
+        "references": run.reward.references,
         "temperature": float(run.grpo.temperature),
         "max_new_tokens": run.generation.longest,
     }
@@ -121,21 +112,22 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
     path = run.folder.references
     if not path.is_file():
         return {}
-    found = read_json(path)
-    if found.get("settings") != settings:
+    content = read_json(path)
+    if content.get("settings") != settings:
         raise RunFolderError(
-            f"{path}: expected reference rewards made with {settings}, got {found.get('settings')}: remove the file"
+            f"{path}: expected reference rewards made with {settings}, got {content.get('settings')}: remove the file"
         )
-    rewards, count = found.get("rewards"), settings["references"]
+    rewards, count = content.get("rewards"), settings["references"]
     if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
         raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
-    if SEAL in found:  # versions of the package before this one wrote none
+    if SEAL in content:  # versions of the package before this one wrote none
         try:
-            unsealed(found, path)
+            unsealed(content, path)
         except RunFolderError as error:
             raise RunFolderError(f"{error}: remove the file; it is made again") from error
     return rewards
 
 
-def _text(settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> str:
-    return json.dumps(sealed({"settings": settings, "rewards": rewards}), ensure_ascii=False, allow_nan=False) + "\n"
+def _write(run: Run, settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> None:
+    content = sealed({"settings": settings, "rewards": rewards})
+    write_atomically(run.folder.references, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")

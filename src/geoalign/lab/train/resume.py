@@ -8,10 +8,9 @@ from typing import Any
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
-from geoalign.lab.store.json_files import keep_lines, read_lines
+from geoalign.lab.store.json_files import keep_lines
 from geoalign.lab.store.records import Check, Records, made_models, noted_records
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.run_folder import check_same_settings as check_same_settings
 from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.resume_point import ResumePoint, last_good
@@ -41,8 +40,8 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
     others = [
         item.name for item in folder.root.iterdir() if item.name not in early and not item.name.endswith(HALF_WRITTEN)
     ]
-    for path, beside in ((folder.config, folder.versions), (folder.versions, folder.config)):
-        if beside.is_file() and (folder.metrics.is_file() or folder.checkpoints.is_dir()):
+    for path, other in ((folder.config, folder.versions), (folder.versions, folder.config)):
+        if other.is_file() and (folder.metrics.is_file() or folder.checkpoints.is_dir()):
             raise RunFolderError(
                 f"{path}: expected the file that the run in this folder has written, got none: put it back, or start "
                 f"a new run with another --output"
@@ -90,9 +89,9 @@ def finished_whole(folder: RunFolder, console: Console) -> bool:
 
 
 def go_back(folder: RunFolder, console: Console) -> None:
-    """Takes a run back to its last good checkpoint: what followed is removed, so that nothing stands twice.
+    """Takes a run back to its last good checkpoint: what followed is removed, so that nothing is written twice.
 
-    Tells which checkpoints are refused, and why. Nothing is removed before all that stays has been checked. Files that
+    Prints which checkpoints are refused, and why. Nothing is removed before all that stays has been checked. Files that
     the run has not written itself stay.
 
     Raises:
@@ -107,8 +106,8 @@ def go_back(folder: RunFolder, console: Console) -> None:
         cut_back(folder)
         return
     point, refused = last_good(folder)
-    for one in refused:
-        _say(console, f"{one.checkpoint.relative_to(folder.root)} is refused. {one.why}.")
+    for checkpoint, why in refused:
+        _say(console, f"{checkpoint.relative_to(folder.root)} is refused. {why}.")
     if point.checkpoint is not None or refused:
         _say(console, f"Resuming from {point.name}.")
     _restore(folder, point)
@@ -116,10 +115,11 @@ def go_back(folder: RunFolder, console: Console) -> None:
 
 def _restore(folder: RunFolder, point: ResumePoint) -> None:
     assert point.records is not None
-    records: Records = point.records
+    records = point.records
     _drop_unrecorded(folder, records)
-    for stage, place in enumerate((folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)):
-        for path in checkpoint_folders(place):
+    stages = (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)
+    for stage, checkpoints in enumerate(stages):
+        for path in checkpoint_folders(checkpoints):
             if (stage, checkpoint_step(path)) > point.rank or not (path / MARK).is_file():
                 remove_checkpoint(path)
     noted = noted_records(folder)
@@ -195,17 +195,6 @@ def cut_back(folder: RunFolder) -> None:
     keep_lines(folder.evaluation, keep_evaluation)
     # A generation made after N updates is of step N: it follows the checkpoint of step N, which therefore lacks it.
     folder.drop_steps(lambda step: done or step < rl_step)
-
-
-def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation stands complete in `evaluation.jsonl`."""
-    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
-    return bool(lines) and len(lines) >= sets
-
-
-def drop_evaluation(folder: RunFolder, stage: str) -> None:
-    """Cuts the lines of a stage's incomplete evaluation away."""
-    keep_lines(folder.evaluation, lambda line: line.get("stage") != stage)
 
 
 def _last_step(checkpoints: Path) -> int:

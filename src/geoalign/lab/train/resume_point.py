@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
@@ -39,16 +41,8 @@ class ResumePoint:
     fault: str | None = None
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A checkpoint that is refused, and why."""
-
-    checkpoint: Path
-    why: str
-
-
-def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
-    """The newest point of a run that is as it was written, and the newer checkpoints that are not.
+def last_good(folder: RunFolder) -> tuple[ResumePoint, list[tuple[Path, str]]]:
+    """The newest point of a run that is as it was written, and why the newer checkpoints are refused.
 
     Where a checkpoint is damaged, the one before it is taken, or else the start of its stage. Where it is whole, but
     the logs, rollouts or models that it builds on are not, the one before it is taken if they were whole then. A stage
@@ -58,14 +52,14 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
         RunFolderError: there is no such point; the message has the file, what was expected, what came.
     """
     check = Check(folder)
-    refused: list[Refused] = []
+    refused: list[tuple[Path, str]] = []
     first_fault, checkpoints_whole, stage = None, False, len(STAGES)
     for point in resume_points(folder):
         if first_fault is not None and (point.rank[0] < stage or (checkpoints_whole and point.checkpoint is None)):
             break
         if point.fault is not None:
             assert point.checkpoint is not None
-            refused.append(Refused(point.checkpoint, point.fault))
+            refused.append((point.checkpoint, point.fault))
             continue
         assert point.records is not None
         fault = check.fault(point.records)
@@ -75,7 +69,7 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
         stage = min(stage, point.rank[0])
         if point.checkpoint is not None:
             checkpoints_whole = True
-            refused.append(Refused(point.checkpoint, fault))
+            refused.append((point.checkpoint, fault))
     raise RunFolderError(
         f"{first_fault}: the run cannot be resumed without it: put it back as the run wrote it, remove "
         f"{folder.records.name} to resume from the last checkpoint (what followed it is made again), or start a new "
@@ -85,57 +79,54 @@ def last_good(folder: RunFolder) -> tuple[ResumePoint, list[Refused]]:
 
 def resume_points(folder: RunFolder) -> Iterator[ResumePoint]:
     """Every point of a run, newest first; a checkpoint is read only once it is asked for."""
-    noted = noted_records(folder)
-    places: list[tuple[tuple[int, int], int, Path | None]] = [((0, 0), 0, None)]
-    for stage, where in _checkpoint_folders(folder):
-        for path in checkpoint_folders(where):
+    # What comes first where two have one rank: the records, then the checkpoint, then the start.
+    points: list[tuple[tuple[int, int], int, Callable[[], ResumePoint]]] = [((0, 0), 0, partial(_start, folder))]
+    for stage, checkpoints in _checkpoint_folders(folder).items():
+        for path in checkpoint_folders(checkpoints):
             if (path / MARK).is_file():
-                places.append(((STAGES.index(stage), checkpoint_step(path)), 1, path))
-    if noted is not None:
-        places.append((noted.rank, 2, folder.records))
-    for rank, _, found in sorted(places, key=lambda place: place[:2], reverse=True):
-        if found is None:
-            yield ResumePoint("the start", rank, Records("sft", 0, Digest.of_file(folder.versions)))
-        elif noted is not None and found == folder.records:
-            yield _noted(folder, noted)
-        else:
-            yield _checkpoint(folder, found, rank)
+                rank = (STAGES.index(stage), checkpoint_step(path))
+                points.append((rank, 1, partial(_checkpoint, folder, path, rank)))
+    if (noted := noted_records(folder)) is not None:
+        points.append((noted.rank, 2, partial(_noted, folder, noted)))
+    for _, _, point in sorted(points, key=itemgetter(0, 1), reverse=True):
+        yield point()
 
 
-def _checkpoint_folders(folder: RunFolder) -> tuple[tuple[str, Path], ...]:
-    stages = ("sft", "reward_model", "rl")
-    return tuple(
-        zip(stages, (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints), strict=True)
-    )
+def _checkpoint_folders(folder: RunFolder) -> dict[str, Path]:
+    return {
+        "sft": folder.sft_checkpoints,
+        "reward_model": folder.reward_model_checkpoints,
+        "rl": folder.rl_checkpoints,
+    }
+
+
+def _start(folder: RunFolder) -> ResumePoint:
+    return ResumePoint("the start", (0, 0), Records("sft", 0, Digest.of_file(folder.versions)))
 
 
 def _checkpoint(folder: RunFolder, path: Path, rank: tuple[int, int]) -> ResumePoint:
+    """The point of a checkpoint, with its fault where there is one."""
     point = ResumePoint(_name(folder, path), rank, None, path)
     try:
         mark = read_mark(path)
     except RunFolderError as error:
-        return ResumePoint(point.name, rank, None, path, str(error))
-    fault = files_fault(path, mark)
-    if fault is None and mark.step != rank[1]:
-        fault = f"{path / MARK}: step: expected {rank[1]}, got {mark.step}"
-    return ResumePoint(point.name, rank, None, path, fault) if fault else _with_records(point, path)
-
-
-def _with_records(point: ResumePoint, path: Path) -> ResumePoint:
+        return replace(point, fault=str(error))
+    if (fault := files_fault(path, mark)) is not None:
+        return replace(point, fault=fault)
+    if mark.step != rank[1]:
+        return replace(point, fault=f"{path / MARK}: step: expected {rank[1]}, got {mark.step}")
     try:
-        records = Records.of_plain(read_mark(path).run)
+        return replace(point, records=Records.of_plain(mark.run))
     except ValueError as error:
-        return ResumePoint(point.name, point.rank, None, point.checkpoint, f"{path / MARK}: run: {error}")
-    return ResumePoint(point.name, point.rank, records, point.checkpoint)
+        return replace(point, fault=f"{path / MARK}: run: {error}")
 
 
 def _noted(folder: RunFolder, noted: Records) -> ResumePoint:
     """The point of `records.json`: something done after a checkpoint, or at a stage's start, without a state."""
     if not noted.step or noted.stage == "done":
         return ResumePoint(_name(folder, folder.records), noted.rank, noted)
-    place = checkpoint_path(dict(_checkpoint_folders(folder))[noted.stage], noted.step)
-    own = _checkpoint(folder, place, noted.rank)
-    return ResumePoint(own.name, noted.rank, noted, place, own.fault)
+    path = checkpoint_path(_checkpoint_folders(folder)[noted.stage], noted.step)
+    return replace(_checkpoint(folder, path, noted.rank), records=noted)
 
 
 def _name(folder: RunFolder, path: Path) -> str:

@@ -1,21 +1,86 @@
-"""The reward model: a sequence classifier trained on preference pairs by TRL's `RewardTrainer`."""
+"""The stage of the reward model: a sequence classifier trained on preference pairs by TRL's `RewardTrainer`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 from trl import RewardConfig, RewardTrainer
 
 from geoalign.errors import ConfigError
-from geoalign.lab.models.models import CODE_SETTING
+from geoalign.lab.evaluation.preference import hold_out_prompts, pair_accuracy
+from geoalign.lab.models.models import CODE_SETTING, save
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.json_files import append_line, write_json
+from geoalign.lab.store.records import note_records
+from geoalign.lab.store.run_folder import ACCURACY_FILE
+from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.trainers import InRunFolder
+from geoalign.lab.train.run import Run
+from geoalign.lab.train.trainers import InRunFolder, ProgressBar, run_trainer, stage_callbacks
 from geoalign.pretrained import from_pretrained
+
+STAGE = "reward_model"
+
+_HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 1024
+
+
+def reward_model_stage(run: Run) -> None:
+    """Makes the reward model, `checkpoints/reward_model`, from the warm-started model; nothing if it is there.
+
+    A tenth of the pairs (at most 1,024; with all pairs of their prompts) is held out. How often the chosen response of
+    these has the higher score is logged at the end of the stage and kept in the folder. A task without pairs needs no
+    reward model.
+    """
+    folder = run.folder
+    if run.reward_model is None or folder.reward_model.is_dir():
+        return
+    run.processes.barrier()  # all have looked before one writes
+    pairs, held_out = hold_out_prompts(run.task.preference_pairs(), _HELD_OUT_SHARE, most=_HELD_OUT_MOST, seed=run.seed)
+    resume_from = latest_complete(folder.reward_model_checkpoints)
+    trained = resume_from if resume_from is not None and is_last(resume_from) else None
+    model, tokenizer = first_reward_model(
+        trained or folder.warm_started,
+        dtype=run.model.dtype,
+        seed=run.seed,
+        trust_remote_code=run.model.trust_remote_code,
+    )
+    if trained is None:
+        bar = ProgressBar(run.console, "reward model", {"loss": "loss", "accuracy": "accuracy"})
+        callbacks = stage_callbacks(run, STAGE, folder.reward_model_checkpoints, bar)
+        with bar:
+            train_reward_model(model, tokenizer, pairs, run.reward_model, callbacks=callbacks, resume_from=resume_from)
+    if run.processes.is_main:
+        _keep(run, model, tokenizer, held_out)
+    run.processes.barrier()
+
+
+def _keep(run: Run, model: Any, tokenizer: Any, held_out: Sequence[PreferencePair]) -> None:
+    """Saves the reward model with what it gets right on the pairs held out; its folder is there only if complete."""
+    folder = run.folder
+    written = beside(folder.reward_model)
+    save(model, tokenizer, written)
+    with open_reward_model(run, written) as scorer:
+        accuracy = asdict(pair_accuracy(scorer, held_out, run.task.takes_shortcut))
+    write_json(written / ACCURACY_FILE, accuracy)
+    step = checkpoint_step(latest) if (latest := latest_complete(folder.reward_model_checkpoints)) else 0
+    line = {"stage": STAGE, "step": step, **{f"heldout/{name}": value for name, value in accuracy.items()}}
+    append_line(folder.metrics, line)
+    mark_complete(written)
+    replace_folder(written, folder.reward_model)
+    note_records(folder, "rl", 0)
+
+
+def open_reward_model(run: Run, path: Path | str) -> RewardModelScorer:
+    """The scorer of a reward model, on the device of training unless the settings name one."""
+    settings = run.reward.model
+    return RewardModelScorer.load(path, replace(settings, device=settings.device or str(run.grpo.device)))
 
 
 class PreferenceTrainer(InRunFolder, RewardTrainer):
@@ -73,5 +138,4 @@ def train_reward_model(
         processing_class=tokenizer,
         callbacks=list(callbacks),
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
+    run_trainer(trainer, resume_from)

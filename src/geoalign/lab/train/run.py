@@ -1,115 +1,182 @@
-"""What the stages of one run share."""
+"""What the stages of one run share: its parts, made from the settings once and checked before anything is written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
+from geoalign.adapters.trl.states import HiddenSource
 from geoalign.curators.base import Curator
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.gfpo import GFPOConfig
+from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
-from geoalign.lab.config.run import RunConfig
-from geoalign.lab.models.models import initial_tokenizer, template_options, trusts_code
+from geoalign.errors import ConfigError
+from geoalign.hidden.positions import HiddenPosition
+from geoalign.lab.config.rewards import RewardConfig as RewardSettings
+from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
+from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Problem, Task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import (
-    GenerationShape,
-    PromptPlan,
-    generation_shape,
-    grpo_options,
-    plan_prompts,
-    reward_model_options,
-    sft_options,
-)
-from geoalign.lab.train.prompts import short_enough
-from geoalign.lab.train.subsets import check_subset
+from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
+from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
 from geoalign.settings.loading import check_keys
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the stages of one run share; `sft` and `reward_model` are None where there is no such stage.
+    """The parts of one run.
 
-    `problems` are the task's training problems without those whose prompts are too long.
+    Attributes:
+        sft, reward_model: TRL's options; None where there is no such stage.
+        problems: the task's training problems without those whose prompts are too long.
+        evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
     """
 
-    config: RunConfig
     folder: RunFolder
+    console: Console
+    processes: Processes
+    seed: int
+    model: ModelConfig
     task: Task
+    max_prompt_length: int | None
     problems: Sequence[Problem]
-    curator: Curator
+    plan: PromptPlan
     sft: SFTConfig | None
     reward_model: RewardConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
-    plan: PromptPlan
-    console: Console
-    processes: Processes
-
-    def evaluation_sets(self) -> dict[str, Sequence[Problem]]:
-        """The problems kept aside by name, each set cut to `evaluation.problems`."""
-        limit = self.config.evaluation.problems
-        return {name: problems[:limit] for name, problems in self.task.evaluation_problems().items()}
+    reward: RewardSettings
+    curator: Curator
+    hidden_position: HiddenPosition
+    hidden_source: HiddenSource
+    evaluation: EvaluationConfig
+    evaluation_sets: Mapping[str, Sequence[Problem]]
+    output: OutputConfig
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
-        return [self.problems[place] for place in dict.fromkeys(self.plan.order)]
+        return [self.problems[index] for index in dict.fromkeys(self.plan.order)]
 
 
 def make_run(
-    config: RunConfig, folder: RunFolder, places: Locations | None, console: Console, *, task: Task | None = None
+    config: RunConfig,
+    folder: RunFolder,
+    console: Console,
+    locations: Locations = NOWHERE,
+    *,
+    task: Task | None = None,
 ) -> Run:
-    """Builds what the stages share, and so finds what is wrong with the settings; writes nothing.
+    """Makes the parts of a run, and so finds what is wrong with the settings; writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
 
     Raises:
-        ConfigError: a setting is wrong; the message has the file and the line where `places` knows them.
+        ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
     """
-    sft = None
+    seed, sft = config.seed, None
     if config.sft is not None:
-        sft = sft_options(config.sft, seed=config.seed, folder=folder.sft_checkpoints, places=places)
+        sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations)
     reward_model = reward_model_options(
-        config.reward_model, seed=config.seed, folder=folder.reward_model_checkpoints, places=places
+        config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations
     )
-    grpo = grpo_options(config.grpo, seed=config.seed, folder=folder.rl_checkpoints, places=places)
-    grpo.chat_template_kwargs = template_options(config.model) or None
-    if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
-        grpo.trust_remote_code = trusts_code(config.model)
-    task = task or make_task(config.task, seed=config.seed)
+    grpo = grpo_options(config.grpo, seed=seed, folder=folder.rl_checkpoints, locations=locations)
+    task = task or make_task(config.task, seed=seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
-    learned = reward_model if task.preference_pairs() and not config.reward.model.ready else None
+    trains_reward_model = bool(task.preference_pairs()) and not config.reward.model.ready
     shape = generation_shape(grpo)
-    _check_sets(config, task, places)
-    check_subset(config.curator, shape.samples, whole=True, places=places)
-    problems, left_out = short_enough(
-        task.train_problems(),
-        config.max_prompt_length,
-        None
-        if config.max_prompt_length is None
-        else initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words()),
-        template_options(config.model),
-        what="training prompts",
+    evaluation_sets = _evaluation_sets(config.evaluation, task, locations)
+    check_subset(config.curator, shape.samples, whole=True, locations=locations)
+    problems = _training_problems(task, config.model, config.max_prompt_length, console)
+    plan = plan_prompts(grpo, shape, len(problems), locations)
+    _complete(grpo, config.model, plan)
+    return Run(
+        folder=folder,
+        console=console,
+        processes=Processes.launched(),
+        seed=seed,
+        model=config.model,
+        task=task,
+        max_prompt_length=config.max_prompt_length,
+        problems=problems,
+        plan=plan,
+        sft=sft,
+        reward_model=reward_model if trains_reward_model else None,
+        grpo=grpo,
+        generation=shape,
+        reward=config.reward,
+        curator=make_curator(config.curator),
+        hidden_position=config.hidden_position,
+        hidden_source=config.hidden_source,
+        evaluation=config.evaluation,
+        evaluation_sets=evaluation_sets,
+        output=config.output,
     )
-    if left_out is not None:
-        console.print(left_out, markup=False)
-    plan = plan_prompts(grpo, shape, len(problems), places)
-    # The plan has every prompt in its place, so TRL takes them in order.
+
+
+def _complete(grpo: GRPOConfig, model: ModelConfig, plan: PromptPlan) -> None:
+    """Sets what the `grpo` section may not: the model's settings and the plan, whose prompts TRL takes in order."""
+    grpo.chat_template_kwargs = dict(model.chat_template_kwargs) or None
+    if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
+        grpo.trust_remote_code = model.trust_remote_code
     grpo.max_steps, grpo.shuffle_dataset = plan.max_steps, False
-    curator = make_curator(config.curator)
-    return Run(config, folder, task, problems, curator, sft, learned, grpo, shape, plan, console, Processes.launched())
 
 
-def _check_sets(config: RunConfig, task: Task, places: Locations | None) -> None:
+def _evaluation_sets(settings: EvaluationConfig, task: Task, locations: Locations) -> dict[str, Sequence[Problem]]:
     """Raises ConfigError for a set named in `evaluation.samples` or `pass_samples` that the task does not have."""
-    known = list(task.evaluation_problems())
-    for key, given in (("samples", config.evaluation.samples), ("pass_samples", config.evaluation.pass_samples)):
-        if isinstance(given, dict):
-            check_keys(given, known, f"evaluation.{key}", places or Locations())
+    sets = task.evaluation_problems()
+    for key in ("samples", "pass_samples"):
+        if isinstance(named := getattr(settings, key), dict):
+            check_keys(named, sets, f"evaluation.{key}", locations)
+    return {name: problems[: settings.problems] for name, problems in sets.items()}
+
+
+def _training_problems(task: Task, model: ModelConfig, limit: int | None, console: Console) -> list[Problem]:
+    problems, tokenizer = task.train_problems(), None
+    if limit is not None:
+        tokenizer = initial_tokenizer(model, alphabet=task.alphabet(), words=task.words())
+    kept, note = short_enough(problems, limit, tokenizer, model.chat_template_kwargs, what="training prompts")
+    if note is not None:
+        console.print(note, markup=False)
+    return kept
+
+
+# The setting by which a curator keeps so many rollouts of each group.
+_KEPT = {PODSConfig: "m", GFPOConfig: "k"}
+
+
+def check_subset(
+    curator: Any, samples: int, *, whole: bool, locations: Locations = NOWHERE, key: str = "curator"
+) -> None:
+    """Raises ConfigError where a curator is set to keep more rollouts than a group has.
+
+    Args:
+        curator: its settings; those of a chain are looked through.
+        samples: rollouts of each group.
+        whole: whether all of a group may be kept. In a comparison it may not: that arm would be plain GRPO.
+        locations: where the settings were written.
+        key: the settings' own key.
+    """
+    if isinstance(curator, ChainConfig):
+        for index, member in enumerate(curator.members):
+            check_subset(member, samples, whole=whole, locations=locations, key=f"{key}.members.{index}")
+    if (name := _KEPT.get(type(curator))) is None:
+        return
+    number = getattr(curator, name)
+    if number is None or number < samples or (whole and number == samples):
+        return
+    expected = (
+        f"at most grpo.num_generations = {samples}"
+        if whole
+        else f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
+    )
+    raise ConfigError(f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {expected}, got {number}")

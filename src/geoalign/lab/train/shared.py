@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.records import after_warm_start, note_records
-from geoalign.lab.store.run_folder import RunFolder, as_read_now, first_difference
+from geoalign.lab.store.run_folder import RunFolder, first_difference
 from geoalign.lab.store.seals import MARK, files_fault, mark_complete, read_mark
 
 # The settings that decide what the shared stages make.
@@ -19,7 +19,7 @@ _SECTIONS = ("model", "task", "sft", "reward_model", "max_prompt_length")
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
-    """Raises unless a run with these settings may start from what lies in `shared`.
+    """Raises unless a run with these resolved settings may start from what lies in `shared`.
 
     The seed may differ, unless the task draws its problems from it (`task.seed` null): evaluation problems of one seed
     may be demonstrations of another.
@@ -31,13 +31,12 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
     if not shared.started() or not shared.warm_started.is_dir():
         raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
     shared.check_start()
-    settings, theirs = as_read_now(settings), shared.read_config()
     sections = list(_SECTIONS)
     if "seed" in (task := settings.get("task", {})) and task["seed"] is None:
         sections.append("seed")
-    found = first_difference(_only(settings, sections), _only(theirs, sections))
-    if found is not None:
-        key, now, then = found
+    difference = first_difference(_only(settings, sections), _only(shared.read_config(), sections))
+    if difference is not None:
+        key, now, then = difference
         raise ConfigError(f"{key}: expected {then}, as the shared run in {shared.root} was made with, got {now}")
 
 
@@ -53,18 +52,18 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False)
     Raises:
         RunFolderError: a model there is not as it was written.
     """
-    for place in (folder.reward_model, folder.warm_started):
-        origin = shared.checkpoints / place.name
-        if place.is_dir() or not origin.is_dir():
+    for model in (folder.reward_model, folder.warm_started):
+        origin = shared.checkpoints / model.name
+        if model.is_dir() or not origin.is_dir():
             continue
         _check_whole(origin)
-        written = beside(place)
+        written = beside(model)
         if written.exists():
             shutil.rmtree(written)
         shutil.copytree(origin, written, copy_function=_link_or_copy)
         if not (written / MARK).is_file():  # made by a version of the package that wrote none
             mark_complete(written)
-        replace_folder(written, place)
+        replace_folder(written, model)
     there = folder.reward_model.is_dir()
     note_records(folder, "rl" if there else after_warm_start(rewarded), 0)
 

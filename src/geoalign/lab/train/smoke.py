@@ -18,7 +18,8 @@ from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import generation_shape, grpo_options, without_gpu
+from geoalign.lab.train.options import grpo_options, without_gpu
+from geoalign.lab.train.prompts import generation_shape
 
 _ROLLOUTS, _GENERATIONS = 256, 3
 _ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8
@@ -83,24 +84,24 @@ def check_exercised(config: RunConfig, folder: RunFolder, console: Console) -> E
     Raises:
         GeoAlignError: no group had rewards that differ; or, of GeoAlign, no pair was formed or no rollout replaced.
     """
-    found = _exercised(folder)
-    if found.mixed_groups == 0:
-        raise GeoAlignError(f"smoke test: expected groups whose rewards differ, got none in {found.rollouts} rollouts")
+    totals = _exercised(folder)
+    if totals.mixed_groups == 0:
+        raise GeoAlignError(f"smoke test: expected groups whose rewards differ, got none in {totals.rollouts} rollouts")
     curator = config.curator
     if isinstance(curator, GeoAlignConfig) and not curator.observe_only and curator.strategy == "replace":
-        for name, count in (("pairs", found.pairs), ("replaced rollouts", found.replaced)):
+        for name, count in (("pairs", totals.pairs), ("replaced rollouts", totals.replaced)):
             if not count:
-                raise GeoAlignError(f"smoke test: expected {name}, got none in {found.rollouts} rollouts")
+                raise GeoAlignError(f"smoke test: expected {name}, got none in {totals.rollouts} rollouts")
     corruption = f"flip {config.reward.flip:g}, extremes {config.reward.extremes:g}"
-    parts = [f"{found.mixed_groups} groups with rewards that differ"]
-    parts += [f"{found.pairs} pairs"] if found.pairs is not None else []
-    parts += [f"{found.replaced} rollouts replaced"] if found.replaced is not None else []
+    parts = [f"{totals.mixed_groups} groups with rewards that differ"]
+    parts += [f"{totals.pairs} pairs"] if totals.pairs is not None else []
+    parts += [f"{totals.replaced} rollouts replaced"] if totals.replaced is not None else []
     console.print(
-        f"Smoke test: tiny model, corrupted rewards ({corruption}), {found.rollouts} rollouts: {', '.join(parts)}. "
+        f"Smoke test: tiny model, corrupted rewards ({corruption}), {totals.rollouts} rollouts: {', '.join(parts)}. "
         f"It shows that the path runs; its numbers say nothing about the method.",
         soft_wrap=True,
     )
-    return found
+    return totals
 
 
 def _exercised(folder: RunFolder) -> Exercised:

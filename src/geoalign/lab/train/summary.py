@@ -11,12 +11,11 @@ from rich.table import Table
 
 from geoalign.lab.analysis.consensus import accuracy_on_new_groups
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
-from geoalign.lab.store.json_files import read_lines
+from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, percent, whole
-from geoalign.lab.train.reward_stage import held_out_accuracy
 
 _PREFIX = "geoalign/"
 # Added up over the run.
@@ -37,7 +36,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "gold_utility": _evaluations(evaluations, "gold_utility"),
         "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
         "answers": _evaluations(evaluations, "count"),
-        "reward_model": held_out_accuracy(folder),
+        "reward_model": read_json(accuracy) if (accuracy := folder.reward_model / ACCURACY_FILE).is_file() else None,
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
         "curator": {**counts, **_consensus(curated), **detection(folder.rollouts)},
@@ -110,8 +109,8 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary.get("reward", {}).get("after_rl", {})]):
         binary = name in summary["accuracy"]["after_rl"]
         label, shown = ("accuracy", percent) if binary else ("proxy reward", decimals)
-        found, counts = values("accuracy" if binary else "reward", name), values("answers", name)
-        for when, value, count in zip(("before", "after"), found, counts, strict=True):
+        shares, counts = values("accuracy" if binary else "reward", name), values("answers", name)
+        for when, value, count in zip(("before", "after"), shares, counts, strict=True):
             asked = name if count is None else f"{name}, {count} answers"
             rows.append((f"{label} {when} RL ({asked})", shown(value)))
         gold = values("gold_utility", name)
@@ -123,31 +122,31 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows or [("accuracy", "no evaluation set")]
 
 
-def _curator_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
-    if found["pairs"] is not None:
+    if curator["pairs"] is not None:
         rows += [
-            ("pairs compared", whole(found["pairs"])),
-            ("rollouts flagged", whole(found["anomalous"])),
-            ("rollouts replaced", whole(found["replaced"])),
-            ("groups left without a donor", whole(found["groups_without_donor"])),
+            ("pairs compared", whole(curator["pairs"])),
+            ("rollouts flagged", whole(curator["anomalous"])),
+            ("rollouts replaced", whole(curator["replaced"])),
+            ("groups left without a donor", whole(curator["groups_without_donor"])),
         ]
-        rows.append(("accuracy on new groups, mean (95% interval; chance)", _new_groups(found)))
-    if found["auroc"] is not None:
-        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(found["auroc"])))
-    if found["corrupted_share_of_anomalous"] is not None:
+        rows.append(("accuracy on new groups, mean (95% interval; chance)", _new_groups(curator)))
+    if curator["auroc"] is not None:
+        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(curator["auroc"])))
+    if curator["corrupted_share_of_anomalous"] is not None:
         rows.append(
             ("corrupted among the flagged; among all in a pair",
-             f"{percent(found['corrupted_share_of_anomalous'])}; {percent(found['corrupted_share'])}")
+             f"{percent(curator['corrupted_share_of_anomalous'])}; {percent(curator['corrupted_share'])}")
         )  # fmt: skip
     return rows
 
 
-def _new_groups(found: dict[str, Any]) -> str:
-    if found["new_group_accuracy"] is None:
+def _new_groups(curator: dict[str, Any]) -> str:
+    if curator["new_group_accuracy"] is None:
         return "no pairs in two generations"
-    low, high = decimals(found["new_group_accuracy_low"]), decimals(found["new_group_accuracy_high"])
-    return f"{decimals(found['new_group_accuracy'])} ({low} to {high}; {decimals(found['chance_accuracy'])})"
+    low, high = decimals(curator["new_group_accuracy_low"]), decimals(curator["new_group_accuracy_high"])
+    return f"{decimals(curator['new_group_accuracy'])} ({low} to {high}; {decimals(curator['chance_accuracy'])})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:

@@ -11,26 +11,27 @@ import torch
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import RunConfig
+from geoalign.lab.config.run import LaunchConfig, RunConfig
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
 from geoalign.lab.store.files import locked, write_atomically
 from geoalign.lab.store.json_files import json_text, read_json
 from geoalign.lab.store.records import note_records
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import RunFolder, check_same_settings
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.evaluations import evaluation_stage
+from geoalign.lab.train.policy import policy_stage
 from geoalign.lab.train.references import reference_stage
-from geoalign.lab.train.resume import check_same_processes, check_same_settings, check_vacant, finished_whole, go_back
+from geoalign.lab.train.resume import check_same_processes, check_vacant, finished_whole, go_back
+from geoalign.lab.train.reward_model import reward_model_stage
 from geoalign.lab.train.reward_source import check_reward, reward_source
-from geoalign.lab.train.reward_stage import reward_model_stage
 from geoalign.lab.train.run import Run, make_run
 from geoalign.lab.train.shared import check_shared, take_shared
-from geoalign.lab.train.stages import policy_stage, warm_start_stage
 from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.lab.train.warm_start import warm_start_stage
 from geoalign.settings.loading import plain_settings
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 
 
 def train(
@@ -40,7 +41,7 @@ def train(
     resume: bool = False,
     shared: Path | None = None,
     report: bool = True,
-    places: Locations | None = None,
+    locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs, or goes on with, one training in the folder `root`, and returns the content of its `summary.json`.
@@ -55,7 +56,7 @@ def train(
         shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
             it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
         report: also draw the figures and the page, and print the closing table.
-        places: where each setting was written, for error messages.
+        locations: where each setting was written, for error messages.
 
     Raises:
         ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
@@ -66,15 +67,15 @@ def train(
     processes, folder = Processes.launched(), RunFolder(root)
     console = _console(console, processes)
     with _held(folder, processes, resume=resume):
-        config = _settings(config, folder)
+        config = _resolved(config, folder, processes)
         if finished_whole(folder, console):
-            check_same_settings(plain_settings(config), folder.read_config(), folder.root)
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
             )
         else:
-            run = _started(config, folder, shared, places, console)
-            _stages_before_rl(run)
+            run = _started(config, folder, shared, locations or NOWHERE, console)
+            warm_start_stage(run)
+            reward_model_stage(run)
             _rl_stages(run)
             if processes.is_main:
                 _conclude(folder)
@@ -86,9 +87,12 @@ def train(
     return summary
 
 
-def prepare(config: RunConfig, root: Path, *, places: Locations | None = None, console: Console | None = None) -> None:
+def prepare(
+    config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
+) -> None:
     """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
 
+    They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
     `train(..., shared=root)` starts from them. Nothing is done where they are complete.
 
     Raises:
@@ -96,7 +100,20 @@ def prepare(config: RunConfig, root: Path, *, places: Locations | None = None, c
     """
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
-        _stages_before_rl(_started(config, folder, None, places, _console(console, processes)))
+        config = _resolved(config, folder, processes)
+        run = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
+        warm_start_stage(run)
+        reward_model_stage(run)
+
+
+def _rl_stages(run: Run) -> None:
+    with reward_source(run) as source:
+        # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
+        if not run.grpo.use_vllm:
+            evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
+            reference_stage(run, source)
+        policy_stage(run, source)
+        evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)
 
 
 def _conclude(folder: RunFolder) -> None:
@@ -123,72 +140,60 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
         yield
 
 
-def _settings(config: RunConfig | None, folder: RunFolder) -> RunConfig:
-    if folder.started():
-        folder.check_start()
-    if config is not None:
-        return config
-    return parse_run_config(folder.read_config()) if folder.started() else RunConfig()
+def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes) -> RunConfig:
+    """The settings given, which must be those of the run's start where there was one; without any, those."""
+    if not folder.started():
+        return config or RunConfig()
+    folder.check_start()
+    if config is None:
+        return parse_run_config(folder.read_config())
+    if processes.is_main:
+        check_same_settings(plain_settings(config), folder.read_config(), folder.root)
+    return config
 
 
-def _started(
-    config: RunConfig, folder: RunFolder, shared: Path | None, places: Locations | None, console: Console
-) -> Run:
+def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Run:
     """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
-    plain = plain_settings(config)
-    processes, wanted = Processes.launched(), config.launch.processes
-    if wanted not in (None, processes.count):
-        where = (places or Locations()).prefix("launch.processes")
-        raise ConfigError(
-            f"{where}launch.processes: expected a launch of {wanted} processes, which the batch is made for, got "
-            f"{processes.count}: --dry-run prints the command; --set launch.processes=null takes any number"
-        )
+    processes = Processes.launched()
+    _check_launch(config.launch, processes, locations)
     if folder.started() and processes.is_main:
-        check_same_settings(plain, folder.read_config(), folder.root)
         check_same_processes(folder, processes.count)
     silence_logs()
     if processes.count == 1:
         use_one_device()
-    # Everything that can be wrong with the settings is found before a file is written.
-    run = make_run(config, folder, places, console)
-    check_reward(run, places)
-    origin = None if folder.warm_started.is_dir() else _shared_folder(folder, shared)
+    # The settings are checked whole before a file is written.
+    run = make_run(config, folder, console, locations)
+    check_reward(run, locations)
+    settings, origin = plain_settings(config), _origin(folder, shared)
     if origin is not None:
-        check_shared(origin, plain)
+        check_shared(origin, settings)
     if processes.is_main:
         if folder.started():
             go_back(folder, console)
-            if origin is None and not folder.warm_started.is_dir():
-                origin = _shared_folder(folder, shared)
         else:
-            threads = torch.get_num_threads()
-            folder.initialise(plain, threads=threads, processes=processes.count, shared=shared)
-        if origin is not None:
+            folder.initialise(settings, threads=torch.get_num_threads(), processes=processes.count, shared=shared)
+        if (origin := _origin(folder, shared)) is not None:
             take_shared(origin, folder, rewarded=run.reward_model is not None)
     processes.barrier()
-    remembered = folder.read_versions().get("threads")
-    make_repeatable(config.seed, threads=remembered if isinstance(remembered, int) else torch.get_num_threads())
+    threads = folder.read_versions().get("threads")
+    make_repeatable(run.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
     return run
 
 
-def _shared_folder(folder: RunFolder, given: Path | None) -> RunFolder | None:
-    if given is None and folder.started():
+def _check_launch(launch: LaunchConfig, processes: Processes, locations: Locations) -> None:
+    if launch.processes not in (None, processes.count):
+        raise ConfigError(
+            f"{locations.prefix('launch.processes')}launch.processes: expected a launch of {launch.processes} "
+            f"processes, which the batch is made for, got {processes.count}: --dry-run prints the command; --set "
+            f"launch.processes=null takes any number"
+        )
+
+
+def _origin(folder: RunFolder, shared: Path | None) -> RunFolder | None:
+    """The run whose warm start is to be taken over; None where there is none, or the folder has one."""
+    if folder.warm_started.is_dir():
+        return None
+    if shared is None and folder.started():
         remembered = folder.read_versions().get("shared")
-        given = Path(remembered) if isinstance(remembered, str) else None
-    return None if given is None else RunFolder(given)
-
-
-def _stages_before_rl(run: Run) -> None:
-    """The stages that do not depend on the curator, the corruption or, where the task has a seed, on the seed."""
-    warm_start_stage(run)
-    reward_model_stage(run)
-
-
-def _rl_stages(run: Run) -> None:
-    with reward_source(run) as source:
-        # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
-        if not run.grpo.use_vllm:
-            evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
-            reference_stage(run, source)
-        policy_stage(run, source)
-        evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)
+        shared = Path(remembered) if isinstance(remembered, str) else None
+    return None if shared is None else RunFolder(shared)

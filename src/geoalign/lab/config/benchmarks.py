@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from geoalign.errors import ConfigError
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
-    """A benchmark and its place from `NAME=PLACE`; the place is a file or a hub id.
+    """A benchmark and its place from `NAME=PATH_OR_ID`; the place is a file or a hub id.
 
     `NAME` alone is an error that names the hub ids: nothing is loaded from the network unasked.
 

@@ -14,7 +14,7 @@ from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown_key
+from geoalign.shown import shown_key
 
 
 @settings

@@ -18,7 +18,7 @@ from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024

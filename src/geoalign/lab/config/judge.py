@@ -25,9 +25,9 @@ class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint, and how patiently it is asked."""
 
     base_url: Annotated[str, Field(min_length=1)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added."
+        help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"
     )
-    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.")
+    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.", metavar="NAME")
     token_env: Annotated[str, Field(min_length=1)] | None = setting(
         default=None,
         help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",

@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import DEFAULT_TYPES
 from geoalign.settings.locations import Locations, read_yaml
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Files that build on one another by `base:`.
 MOST_LAYERS = 10

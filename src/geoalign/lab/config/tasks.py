@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
 from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
 from geoalign.settings import setting, settings
-from geoalign.settings.shown import shown_text
+from geoalign.shown import brief
 
 
 def _pattern_with_group(pattern: str | None) -> str | None:
@@ -19,7 +19,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"expected a regular expression, got an error at it: {shown_text(error)}") from error
+        raise ValueError(f"expected a regular expression, got an error at it: {brief(error)}") from error
     if groups != 1:
         raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
     return pattern

@@ -17,6 +17,7 @@ from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
+from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.flagged import FlaggedWriter
 from geoalign.lab.curate.hidden_files import read_hidden
@@ -32,32 +33,6 @@ from geoalign.lab.store.curation import CURATED, CuratedFolder
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for besides the settings.
-
-    Attributes:
-        rollouts: files and folders of dumps.
-        hidden: files of states, or a folder of them.
-        model: what computes the states; at most one of the two is given.
-        cache: where computed states are kept; None: in the output folder.
-        format: the format of all dumps; None: found for each.
-        fields: `ROLE=NAME` each.
-    """
-
-    rollouts: Sequence[str]
-    hidden: Sequence[Path] = ()
-    model: str | None = None
-    cache: Path | None = None
-    format: str | None = None
-    fields: Sequence[str] = ()
-    redact: bool = False
-    skip_bad: bool = False
-    mixed_groups: bool = False
-    overwrite: bool = False
-    command: Sequence[str] = ()
 
 
 @dataclass
@@ -78,7 +53,7 @@ class _Totals:
 class CurationRun:
     """One call of the command."""
 
-    def __init__(self, config: CurateConfig, request: Request, folder: CuratedFolder, console: Console) -> None:
+    def __init__(self, config: CurateConfig, request: CurateRequest, folder: CuratedFolder, console: Console) -> None:
         self.config, self.request, self.folder, self.console = config, request, folder, console
         self.session = CurationSession(make_curator(config.curator), seed=config.seed)
         self.name = config.curator.type

@@ -13,6 +13,7 @@ from rich.progress import Progress, TaskID
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
 from geoalign.lab.evaluation.identity import identity_of
@@ -34,49 +35,31 @@ from geoalign.lab.store.run_folder import package_versions
 from geoalign.lab.terminal import Console
 
 
-def evaluate(
-    models: Sequence[str],
-    benchmarks: Sequence[str],
-    dialogues: Sequence[str],
-    config: EvaluateConfig,
-    output: Path,
-    *,
-    checkpoints: bool = False,
-    resume: bool = False,
-    save_responses: Path | None = None,
-    console: Console | None = None,
-) -> EvaluationScores:
+def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
     """Evaluates models on sets, and writes rows, numbers and figures into a folder.
 
-    Called again with `resume` it goes on with what is missing; the rows are those of an undisturbed evaluation.
-
-    Args:
-        models: folders, ids on the hub, or run folders of `geoalign train` (their final model).
-        benchmarks, dialogues: `NAME=PLACE`.
-        output: folder for this evaluation alone.
-        checkpoints: of run folders every kept checkpoint of RL, not the final model alone.
-        save_responses: also write all responses here, as `geoalign judge` reads them; of one model.
+    Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
 
     Raises:
         ConfigError: a model, set, device or reward model that is not there, a wrong setting, or a folder of another
             evaluation; the message names the first key that differs.
-        InputError: a place that holds no such set, or no prompt that a model takes.
+        InputError: a file or data set that is no such set, or no prompt that a model takes.
         RunFolderError: the folder holds other files, is broken or in use, or `resume` is missing.
         UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
     silence_logs()
-    found = find_models(models, config, checkpoints=checkpoints)
-    _check_responses(save_responses, len(found))
-    sets = load_sets(benchmarks, dialogues, config)
+    models = find_models(request.models, config, checkpoints=request.checkpoints)
+    _check_responses(request.save_responses, len(models))
+    sets = load_sets(request.benchmarks, request.dialogues, config)
     _print_notes(console, sets)
-    described = [describe(one) for one in found]
-    prompts = [_prompted(one, sets, config) for one in described]
-    folder = EvaluationFolder(output)
+    described = [describe(model) for model in models]
+    prompts = [_prompted(model, sets, config) for model in described]
+    folder = EvaluationFolder(request.output)
     identity = identity_of(described, sets, config)
     with locked(folder.root):
-        folder.begin(identity, resume=resume)
-        scores = scores_of(_scored(described, prompts, config, folder, console, save_responses))
+        folder.begin(identity, resume=request.resume)
+        scores = scores_of(_scored(described, prompts, config, folder, console, request.save_responses))
         folder.write_result(identity, package_versions(), result_json(scores))
         drawn = _figures(scores, folder)
     print_scores(console, scores)

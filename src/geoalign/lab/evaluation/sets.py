@@ -62,7 +62,7 @@ class PromptedSet:
 
 
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:
-    """The sets of `NAME=PLACE` texts; a name given again is one set from several places (AIME 2025 I and II).
+    """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several places (AIME 2025 I and II).
 
     Raises:
         ConfigError: no set at all, not of this form, no such benchmark, a name that is taken, samples for a set that is
@@ -70,7 +70,7 @@ def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: Evalu
         InputError: a place without a usable row.
     """
     if not benchmarks and not dialogues:
-        raise ConfigError("evaluate: expected --benchmark NAME=PLACE or --dialogue NAME=PLACE, got neither")
+        raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
     found: dict[str, list[str]] = {}
     for text in benchmarks:
         benchmark, place = parse_benchmark(text)
@@ -92,7 +92,7 @@ def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: Evalu
 def _dialogue(text: str) -> tuple[str, str]:
     name, equals, place = (part.strip() for part in text.partition("="))
     if not equals or not place or not _NAME.fullmatch(name):
-        raise ConfigError(f"--dialogue: expected NAME=PLACE with letters and digits in the name, got {text!r}")
+        raise ConfigError(f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {text!r}")
     if name in BENCHMARKS:
         raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {name!r}")
     return name, place

@@ -14,12 +14,15 @@ from urllib.parse import urlsplit
 import httpx2
 
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.http_client.replies import message_of, quoted
+from geoalign.lab.http_client.replies import message_of
 from geoalign.lab.http_client.retries import Retries, retry_after
+from geoalign.shown import brief
 
 # Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
 MAX_REPLY_BYTES = 3 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
+# Characters of what the server says that a message repeats.
+_QUOTED = 500
 
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
 _PASSING = frozenset({408, 409, 425, 429})
@@ -133,7 +136,7 @@ class HTTPClient:
 
     def quoted(self, text: str) -> str:
         """The beginning of a foreign text on one printable line, without the token."""
-        return quoted(self.hidden(text))
+        return brief(self.hidden(text), _QUOTED)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -1,16 +1,9 @@
-"""Reading what a server sent: strict JSON, and foreign text made fit for an error message."""
+"""Reading what a server sent: strict JSON, and the message of an error."""
 
 from __future__ import annotations
 
 import json
-import reprlib
 from typing import Any
-
-_QUOTED = 500
-
-# Bounded in depth and length, whatever a server made of its JSON.
-_shortened = reprlib.Repr()
-_shortened.maxstring = _shortened.maxother = 200
 
 
 def read_json(data: bytes) -> Any:
@@ -23,18 +16,6 @@ def read_json(data: bytes) -> Any:
         return json.loads(data, object_pairs_hook=_unique)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def shown(value: Any) -> str:
-    """A parsed value for an error message: the beginning of its `repr`."""
-    return _shortened.repr(value)
-
-
-def quoted(text: str) -> str:
-    """The beginning of a foreign text on one line, without what a terminal would act on."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _QUOTED])
-    line = " ".join(line.split())
-    return line[:_QUOTED] + ("..." if len(line) > _QUOTED else "")
 
 
 def message_of(data: bytes) -> str:
@@ -50,7 +31,7 @@ def message_of(data: bytes) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("a name that occurs twice in an object")
-    return found
+    return fields

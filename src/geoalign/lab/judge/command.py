@@ -11,6 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import read_responses
 from geoalign.lab.judge.asking import Answers, Judge, MemoryAnswers, ask_all
 from geoalign.lab.judge.local import RULES, LocalJudge
@@ -23,25 +24,14 @@ from geoalign.lab.store.judging import AnswerCache, JudgeFolder
 from geoalign.lab.terminal import Console
 
 
-def judge(
-    a: Path,
-    b: Path,
-    config: JudgeConfig | None,
-    output: Path,
-    *,
-    allow_missing: bool = False,
-    console: Console | None = None,
-) -> JudgeResult:
+def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> JudgeResult:
     """Judges the responses of two files pair by pair, both orders, and writes judgments and result into a folder.
 
-    Called again on the same folder it goes on: answers that are there are not asked for again. Pairs whose judgment
+    Called again on the same folder it resumes: answers that are there are not asked for again. Pairs whose judgment
     failed or stayed malformed are counted and left out of the rates.
 
     Args:
-        a, b: response files over one prompt list.
         config: the judge behind an endpoint; None: the local rules, which measure no quality.
-        output: folder for this judging alone.
-        allow_missing: leave out, and list, responses that only one file has.
 
     Raises:
         ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
@@ -50,11 +40,12 @@ def judge(
         EndpointError: the endpoint answers nothing any more; what it did answer is kept.
     """
     console = console or Console()
+    a, b = request.a, request.b
     file_a, file_b = read_responses(a), read_responses(b)
-    matched = match_responses(file_a, file_b, allow_missing=allow_missing)
+    matched = match_responses(file_a, file_b, allow_missing=request.allow_missing)
     asked = _judge(config)
     identity = identity_of(a, b, config, RULES)
-    folder = JudgeFolder(output)
+    folder = JudgeFolder(request.output)
     with locked(folder.root):
         folder.begin(identity)
         pairs = _judged(asked, config, matched.pairs, folder, console)

@@ -15,7 +15,7 @@ from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.responses import ResponseFile
 from geoalign.lab.judge.outcome import JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses
-from geoalign.lab.judge.prompt import shown
+from geoalign.lab.judge.prompt import as_prompted
 from geoalign.lab.judge.summary import JudgeSummary, summarise
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, estimate, percent
@@ -107,7 +107,7 @@ def _file_json(file: ResponseFile) -> dict[str, Any]:
         "responses": len(file.rows),
         "truncated": sum(row.truncated for row in file.rows),
         "empty": sum(not row.response.strip() for row in file.rows),
-        "shown_changed": sum(shown(row.response) != row.response for row in file.rows),
+        "shown_changed": sum(as_prompted(row.response) != row.response for row in file.rows),
     }
 
 

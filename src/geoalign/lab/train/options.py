@@ -19,7 +19,7 @@ from geoalign.lab.models.processes import Processes
 from geoalign.lab.train.option_values import check_value
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown, shown_text
+from geoalign.shown import brief, shown
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
 _SET_HERE = {
@@ -325,7 +325,7 @@ def _make(
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
         name = _at_fault(kind, {**defaults, "output_dir": str(folder)}, values)
         key = section if name is None else f"{section}.{name}"
-        said = f"{type(error).__name__} from TRL: {shown_text(error)}"
+        said = f"{type(error).__name__} from TRL: {brief(error)}"
         raise ConfigError(f"{(places or Locations()).prefix(key)}{key}: {said}") from error
 
 

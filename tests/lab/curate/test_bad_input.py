@@ -16,8 +16,8 @@ import pytest
 from dumps import GROUPS, OUTLIERS, SIZE, plain, responses, trinity, trl, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
-from geoalign.lab.curate.flagged import LONGEST, safe
 from geoalign.lab.reports.inspection import page
+from geoalign.lab.store.curation_tables import LONGEST, safe
 
 
 def changed(rows, place, **values):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
-from geoalign.lab.curate.flagged import FlaggedWriter
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
 from geoalign.lab.curate.reading import Dump, Skipped, group_sizes, read_dump
@@ -27,9 +25,10 @@ from geoalign.lab.curate.repeats import Repeats
 from geoalign.lab.curate.rollouts import available_fields, check_curator, make_rollouts
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import COUNTED, ConsensusMeter, CuratedStep, counts_of, curate_step, metrics_of
-from geoalign.lab.curate.tables import TableWriter
+from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
 from geoalign.lab.curate.terminal import states_bar
 from geoalign.lab.store.curation import CURATED, CuratedFolder
+from geoalign.lab.store.curation_tables import CurationTables
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
@@ -48,6 +47,7 @@ class _Totals:
     named: dict[int, Path] = field(default_factory=dict)
     rollouts: int = 0
     groups: int = 0
+    pairs_left_out: int = 0
 
 
 class CurationRun:
@@ -67,10 +67,7 @@ class CurationRun:
         """Reads, curates and writes every file."""
         request, staging = self.request, self.folder.staging
         names = _output_names(inputs)
-        with ExitStack() as stack:
-            pairs = self.config.pairs_per_step
-            tables = stack.enter_context(TableWriter(staging, redact=request.redact, pairs_per_step=pairs))
-            flagged = stack.enter_context(FlaggedWriter(staging, redact=request.redact))
+        with CurationTables(staging, redact=request.redact) as tables:
             for number, one in enumerate(inputs, start=1):
                 before = _state_of(one.path)
                 dump = read_dump(one.path, one.layout, skip_bad=request.skip_bad, mixed_groups=request.mixed_groups)
@@ -79,8 +76,14 @@ class CurationRun:
                     continue
                 dump, steps = self._curated(one, dump, number)
                 first = self.totals.rollouts
-                tables.add(dump, steps, first)
-                flagged.add(dump, steps, first)
+                tables.add_scores(score_rows(dump, steps, first))
+                for step in steps:
+                    pairs, left_out = pair_columns(step, first, self.config.pairs_per_step)
+                    self.totals.pairs_left_out += left_out
+                    if pairs:
+                        tables.add_pairs(pairs)
+                    if density := density_columns(step):
+                        tables.add_density(density)
                 if not request.redact:
                     write_curated(staging / CURATED / names[number - 1], dump, slots_of(dump, steps), first)
                 if _state_of(one.path) != before:
@@ -88,7 +91,7 @@ class CurationRun:
                 self._count(one, dump, steps)
         if self._unjudged is not None:
             self.meter.cross_fit(self._unjudged, self.config.seed)
-        return self._summary(tables.pairs_left_out)
+        return self._summary()
 
     def _curated(self, one: Input, dump: Dump, number: int) -> tuple[Dump, list[CuratedStep]]:
         """The steps of one file, curated in the order in which they appear."""
@@ -194,7 +197,7 @@ class CurationRun:
         totals.skipped += dump.skipped
         totals.rollouts += len(dump.rows)
 
-    def _summary(self, pairs_left_out: int) -> dict[str, Any]:
+    def _summary(self) -> dict[str, Any]:
         totals, request = self.totals, self.request
         skipped = [asdict(one) for one in totals.skipped]
         if request.redact:
@@ -223,7 +226,7 @@ class CurationRun:
             "hidden": hidden,
             "counts": {**dict.fromkeys(COUNTED, 0), **totals.counts, "skipped": len(skipped)},
             "pairs_per_step": self.config.pairs_per_step,
-            "pairs_left_out": pairs_left_out,
+            "pairs_left_out": totals.pairs_left_out,
             "steps": totals.steps,
             "consensus": self.meter.summary(),
         }

@@ -18,7 +18,8 @@ from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate import hidden_model
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.hidden_model import check_model_place, compute_states, load_state_model
-from geoalign.lab.curate.reading import find_layout, read_dump
+from geoalign.lab.curate.inputs import find_layout
+from geoalign.lab.curate.reading import read_dump
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 ROWS = GROUPS * SIZE

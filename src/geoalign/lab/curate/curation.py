@@ -20,11 +20,19 @@ from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.curate.reading import Dump, Skipped, group_sizes, read_dump
-from geoalign.lab.curate.repeats import Repeats
-from geoalign.lab.curate.rollouts import available_fields, check_curator, make_rollouts
+from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
 from geoalign.lab.curate.rows import Row
-from geoalign.lab.curate.steps import COUNTED, ConsensusMeter, CuratedStep, counts_of, curate_step, metrics_of
+from geoalign.lab.curate.steps import (
+    COUNTED,
+    ConsensusMeter,
+    CuratedStep,
+    available_fields,
+    check_curator,
+    counts_of,
+    curate_step,
+    make_rollouts,
+    metrics_of,
+)
 from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
 from geoalign.lab.curate.terminal import states_bar
 from geoalign.lab.store.curation import CURATED, CuratedFolder

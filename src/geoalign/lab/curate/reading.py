@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.recognise import recognise
-from geoalign.lab.curate.rows import Row, RowReader, step_of
+from geoalign.lab.curate.rows import Row, RowReader
 from geoalign.lab.curate.values import BadValueError
-from geoalign.lab.tasks.raw_rows import RawRow, check_name, is_parquet, place, raw_rows
+from geoalign.lab.tasks.raw_rows import RawRow, place, raw_rows
 from geoalign.lab.tasks.rows import field_of
-
-# Rows that a format is recognised by.
-_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
 
 
 @dataclass(frozen=True)
@@ -51,39 +47,6 @@ class Dump:
     positions: int | None = None
     list_fields: tuple[str, ...] = ()
     batches: tuple[tuple[int | None, tuple[int, ...]], ...] = field(default=())
-
-
-def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> tuple[Layout, int | None]:
-    """How a file is to be read, from its first rows, and the step that its first rollout names.
-
-    Raises:
-        ConfigError: no such file, or none of the formats fits.
-        InputError: not one readable row at its beginning; the message has the line.
-    """
-    check_name(path)
-    first = _first_rows(path)
-    rows = [row.value for row in first if row.value is not None]
-    if not rows:
-        if not first:
-            raise InputError(f"{path}: expected at least one rollout, got an empty file")
-        raise InputError(f"{place(path, first[0].line)}: {first[0].problem}")
-    layout = recognise(str(path), rows, name=name, fields=fields, parquet=is_parquet(path))
-    try:
-        return layout, step_of(layout, rows[0])
-    except BadValueError:
-        return layout, None
-
-
-def _first_rows(path: Path) -> list[RawRow]:
-    """The rows that a format is recognised by: fewer where they are long."""
-    found: list[RawRow] = []
-    length = 0
-    for raw in islice(raw_rows(path), _FIRST_ROWS):
-        if found and length + len(raw.data) > _FIRST_BYTES:
-            break
-        found.append(raw)
-        length += len(raw.data)
-    return found
 
 
 def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
@@ -225,3 +188,25 @@ def _check_group_sizes(
                     f"{place(path, rows[member].line)}: group: expected {usual} rollouts of its prompt as most prompts "
                     f"have, got {size}; rows may be missing: --mixed-groups accepts groups of any size"
                 )
+
+
+class Repeats:
+    """Knows the dumps of one call by their prompts, responses and rewards, in their order.
+
+    Only of formats whose writer is known to repeat itself (`Format.repeats`); whatever else is given twice stays.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, Path] = {}
+
+    def earlier(self, dump: Dump) -> Path | None:
+        """The dump of this call that held the same rollouts; None where it is the first of them."""
+        if not dump.layout.format.repeats:
+            return None
+        digest = hashlib.sha256()
+        for row in dump.rows:
+            for text in (row.prompt, row.response, repr(row.reward)):
+                data = text.encode("utf-8", errors="surrogatepass")
+                digest.update(len(data).to_bytes(8, "big") + data)
+        first = self._seen.setdefault(digest.digest(), dump.path)
+        return None if first == dump.path else first

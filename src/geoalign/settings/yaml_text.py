@@ -230,9 +230,9 @@ class _Walk:
         raise self._tagged(node, key)
 
     def _text(self, node: yaml.ScalarNode, key: str) -> str:
-        if found := _CONTROL.search(node.value):
+        if control := _CONTROL.search(node.value):
             expected = "expected text without control characters and surrogates"
-            raise self.error(node, key, expected, f"U+{ord(found.group()):04X} in {shown(node.value)}")
+            raise self.error(node, key, expected, f"U+{ord(control.group()):04X} in {shown(node.value)}")
         return str(node.value)
 
     def _whole_number(self, node: yaml.ScalarNode, key: str) -> int:

@@ -189,17 +189,17 @@ def parse_samples(texts: Sequence[str]) -> int | dict[str, int] | None:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
         return _number(texts[0], texts[0])
-    found: dict[str, int] = {}
+    samples: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.partition("=")
-        if not equals or not name.strip() or name.strip() in found:
+        if not equals or not name.strip() or name.strip() in samples:
             raise ConfigError(f"--samples: expected one number, or NAME=NUMBER once for a set, got {shown(text)}")
-        found[name.strip()] = _number(number, text)
-    return found
+        samples[name.strip()] = _number(number, text)
+    return samples
 
 
 def _number(text: str, where: str) -> int:
-    found = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
+    if match is None:
         raise ConfigError(f"--samples: expected a whole number of at most nine digits, got {shown(where)}")
-    return int(found.group(1))
+    return int(match.group(1))

@@ -36,9 +36,9 @@ def curate(config: CurateConfig, request: CurateRequest, *, console: Console | N
         request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
     )
     folder = CuratedFolder(request.output)
-    folder.check([one.path for one in inputs], overwrite=request.overwrite)
-    for one in inputs:
-        show_input(console, one)
+    folder.check([source.path for source in inputs], overwrite=request.overwrite)
+    for source in inputs:
+        show_input(console, source)
     with locked(folder.root):
         folder.start()
         try:

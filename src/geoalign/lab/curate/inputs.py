@@ -75,14 +75,14 @@ def find_inputs(
             raise ConfigError(f"ROLLOUTS: expected each file once, got {path} twice")
         seen.add(path.resolve())
     states: Sequence[Path | None] = find_hidden_files(hidden, paths) if hidden else [None] * len(paths)
-    found = []
+    inputs = []
     for path, state in zip(paths, states, strict=True):
         layout, step = find_layout(path, name=name, fields=fields or {})
-        found.append(Input(path, layout, step, state))
-    steps = [one.step for one in found]
+        inputs.append(Input(path, layout, step, state))
+    steps = [source.step for source in inputs]
     if all(step is not None for step in steps):
-        found.sort(key=lambda one: one.step or 0)
-    return found
+        inputs.sort(key=lambda source: source.step or 0)
+    return inputs
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -97,10 +97,10 @@ def _files(path: Path) -> list[Path]:
         if (path / inner).is_dir():
             path = path / inner
             break
-    found = [item for item in path.iterdir() if item.is_file() and item.name.endswith(SUFFIXES)]
-    if not found:
+    files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(SUFFIXES)]
+    if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(SUFFIXES)}, got none")
-    return sorted(found, key=lambda item: natural(item.name))
+    return sorted(files, key=lambda item: natural(item.name))
 
 
 def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> tuple[Layout, int | None]:
@@ -126,14 +126,14 @@ def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> t
 
 def _first_rows(path: Path) -> list[RawRow]:
     """The rows that a format is recognised by: fewer where they are long."""
-    found: list[RawRow] = []
+    rows: list[RawRow] = []
     length = 0
     for raw in islice(raw_rows(path), _FIRST_ROWS):
-        if found and length + len(raw.data) > _FIRST_BYTES:
+        if rows and length + len(raw.data) > _FIRST_BYTES:
             break
-        found.append(raw)
+        rows.append(raw)
         length += len(raw.data)
-    return found
+    return rows
 
 
 def recognise(
@@ -162,9 +162,9 @@ def recognise(
 
 
 def _fitting(where: str, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str], parquet: bool) -> Format:
-    known = [one for one in FORMATS.values() if parquet or one not in (GEOALIGN, TRL)]
-    counts = [sum(one.fits(row) for row in rows) for one in known]
-    best = max(range(len(known)), key=lambda place: counts[place])
+    known = [candidate for candidate in FORMATS.values() if parquet or candidate not in (GEOALIGN, TRL)]
+    counts = [sum(candidate.fits(row) for row in rows) for candidate in known]
+    best = max(range(len(known)), key=lambda number: counts[number])
     if counts[best]:
         return known[best]
     if fields.get("reward"):
@@ -177,22 +177,22 @@ def _fitting(where: str, rows: Sequence[Mapping[str, Any]], fields: Mapping[str,
 def _resolved(
     where: str, chosen: Format, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    resolved: dict[str, str] = {}
     for role in ROLES:
         if role in fields:
             if fields[role]:
-                found[role] = fields[role]
+                resolved[role] = fields[role]
             continue
-        names = [one for one in chosen.fields.get(role, ()) if any(field_of(row, one) is not None for row in rows)]
+        names = [name for name in chosen.fields.get(role, ()) if any(field_of(row, name) is not None for row in rows)]
         if role == "correct":
-            names = [one for one in names if one != found.get("reward") and _are_truths(rows, one)]
+            names = [name for name in names if name != resolved.get("reward") and _are_truths(rows, name)]
         if names:
-            found[role] = names[0]
+            resolved[role] = names[0]
     if chosen is TRL and "reward" not in fields:
-        found["reward"] = _trl_reward(where, rows)
-    if "group" not in found and not chosen.lists and "prompt" in found:
-        found["group"] = found["prompt"]
-    return found
+        resolved["reward"] = _trl_reward(where, rows)
+    if "group" not in resolved and not chosen.lists and "prompt" in resolved:
+        resolved["group"] = resolved["prompt"]
+    return resolved
 
 
 def _check(where: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -224,28 +224,30 @@ def _has(row: Mapping[str, Any], name: str) -> bool:
 
 def _are_truths(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     values = [value for row in rows if (value := field_of(row, name)) is not None]
-    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    return bool(flat) and all(one is None or (isinstance(one, (bool, int, float)) and one in (0, 1)) for one in flat)
+    flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
+    return bool(flat) and all(
+        entry is None or (isinstance(entry, (bool, int, float)) and entry in (0, 1)) for entry in flat
+    )
 
 
 def _trl_reward(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """The one column of rewards in TRL's table; reward functions stand between `completion` and `advantage`."""
     names = list(rows[0])
     between = names[names.index("completion") + 1 : names.index("advantage")] if "advantage" in names else names
-    found = []
+    columns = []
     for name in between:
         values = [row.get(name) for row in rows]
         numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         if numbers and len(numbers) + values.count(None) == len(values) and name not in _NO_REWARDS:
-            found.append(name)
-    if len(found) == 1:
-        return found[0]
+            columns.append(name)
+    if len(columns) == 1:
+        return columns[0]
     expected = "expected one column of rewards between completion and advantage"
-    if not found:
+    if not columns:
         raise ConfigError(f"{where}: reward: {expected}, got {_columns(rows)}; name it by --field reward=NAME")
     raise ConfigError(
-        f"{where}: reward: {expected}, got {listed(found)}, which may be rewards or other numbers: "
-        f"name those that add up by --field reward={brief('+'.join(found[:2]), 80)}"
+        f"{where}: reward: {expected}, got {listed(columns)}, which may be rewards or other numbers: "
+        f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80)}"
     )
 
 
@@ -255,4 +257,4 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _described() -> str:
-    return "; ".join(f"{one.name}: {', '.join(one.columns) or one.title}" for one in FORMATS.values())
+    return "; ".join(f"{kind.name}: {', '.join(kind.columns) or kind.title}" for kind in FORMATS.values())

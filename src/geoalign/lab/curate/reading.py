@@ -102,28 +102,28 @@ class _Reader:
     def add(self, raw: RawRow) -> None:
         """Takes one row of the file, or lists it as skipped."""
         problem: BadValueError | str | None = raw.problem
-        found: list[Row] = []
+        rollouts: list[Row] = []
         if raw.value is not None:
             try:
-                found = self._row_reader.rollouts(raw, raw.value, self.position or 0)
-                self._check_ids(found)
+                rollouts = self._row_reader.rollouts(raw, raw.value, self.position or 0)
+                self._check_ids(rollouts)
             except BadValueError as error:
-                found, problem = [], error
+                rollouts, problem = [], error
         if problem is not None:
             self._refuse(raw, problem)
-        if found and not self.layout.format.lists:
-            found = [self._placed(found[0])]
-        for row in found:
+        if rollouts and not self.layout.format.lists:
+            rollouts = [self._with_sample(rollouts[0])]
+        for row in rollouts:
             self._ids[row.step, row.id] = row.line
-        self.rows += found
-        self._advance(raw, len(found))
-        if found and self.layout.format.lists:
+        self.rows += rollouts
+        self._advance(raw, len(rollouts))
+        if rollouts and self.layout.format.lists:
             assert raw.value is not None
-            names = {name for name, value in raw.value.items() if _has_entries(value, len(found))}
+            names = {name for name, value in raw.value.items() if _has_entries(value, len(rollouts))}
             self.list_fields = names if self.list_fields is None else self.list_fields & names
 
-    def _placed(self, row: Row) -> Row:
-        """The row with its place among the responses to its prompt."""
+    def _with_sample(self, row: Row) -> Row:
+        """The row with its number among the responses to its prompt."""
         sample = self._group_rows[row.step, row.group]
         self._group_rows[row.step, row.group] += 1
         return replace(row, sample=sample)
@@ -151,10 +151,10 @@ class _Reader:
             reason += "; nothing behind it was read"
         self.skipped.append(Skipped(str(self.path), raw.line, name, reason))
 
-    def _check_ids(self, found: list[Row]) -> None:
+    def _check_ids(self, rollouts: list[Row]) -> None:
         if "id" not in self.layout.fields:
             return
-        for row in found:
+        for row in rollouts:
             if (row.step, row.id) in self._ids:
                 line = self._ids[row.step, row.id]
                 raise BadValueError(self.layout.fields["id"], "an id of its own", f"the id of {place(self.path, line)}")
@@ -169,10 +169,10 @@ def _has_entries(value: Any, count: int) -> bool:
 
 def _batches(rows: tuple[Row, ...]) -> tuple[tuple[int | None, tuple[int, ...]], ...]:
     """The rows of each step, steps as they first appear."""
-    found: dict[int | None, list[int]] = {}
+    batches: dict[int | None, list[int]] = {}
     for number, row in enumerate(rows):
-        found.setdefault(row.step, []).append(number)
-    return tuple((step, tuple(members)) for step, members in found.items())
+        batches.setdefault(row.step, []).append(number)
+    return tuple((step, tuple(members)) for step, members in batches.items())
 
 
 def _check_group_sizes(

@@ -37,7 +37,7 @@ class CuratedStep:
     Attributes:
         step: number of the dump, or the step that it names.
         rows: its rollouts.
-        members: their places among the file's rollouts.
+        members: their indices among the file's rollouts.
         groups: the number of each one's group, unique over all steps.
         curation: what the curator said.
         placement: the same in the slots of the input.
@@ -60,21 +60,21 @@ class CuratedStep:
 
 def available_fields(rows: Sequence[Row], *, hidden: bool, lengths: bool) -> set[str]:
     """The optional fields of `Rollouts` that these rows bring; `lengths`: a model's tokenizer counts them."""
-    found = set(_ALWAYS)
+    available = set(_ALWAYS)
     if hidden:
-        found.add("hidden")
+        available.add("hidden")
     if lengths or all(row.tokens is not None for row in rows):
-        found.add("lengths")
+        available.add("lengths")
     if any(row.true_reward is not None for row in rows):
-        found.add("true_rewards")
+        available.add("true_rewards")
     if any(row.truncated is not None for row in rows):
-        found.add("donor_ok")
-    return found
+        available.add("donor_ok")
+    return available
 
 
 def check_curator(name: str, curator: Curator, available: set[str]) -> None:
     """Raises ConfigError, with the curators that can be used, unless the fields available are enough for this one."""
-    missing = [one for one in curator.requires if one not in available]
+    missing = [need for need in curator.requires if need not in available]
     if curator.library_only is not None:
         raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
     if not missing:
@@ -84,7 +84,7 @@ def check_curator(name: str, curator: Curator, available: set[str]) -> None:
         "lengths": "lengths in tokens (--field tokens=NAME or --model ID_OR_PATH)",
         "true_rewards": "true rewards (--field true_reward=NAME)",
     }
-    wanted = " and ".join(needs.get(one, f"{one}, which no dump has") for one in missing)
+    wanted = " and ".join(needs.get(need, f"{need}, which no dump has") for need in missing)
     raise ConfigError(
         f"curator: {name} needs {wanted}, got none; without them --curator takes one of {', '.join(offered(available))}"
     )
@@ -92,15 +92,15 @@ def check_curator(name: str, curator: Curator, available: set[str]) -> None:
 
 def offered(available: set[str]) -> list[str]:
     """The curators, by name, that need no more than these fields."""
-    found = []
+    names = []
     for name in CURATORS:
         try:
             curator = CURATORS[name]()
         except (GeoAlignError, TypeError, ImportError):
             continue  # of another package, and with settings that have no default
         if set(curator.requires) <= available and curator.library_only is None and name not in ("chain", "grpo"):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def make_rollouts(
@@ -166,7 +166,7 @@ class ConsensusMeter:
     """
 
     def __init__(self, curator: Curator, *, check: bool) -> None:
-        self._curator = next((one for one in _members(curator) if isinstance(one, GeoAlign)), None)
+        self._curator = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
         self._check = check
         self._right: list[np.ndarray] = []
         self._total: list[np.ndarray] = []
@@ -203,15 +203,15 @@ class ConsensusMeter:
         if not self._total:
             reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
             return {"new_group_accuracy": None, "reason": reason}
-        found = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
+        accuracy = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
         return {
-            "new_group_accuracy": found.estimate,
-            "new_group_accuracy_low": found.low,
-            "new_group_accuracy_high": found.high,
+            "new_group_accuracy": accuracy.estimate,
+            "new_group_accuracy_low": accuracy.low,
+            "new_group_accuracy_high": accuracy.high,
             "chance_accuracy": CHANCE,
             "level": 0.95,
-            "groups": int(sum(len(one) for one in self._total)),
-            "pairs": int(sum(one.sum() for one in self._total)),
+            "groups": int(sum(len(counts) for counts in self._total)),
+            "pairs": int(sum(counts.sum() for counts in self._total)),
             "steps": self._steps,
         }
 
@@ -223,10 +223,10 @@ class ConsensusMeter:
 
 
 def _members(curator: Curator) -> list[Curator]:
-    found: list[Curator] = [curator]
+    members: list[Curator] = [curator]
     for member in getattr(curator, "members", ()):
-        found += _members(member)
-    return found
+        members += _members(member)
+    return members
 
 
 def metrics_of(curation: Curation) -> dict[str, float]:

@@ -20,10 +20,10 @@ from geoalign.lab.terminal import Console, say
 _SHOWN = 5
 
 
-def show_input(console: Console, one: Input) -> None:
+def show_input(console: Console, source: Input) -> None:
     """Says how a file is read; --format and --field say otherwise."""
-    step = "" if one.step is None else f", step {one.step}"
-    say(console, f"{one.path}: {one.layout}{step}")
+    step = "" if source.step is None else f", step {source.step}"
+    say(console, f"{source.path}: {source.layout}{step}")
 
 
 @contextmanager
@@ -39,17 +39,17 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
     """The counts, the consensus in words, and where everything is."""
     counts = summary["counts"]
     say(console, "")
-    for one in summary["skipped"][:_SHOWN]:
-        name = f"{one['field']}: " if one["field"] else ""
-        say(console, f"Skipped: {place(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
+    for entry in summary["skipped"][:_SHOWN]:
+        name = f"{entry['field']}: " if entry["field"] else ""
+        say(console, f"Skipped: {place(Path(entry['file']), entry['line'])}: {name}{entry['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
         say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
-    for one in summary["inputs"]:
-        sizes = [f"{count:,} of {size}" for size, count in one["group_sizes"].items()]
+    for entry in summary["inputs"]:
+        sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
         if len(sizes) > 1:
-            say(console, f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
-    for one in summary["repeated"]:
-        say(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
+            say(console, f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts", "yellow")
+    for entry in summary["repeated"]:
+        say(console, f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again", "yellow")
     say(
         console,
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "

@@ -77,10 +77,10 @@ def _check_responses(path: Path | None, models: int) -> None:
 
 
 def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
-    for one in sets:
-        what = "problems" if one.kind == "benchmark" else "prompts"
-        often = "one response" if one.samples == 1 else f"{one.samples} responses"
-        lines = [f"{one.name}: {len(one.problems)} {what}, {often} to each", *one.notes]
+    for evaluated in sets:
+        what = "problems" if evaluated.kind == "benchmark" else "prompts"
+        often = "one response" if evaluated.samples == 1 else f"{evaluated.samples} responses"
+        lines = [f"{evaluated.name}: {len(evaluated.problems)} {what}, {often} to each", *evaluated.notes]
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -89,13 +89,13 @@ def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateC
     limits = [limit for limit in (model.longest, config.vllm.get("max_model_len")) if isinstance(limit, int)]
     return [
         prompted(
-            one,
+            evaluated,
             model.tokenizer,
             model.model.template_options,
             longest=min(limits, default=None),
             max_prompt_tokens=config.max_prompt_tokens,
         )
-        for one in sets
+        for evaluated in sets
     ]
 
 
@@ -109,20 +109,20 @@ def _scored(
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
     """The scores of each model, whose rows are kept in memory no longer than that takes."""
     with _sources(config) as sources, stage_progress(console) as progress:
-        found = []
+        scored = []
         for model, sets in zip(models, prompts, strict=True):
-            total = sum(len(one.slots()) for one in sets)
+            total = sum(len(item.slots()) for item in sets)
             task = progress.add_task("evaluation", total=total, values=model.model.name)
             advance = partial(_advance, progress, task, model.model.name)
             parts = run_model(model, sets, sources, config, folder, progress=advance)
-            found.append((model.model, [score(one, parts[one.set.name]) for one in sets]))
+            scored.append((model.model, [score(item, parts[item.set.name]) for item in sets]))
             if save_responses is not None:
                 write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
-        return found
+        return scored
 
 
-def _advance(progress: Progress, task: TaskID, model: str, one: PromptedSet, done: int) -> None:
-    progress.update(task, advance=done, values=f"{model}, {one.set.name}")
+def _advance(progress: Progress, task: TaskID, model: str, prompted_set: PromptedSet, done: int) -> None:
+    progress.update(task, advance=done, values=f"{model}, {prompted_set.set.name}")
 
 
 @contextmanager
@@ -131,8 +131,8 @@ def _sources(config: EvaluateConfig) -> Iterator[Callable[[PromptedSet], RewardS
     opened: dict[str, RewardSource | None] = {}
     with ExitStack() as stack:
 
-        def source(one: PromptedSet) -> RewardSource | None:
-            kind = one.set.kind
+        def source(prompted_set: PromptedSet) -> RewardSource | None:
+            kind = prompted_set.set.kind
             if kind not in opened:
                 opened[kind] = _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack)
             return opened[kind]
@@ -177,7 +177,7 @@ def _saved(row: Row) -> SavedResponse:
 
 
 def _closing(sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[str]:
-    if config.reward.model.ready or all(one.kind == "benchmark" for one in sets):
+    if config.reward.model.ready or all(evaluated.kind == "benchmark" for evaluated in sets):
         return []
     return [
         "Dialogues were not scored: --set reward.model.path (or url) names a reward model; `geoalign judge` compares."

@@ -46,8 +46,8 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
     # A checkpoint may be named by itself and through its run.
-    named = _with_own_names(list({one.path: one for one in found}.values()))
-    return [replace(one, trust_remote_code=config.trust_remote_code) for one in named]
+    named = _with_own_names(list({model.path: model for model in found}.values()))
+    return [replace(model, trust_remote_code=config.trust_remote_code) for model in named]
 
 
 def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> list[EvaluatedModel]:
@@ -61,16 +61,16 @@ def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> lis
             )
         return [final]
     kept = complete_checkpoints(run.rl_checkpoints)
-    found = []
+    models = []
     for path in kept:
         _check_whole(path)
-        found.append(_checkpoint(path, name, root, checkpoint_step(path), final.template_options))
+        models.append(_checkpoint(path, name, root, checkpoint_step(path), final.template_options))
     if run.final.is_dir() and not (kept and is_last(kept[-1])):
         steps = int(read_json(run.summary)["steps"]) if run.summary.is_file() else None
-        found.append(replace(final, name=f"{name}-final", series=None if steps is None else root, step=steps))
-    if not found:
+        models.append(replace(final, name=f"{name}-final", series=None if steps is None else root, step=steps))
+    if not models:
         raise ConfigError(f"{run.root}: expected a run with checkpoints of its RL stage, got one without any yet")
-    return found
+    return models
 
 
 def _of_folder(path: Path, config: EvaluateConfig) -> EvaluatedModel:

@@ -134,8 +134,8 @@ def answer_together(
     for start in range(0, len(asked), size):
         mine += answer(engine, asked[start : start + size], source, sampling)
         progress(min(len(mine) * processes.count, len(slots)))
-    found = processes.gather(list(zip(share, mine, strict=False)))
-    answers = [scored for _, scored in sorted(found, key=lambda item: item[0])]
+    gathered = processes.gather(list(zip(share, mine, strict=False)))
+    answers = [scored for _, scored in sorted(gathered, key=lambda item: item[0])]
     rewards = [scored.reward for scored in answers if scored.reward is not None]
     check_scored(rewards, max_unscored, why=reasons_since(source, before), what=what)
     return answers

@@ -32,17 +32,20 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
         "device_type": None if device is None else device.partition(":")[0],
         "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
         "models": {
-            one.model.name: {"fingerprint": one.fingerprint, "chat_template_kwargs": dict(one.model.template_options)}
-            for one in models
+            described.model.name: {
+                "fingerprint": described.fingerprint,
+                "chat_template_kwargs": dict(described.model.template_options),
+            }
+            for described in models
         },
         "sets": {
-            one.name: {
-                "kind": one.kind,
-                "problems": len(one.problems),
-                "digest": one.digest(),
-                "samples": one.samples,
-                "max_new_tokens": one.max_new_tokens,
+            described.name: {
+                "kind": described.kind,
+                "problems": len(described.problems),
+                "digest": described.digest(),
+                "samples": described.samples,
+                "max_new_tokens": described.max_new_tokens,
             }
-            for one in sets
+            for described in sets
         },
     }

@@ -69,7 +69,7 @@ def judge_messages(comparison: Comparison) -> list[dict[str, str]]:
 def as_prompted(text: str) -> str:
     """The text as it stands in the prompt: unchanged, but for lone surrogates, which no request can hold (U+FFFD), and
     the borders of chat templates (`<|im_start|>`, `[INST]`, `</s>` and the like), broken by a zero-width space."""
-    return _CHAT_MARKS.sub(lambda found: found[0] + _BREAK, _SURROGATES.sub("\ufffd", text))
+    return _CHAT_MARKS.sub(lambda match: match[0] + _BREAK, _SURROGATES.sub("\ufffd", text))
 
 
 def _mark(texts: Sequence[str]) -> str:

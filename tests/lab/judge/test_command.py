@@ -20,8 +20,8 @@ from geoalign.lab.cli import main
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import SavedResponse
-from geoalign.lab.judge import judge
 from geoalign.lab.judge.asking import EndpointError
+from geoalign.lab.judge.command import judge
 from geoalign.lab.judge.prompt import as_prompted
 from geoalign.lab.judge.results import JudgeResult
 from geoalign.lab.store.files import locked

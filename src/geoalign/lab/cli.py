@@ -61,8 +61,8 @@ def _root(
 def train_command(request: TrainRequest) -> None:
     """Train one run: warm start, RL with a curator, evaluation, report.
 
-    A folder with an unfinished run is never overwritten: add --resume to go on with it. On a finished one the report is
-    rebuilt and the closing table printed. Examples:
+    A folder with an unfinished run is never overwritten: --resume resumes it. On a finished one the report is rebuilt
+    and the closing table printed. Examples:
 
       geoalign train configs/quickstart.yaml --output runs/quickstart
 

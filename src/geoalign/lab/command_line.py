@@ -37,7 +37,8 @@ def command(
             a dict of those that stand on the command line as well.
     """
     of_request = {item.name: item for item in fields(request) if "help" in item.metadata}
-    of_settings = {item.name: item for item in (fields(settings) if settings else ()) if item.name in chosen.split()}
+    known = {item.name: item for item in fields(settings)} if settings else {}
+    of_settings = {key: known[key] for key in chosen.split()}
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         def callback(context: typer.Context, **values: Any) -> None:

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(
     r"(?P<scheme>\bhttps?:/|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/?#'\"@]*(?:@[^\s/?#'\"@]*)*)@"
 )
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s'\"]+")
-# Forms by which keys of well-known services are told.
+# The forms of keys of well-known services.
 _TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})\b")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,200})=(?:'[^']*'|\"[^\"]*\"|[^\s,;?&)}\]]+)")
 _YAML = re.compile(r"^(?P<start>[ -]*(?P<name>[\w.-]+): +)(?!null$|true$|false$|''$|\"\"$)\S.*$", re.MULTILINE)

@@ -98,7 +98,7 @@ class EvaluateConfig:
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the models.")
     chat_template_kwargs: dict[str, Any] | None = setting(
         default=None,
-        help="What the chat template is told, such as enable_thinking: false; null: a run's own, or nothing.",
+        help="Arguments of the chat template, such as enable_thinking: false; null: a run's own, or nothing.",
     )
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,

@@ -22,7 +22,7 @@ _OWN_KEYS = ("model", "messages", "stream", "n")
 
 @settings
 class JudgeConfig:
-    """A judge behind an OpenAI-compatible endpoint, and how patiently it is asked."""
+    """A judge behind an OpenAI-compatible endpoint, and when a request is repeated."""
 
     base_url: Annotated[str, Field(min_length=1)] = setting(
         help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"

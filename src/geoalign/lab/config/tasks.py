@@ -91,7 +91,7 @@ class MathSetConfig:
 class MathConfig:
     """Problems with gold answers from files or the hub.
 
-    A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
+    A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
     layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
@@ -101,7 +101,7 @@ class MathConfig:
     evaluation: dict[str, _Name | _Names | MathSetConfig] = setting(
         default_factory=dict,
         help=(
-            "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "
+            "Evaluation sets: name to files or hub ids, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
         ),
     )

@@ -46,7 +46,7 @@ def curate(config: CurateConfig, request: CurateRequest, *, console: Console | N
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
-                # States tell of the texts that they were computed from.
+                # States give away the texts that they were computed from.
                 shutil.rmtree(folder.states, ignore_errors=True)
             folder.publish()
         except BaseException:

@@ -70,7 +70,7 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
 
 
 def consensus_in_words(consensus: Mapping[str, Any]) -> str:
-    """Whether the better response of a pair can be told by the others' consensus, on groups kept apart."""
+    """Whether the others' consensus orders the two responses of a pair rightly, on groups kept apart."""
     accuracy = consensus["new_group_accuracy"]
     if accuracy is None or math.isnan(accuracy):
         return f"Consensus: unknown. {consensus.get('reason', '')}".strip()

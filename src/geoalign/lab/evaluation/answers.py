@@ -69,7 +69,7 @@ class Answer:
 
 
 def prompts_of(problems: Sequence[Problem], tokenizer: Any, options: Mapping[str, Any] | None = None) -> list[Prompt]:
-    """The problems with their prompts in a model's chat template; `options` is what the template is told."""
+    """The problems with their prompts in a model's chat template; `options` are the template's arguments."""
     texts = [rendered(problem.prompt, tokenizer, options) for problem in problems]
     return [Prompt(problem, tuple(ids)) for problem, ids in zip(problems, token_ids(texts, tokenizer), strict=True)]
 
@@ -120,7 +120,7 @@ def answer_together(
         max_unscored: `reward.max_unscored`.
         what: the slots in words, for the error.
         batch_size: responses generated at a time by each process; None: all.
-        progress: told how many are done after each batch, all processes counted as this one.
+        progress: called with how many are done after each batch, all processes counted as this one.
 
     Raises:
         UnscoredError: more than the share `max_unscored` could not be scored.

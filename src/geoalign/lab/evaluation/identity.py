@@ -1,4 +1,4 @@
-"""What an evaluation depends on: models, sets and settings, told apart by content."""
+"""What an evaluation depends on: models, sets and settings, by their content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
     if not config.trust_remote_code:  # absent in evaluations begun before there was this setting
         del kept["trust_remote_code"]
     reward = dict(kept.pop("reward"))
-    # How patiently and where answers are scored changes no reward.
+    # Retries, and the device that scores, change no reward.
     scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
     return {
         **kept,

@@ -38,7 +38,7 @@ def run_model(
 
     Args:
         sources: what scores a set; None for one that is not scored.
-        progress: told a set, and how many responses of it were added.
+        progress: called with a set, and how many responses of it were added.
 
     Raises:
         ConfigError: the model cannot be loaded.

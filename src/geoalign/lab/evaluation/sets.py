@@ -132,7 +132,7 @@ def prompted(
     """The prompts of a set in a model's chat template; what the model cannot take is left out, never cut.
 
     Args:
-        options: what the template is told.
+        options: arguments of the chat template.
         longest: tokens that prompt and response together may have; None: any number.
         max_prompt_tokens: of a prompt, besides.
 

@@ -23,7 +23,6 @@ from geoalign.lab.curate.inputs import Input
 from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import (
-    COUNTED,
     ConsensusMeter,
     CuratedStep,
     available_fields,
@@ -234,7 +233,7 @@ class CurationRun:
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,
-            "counts": {**dict.fromkeys(COUNTED, 0), **totals.counts, "skipped": len(skipped)},
+            "counts": {**totals.counts, "skipped": len(skipped)},
             "pairs_per_step": self.config.pairs_per_step,
             "pairs_left_out": totals.pairs_left_out,
             "steps": totals.steps,

@@ -173,7 +173,7 @@ PLAIN = Format(
     identity=(),
 )
 # The more particular first: of those that fit equally many rows the first is taken.
-FORMATS: dict[str, Format] = {one.name: one for one in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
+FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +28,8 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.raw_rows import place
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
 
-# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 # Batches between two writes of how far it came.
 _BATCHES = 8
 _Ids = np.ndarray
@@ -75,7 +72,7 @@ def check_model_path(text: str) -> str:
     """
     folder = Path(text).expanduser()
     if not folder.is_dir():
-        if _HUB.fullmatch(text):
+        if is_hub_id(text):
             return text
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
     final = RunFolder(folder).final

@@ -196,10 +196,7 @@ class ConsensusMeter:
     def summary(self) -> dict[str, Any]:
         """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
         if self._curator is None:
-            return {
-                "new_group_accuracy": None,
-                "reason": "This curator measures no consensus of hidden states.",
-            }
+            return {"new_group_accuracy": None, "reason": "This curator measures no consensus of hidden states."}
         if not self._total:
             reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
             return {"new_group_accuracy": None, "reason": reason}
@@ -234,23 +231,8 @@ def metrics_of(curation: Curation) -> dict[str, float]:
     return {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
 
 
-COUNTED = (
-    "rows",
-    "groups",
-    "pairs",
-    "scored",
-    "flagged",
-    "replaced",
-    "left_out",
-    "zero_weighted",
-    "changed_rewards",
-    "unscored",
-    "groups_without_pairs",
-)
-
-
 def counts_of(step: CuratedStep) -> dict[str, int]:
-    """What became of the rollouts of a step, under the names in COUNTED."""
+    """What became of the rollouts of a step, under the names in `summary.json`."""
     placement, curation = step.placement, step.curation
     pairs = dict(zip(step.groups, step.group_pairs.tolist(), strict=True))
     rewards = torch.tensor([row.reward for row in step.rows], dtype=torch.float64)

@@ -14,9 +14,7 @@ from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import checkpoint_step, complete_checkpoints, is_checkpoint, is_last
-
-# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+from geoalign.pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
@@ -31,22 +29,22 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     """
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
-    found: list[EvaluatedModel] = []
+    models: list[EvaluatedModel] = []
     runs = 0
     for text in texts:
         path = Path(text).expanduser()
         run = RunFolder(path)
         if path.is_dir() and run.started():
             runs += 1
-            found += _of_run(run, config, checkpoints=checkpoints)
+            models += _of_run(run, config, checkpoints=checkpoints)
         elif path.is_dir():
-            found.append(_of_folder(path, config))
+            models.append(_of_folder(path, config))
         else:
-            found.append(_of_hub(text, config))
+            models.append(_of_hub(text, config))
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
     # A checkpoint may be named by itself and through its run.
-    named = _with_own_names(list({model.path: model for model in found}.values()))
+    named = _with_own_names(list({model.path: model for model in models}.values()))
     return [replace(model, trust_remote_code=config.trust_remote_code) for model in named]
 
 
@@ -101,7 +99,7 @@ def _run_of(folder: Path) -> RunFolder | None:
 
 
 def _of_hub(text: str, config: EvaluateConfig) -> EvaluatedModel:
-    if not _HUB.fullmatch(text):
+    if not is_hub_id(text):
         raise ConfigError(f"MODEL: expected a folder, an id on the hub or a run folder, got {text!r}: no such folder")
     name = _file_name(text.rpartition("/")[2])
     return EvaluatedModel(name, text, revision=config.revision, template_options=_options(config, None))

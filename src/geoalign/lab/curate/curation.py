@@ -33,7 +33,7 @@ from geoalign.lab.curate.steps import (
     metrics_of,
 )
 from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
-from geoalign.lab.curate.terminal import states_bar
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.curation import CURATED, CuratedFolder
 from geoalign.lab.store.curation_tables import CurationTables
 from geoalign.lab.terminal import Console
@@ -163,8 +163,10 @@ class CurationRun:
             with self.console.status("Loading the model"):
                 self._model = load_state_model(self.request.model, self.config)
         cache = self.request.cache or self.folder.states
-        with states_bar(self.console, source.path, len(dump.rows)) as progress:
-            computed = compute_states(self._model, dump, self.config, cache, progress=progress)
+        with passing_progress(self.console, "Hidden states", len(dump.rows)) as update:
+            computed = compute_states(
+                self._model, dump, self.config, cache, progress=lambda done: update(completed=done)
+            )
         self.totals.hidden.append(
             {
                 "file": str(computed.path),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
@@ -24,15 +21,6 @@ def show_input(console: Console, source: Input) -> None:
     """Says how a file is read; --format and --field say otherwise."""
     step = "" if source.step is None else f", step {source.step}"
     say(console, f"{source.path}: {source.layout}{step}")
-
-
-@contextmanager
-def states_bar(console: Console, path: Path, rows: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar for the states of a dump; gives what is called with the number of rows done."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Hidden states", total=rows)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import read_responses
@@ -19,6 +17,7 @@ from geoalign.lab.judge.outcome import Answer, JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses, ResponsePair, match_responses
 from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison
 from geoalign.lab.judge.results import JudgeResult, judgment_lines, print_result, result_json, result_of
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.judging import AnswerCache, JudgeFolder
 from geoalign.lab.terminal import Console
@@ -88,17 +87,15 @@ def _judged(
 async def _ask(
     asked: Judge, comparisons: Mapping[str, Comparison], kept: Answers, config: JudgeConfig | None, console: Console
 ) -> dict[str, Answer]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    counts = {"malformed": 0, "failed": 0}
     async with asked:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("Judging", total=len(comparisons))
-            counts = {"malformed": 0, "failed": 0}
+        with passing_progress(console, "Judging", len(comparisons)) as update:
 
             def settled(answer: Answer) -> None:
                 if answer.status in counts:
                     counts[answer.status] += 1
-                said = "".join(f", {count} {status}" for status, count in counts.items() if count)
-                progress.update(task, advance=1, description=f"Judging{said}")
+                unusable = "".join(f", {count} {status}" for status, count in counts.items() if count)
+                update(advance=1, description=f"Judging{unusable}")
 
             return await ask_all(
                 asked,

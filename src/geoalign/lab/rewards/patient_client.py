@@ -9,7 +9,6 @@ from typing import Any
 
 from geoalign.errors import MissingExtraError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.http_client.replies import read_json
 from geoalign.lab.http_client.retries import Retries
 from geoalign.lab.http_client.token import token_from
 from geoalign.shown import shown
@@ -17,7 +16,7 @@ from geoalign.shown import shown
 try:
     from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError
+    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json
 except ImportError as _absent:
     raise MissingExtraError("a reward model behind a URL needs httpx2: pip install 'geoalign[trl]'") from _absent
 

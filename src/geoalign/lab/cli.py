@@ -296,7 +296,3 @@ def _train_again(request: TrainRequest, folder: Path) -> str:
 def main() -> None:
     """Runs the command line and exits."""
     run_command_line(app)
-
-
-if __name__ == "__main__":
-    main()

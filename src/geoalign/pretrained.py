@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
+
+# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class OwnCodeError(ConfigError):
@@ -41,3 +45,8 @@ def own_code(place: str | Path, setting: str) -> OwnCodeError:
         f"{setting}: expected true, because {str(place)!r} comes with Python code of its own, got false: read that "
         f"code, then allow it (where the command has it, by --trust-remote-code)"
     )
+
+
+def is_hub_id(text: str) -> bool:
+    """Whether a text has the form of an id on the Hugging Face hub: owner/name."""
+    return _HUB_ID.fullmatch(text) is not None

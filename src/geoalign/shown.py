@@ -1,40 +1,52 @@
-"""Other people's values in messages: in one line, visible, and cut."""
+"""Values and texts of others in messages: one line, every character visible, of bounded length.
+
+Secrets are not looked for here: settings refuse them, and every line of the terminal is masked (`settings.masking`).
+"""
 
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
+LONGEST = 200
+
 _REPR = reprlib.Repr()
-_REPR.maxlevel = 3
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 4
+_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = _REPR.maxset = 20
+_REPR.maxother = _REPR.maxlong = _REPR.maxstring = LONGEST
 
 
-def shown(value: Any, most: int = 80) -> str:
-    """`repr(value)` in at most `most` characters, and no more work than that: nested and long values are cut first."""
+def shown(value: Any, most: int = LONGEST) -> str:
+    """`repr(value)`, cut to `most` characters; deep and long values, and large whole numbers, are never written out."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a whole number of {value.bit_length():,} bits"
     try:
-        text = _REPR.repr(value)
-    except (ValueError, RecursionError):  # whole numbers of more digits than Python writes
-        text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= most else text[: most - 3] + "..."
+        return shown_key(repr(value) if isinstance(value, str) else _REPR.repr(value), most)
+    except (ValueError, RecursionError):  # holds such a number, or itself
+        return f"a {type(value).__name__} too large to show"
+
+
+def shown_key(key: str, most: int = LONGEST) -> str:
+    """A dotted key or a path as it is, with escapes for what cannot be printed, cut to `most` characters."""
+    left_out = len(key) - most
+    line = key[:most] if key.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in key[:most])
+    return line if left_out <= 0 else f"{line}... ({left_out:,} more characters)"
 
 
 def brief(text: object, most: int = 300) -> str:
-    """A text (of another library's error, say) as one line of at most `most` characters, none of them invisible."""
-    given = str(text)[: 4 * most]
-    line = "".join(one if one.isprintable() else "\ufffd" for one in " ".join(given.split()))
-    return line if len(line) <= most else line[: most - 3] + "..."
+    """A text (of another library's error, say) likewise, with a space for every line end and run of spaces."""
+    return shown_key(" ".join(str(text).split()), most)
 
 
-def listed(names: Any, most: int = 300) -> str:
-    """Names joined by commas in at most `most` characters, with how many more there are."""
+def listed(names: Iterable[object], most: int = 300) -> str:
+    """Names joined by commas in about `most` characters, with how many more there are."""
     parts: list[str] = []
     length = 0
     every = list(names)
     for name in every:
-        part = brief(name, 80)
-        length += len(part) + 2
-        if parts and length > most:
-            return f"{', '.join(parts)} and {len(every) - len(parts)} more"
-        parts.append(part)
+        parts.append(brief(name, 80))
+        length += len(parts[-1]) + 2
+        if len(parts) > 1 and length > most:
+            return f"{', '.join(parts[:-1])} and {len(every) - len(parts) + 1} more"
     return ", ".join(parts)

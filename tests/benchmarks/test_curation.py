@@ -11,6 +11,7 @@ from geoalign.lab.bench.command import bench
 from geoalign.lab.bench.curation import Shape, measure
 from geoalign.lab.bench.quality import stepping_quality
 from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.lab.config.requests import BenchRequest
 
 
 def test_shapes_are_read():
@@ -46,7 +47,7 @@ def test_quality_compares_with_itself():
 def test_command_writes_tables_and_json(tmp_path):
     console = Console(record=True, width=160)
     target = tmp_path / "bench.json"
-    bench(console, ["4x4x32"], repeats=1, naive=True, quality=False, device="cpu", json_file=target)
+    bench(BenchRequest(["4x4x32"], repeats=1, quality=False, json_file=target), console)
     assert "4 x 4, d = 32" in console.export_text()
     record = json.loads(target.read_text())
     assert record["cost"][0]["pairs"] == 24

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.curate.command import Request, curate
+from geoalign.lab.config.requests import CurateRequest
+from geoalign.lab.curate.command import curate
 from geoalign.lab.store.strict_json import StrictJson
 from geoalign.lab.tasks.json_rows import json_array
 
@@ -40,7 +41,7 @@ def direct() -> None:
     _, _, path, _, output, *options = sys.argv
     given = {"skip_bad": "--skip-bad" in options, "mixed_groups": True}
     try:
-        curate(load_curate_config("grpo", ()), Request([path], **given), Path(output), console=Console())
+        curate(load_curate_config("grpo", ()), CurateRequest([path], Path(output), **given), console=Console())
     except GeoAlignError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)

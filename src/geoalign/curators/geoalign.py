@@ -29,7 +29,7 @@ from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score
 from geoalign.method.summaries import cosine_summary, score_summary
 from geoalign.settings import setting, settings
 from geoalign.settings.exact import strict_json
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 # Pairs shown in the two-dimensional views.

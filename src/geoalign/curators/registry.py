@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 
 from geoalign.errors import ConfigError
 from geoalign.settings.loading import ByType
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 if TYPE_CHECKING:
     from geoalign.curators.base import Curator

@@ -1,4 +1,4 @@
-"""How a failure is told: in one line where the user or the machine is at fault, otherwise with its traceback."""
+"""What a failure prints: one line where the user or the machine is at fault, otherwise with its traceback."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
 
 
-def told(error: BaseException) -> str | None:
+def error_line(error: BaseException) -> str | None:
     """The one line that says what went wrong; None for a fault of this package.
 
-    An error of this package's own kinds speaks for itself. Of the operating system's errors the file and the reason
-    are told, of a lack of memory how much was asked for, where that is known.
+    An error of this package's own kinds is its message; an error of the operating system is its file and reason; a lack
+    of memory is how much was asked for, where that is known.
     """
     if isinstance(error, GeoAlignError):
         return _line(error)
@@ -36,8 +36,8 @@ def told(error: BaseException) -> str | None:
 
 
 def report(error: BaseException, console: Console) -> int:
-    """Prints a failure and returns the exit code: 2 where one line tells it, 1 with a traceback."""
-    line = told(error)
+    """Prints a failure and returns the exit code: 2 where one line is enough, 1 with a traceback."""
+    line = error_line(error)
     if line is not None:
         console.print("Error: ", style="bold red", end="")
         say(console, line, "red")

@@ -58,11 +58,11 @@ def say_lines(console: rich.console.Console, text: str, style: str = "") -> None
 def _harmless_text(text: Text, table: Escapes) -> Text:
     """The same text with its styles where they were."""
     shown = [table[ord(char)] for char in text.plain]
-    if all(len(one) == 1 for one in shown):
+    if all(len(piece) == 1 for piece in shown):
         return text
     starts = [0]
-    for one in shown:
-        starts.append(starts[-1] + len(one))
+    for piece in shown:
+        starts.append(starts[-1] + len(piece))
     spans = [Span(starts[span.start], starts[min(span.end, len(shown))], span.style) for span in text.spans]
     copy = text.copy()
     copy.plain = "".join(shown)

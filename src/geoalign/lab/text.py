@@ -1,7 +1,7 @@
 """How numbers are written, on pages and on the terminal, and how the texts of others are made harmless on both.
 
 A model's texts and the names in a file are untrusted input: they may try to deceive, to break a page, or to steer a
-terminal. One rule says what is `invisible`; both places write such a character as its code point.
+terminal. One rule says what is `invisible`; both write such a character as its code point.
 """
 
 from __future__ import annotations

@@ -56,12 +56,12 @@ def _expected(kept: Any) -> str:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise ValueError(f"expected {name!r:.100} once, got it a second time")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _not_finite(name: str) -> Any:

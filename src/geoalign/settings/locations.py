@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.settings.shown import shown_key
 from geoalign.settings.yaml_text import parse_yaml, read_text
+from geoalign.shown import shown_key
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(
     r"(?P<scheme>\bhttps?:/|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/?#'\"@]*(?:@[^\s/?#'\"@]*)*)@"
 )
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s'\"]+")
-# Forms by which keys of well-known services are told.
+# The forms of keys of well-known services.
 _TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})\b")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,200})=(?:'[^']*'|\"[^\"]*\"|[^\s,;?&)}\]]+)")
 _YAML = re.compile(r"^(?P<start>[ -]*(?P<name>[\w.-]+): +)(?!null$|true$|false$|''$|\"\"$)\S.*$", re.MULTILINE)
@@ -39,7 +39,7 @@ def has_credentials(text: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """The text with *** in the place of every secret that its name or its form gives away."""
+    """The text with *** instead of every secret that its name or its form gives away."""
     text = _ADDRESS.sub(rf"\g<scheme>{MASK}@", text)
     text = _TOKEN.sub(MASK, text)
     return _ASSIGNED.sub(_without_value, text)
@@ -62,8 +62,8 @@ def without_secrets(value: Any) -> Any:
     return masked(value) if isinstance(value, str) else value
 
 
-def _without_value(found: re.Match[str]) -> str:
-    return f"{found['name']}={MASK}" if is_secret_name(found["name"]) else found[0]
+def _without_value(match: re.Match[str]) -> str:
+    return f"{match['name']}={MASK}" if is_secret_name(match["name"]) else match[0]
 
 
 def _secret_parameter(url: str) -> bool:

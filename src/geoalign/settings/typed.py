@@ -16,15 +16,16 @@ from typing_extensions import dataclass_transform
 from geoalign.errors import ConfigError
 from geoalign.settings.exact import check_exact
 from geoalign.settings.secrets import refuse_secrets
-from geoalign.settings.shown import shown, shown_key, shown_text
+from geoalign.shown import brief, shown, shown_key
 
 _Settings = TypeVar("_Settings")
 _MOST_PROBLEMS = 5
 
 
-def setting(*, help: str, **default: Any) -> Any:
-    """One field of settings: `dataclasses.field` with the text that says what it is, which command lines show."""
-    return field(**default, metadata={"help": help})
+def setting(*, help: str, metavar: str | None = None, **default: Any) -> Any:
+    """One field of settings: `dataclasses.field` with a text that says what it is, and a word for its value, which
+    command lines show."""
+    return field(**default, metadata={"help": help} | ({"metavar": metavar} if metavar else {}))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, setting))
@@ -58,6 +59,6 @@ def problems(name: str, error: ValidationError) -> str:
     lines = []
     for problem in error.errors()[:_MOST_PROBLEMS]:
         where = shown_key(".".join([name, *(str(part) for part in problem["loc"])]))
-        lines.append(f"{where}: {shown_text(problem['msg'])}; got {shown(problem['input'])}")
+        lines.append(f"{where}: {brief(problem['msg'])}; got {shown(problem['input'])}")
     left_out = error.error_count() - _MOST_PROBLEMS
     return "\n".join([*lines, *([f"and {left_out:,} more"] if left_out > 0 else [])])

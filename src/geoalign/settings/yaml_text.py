@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from geoalign.errors import ConfigError
-from geoalign.settings.shown import shown, shown_key, shown_text
+from geoalign.shown import brief, shown, shown_key
 
 MOST_BYTES = 500_000
 # Values behind an alias count wherever the alias stands.
@@ -88,7 +88,7 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{shown_key(str(path))}: expected a readable YAML file, got {shown_text(error)}") from error
+        raise ConfigError(f"{shown_key(str(path))}: expected a readable YAML file, got {brief(error)}") from error
     if len(data) > MOST_BYTES:
         raise ConfigError(f"{path}: expected settings of at most {MOST_BYTES:,} bytes, got more")
     try:
@@ -230,9 +230,9 @@ class _Walk:
         raise self._tagged(node, key)
 
     def _text(self, node: yaml.ScalarNode, key: str) -> str:
-        if found := _CONTROL.search(node.value):
+        if control := _CONTROL.search(node.value):
             expected = "expected text without control characters and surrogates"
-            raise self.error(node, key, expected, f"U+{ord(found.group()):04X} in {shown(node.value)}")
+            raise self.error(node, key, expected, f"U+{ord(control.group()):04X} in {shown(node.value)}")
         return str(node.value)
 
     def _whole_number(self, node: yaml.ScalarNode, key: str) -> int:
@@ -278,11 +278,11 @@ def _told(source: str, text: str, lines: bool) -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         location = f"{source}, line {mark.line + 1}" if lines and mark is not None else source
-        said = "; ".join(shown_text(part) for part in (error.context, error.problem) if part)
+        said = "; ".join(brief(part) for part in (error.context, error.problem) if part)
         limit = said.startswith("expected at most")
         raise ConfigError(f"{location}: {said if limit else f'expected {what}, got {said}'}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{source}: expected {what}, got {shown_text(error)}") from error
+        raise ConfigError(f"{source}: expected {what}, got {brief(error)}") from error
 
 
 def _what(node: yaml.Node) -> str:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.curate.command import Request, curate
+from geoalign.lab.config.requests import CurateRequest
+from geoalign.lab.curate.command import curate
 
 # The dumps stand in a module of their own.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,6 +48,6 @@ def run(tmp_path: Path, no_page: None) -> Any:
         output = request.pop("output", tmp_path / "out")
         own = ("curator.alpha=0.1",) if curator == "reward_distance" else ()
         config = load_curate_config(curator, (*own, *settings))
-        return curate(config, Request([str(path) for path in paths], **request), output)
+        return curate(config, CurateRequest([str(path) for path in paths], output, **request))
 
     return curated

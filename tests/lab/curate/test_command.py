@@ -15,9 +15,10 @@ from dumps import GROUPS, OUTLIERS, SIZE, trl, verl, write_dump, write_lines
 from geoalign.errors import ConfigError
 from geoalign.lab import cli
 from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.curate.command import Request, curate
-from geoalign.lab.curate.reading import find_layout
+from geoalign.lab.curate.command import curate
+from geoalign.lab.curate.inputs import find_layout
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
@@ -149,8 +150,7 @@ def die_at(number, paths, output, *, overwrite=False):
         try:
             curate(
                 load_curate_config("reward_distance", ("curator.alpha=0.1",)),
-                Request(paths, overwrite=overwrite),
-                output,
+                CurateRequest(paths, output, overwrite=overwrite),
             )
             code = 0
         finally:

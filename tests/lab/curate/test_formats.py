@@ -23,7 +23,8 @@ from dumps import (
 )
 
 from geoalign.errors import ConfigError
-from geoalign.lab.curate.reading import find_layout, read_dump
+from geoalign.lab.curate.inputs import find_layout
+from geoalign.lab.curate.reading import read_dump
 
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
 

@@ -9,7 +9,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate import hidden_model
-from geoalign.lab.curate.hidden_model import check_model_place, compute_states, load_state_model
+from geoalign.lab.curate.hidden_model import check_model_path, compute_states, load_state_model
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
@@ -111,17 +111,17 @@ def test_which_model(tiny, tmp_path):
     run_folder = tmp_path / "run"
     (run_folder / "checkpoints").mkdir(parents=True)
     (run_folder / "checkpoints" / "final").symlink_to(tiny)
-    assert check_model_place(str(run_folder)) == str(run_folder / "checkpoints" / "final")
-    assert check_model_place("Qwen/Qwen3-1.7B") == "Qwen/Qwen3-1.7B"
+    assert check_model_path(str(run_folder)) == str(run_folder / "checkpoints" / "final")
+    assert check_model_path("Qwen/Qwen3-1.7B") == "Qwen/Qwen3-1.7B"
     with pytest.raises(ConfigError, match="expected a folder of a model, a run folder or an id on the hub, got 'qwen'"):
-        check_model_place("qwen")
+        check_model_path("qwen")
     with pytest.raises(ConfigError, match=r"expected a model \(config.json\), got a folder without one"):
-        check_model_place(str(tmp_path))
+        check_model_path(str(tmp_path))
     with pytest.raises(ConfigError, match="device: expected one that is there, got 'cuda:7'"):
         load_state_model(str(tiny), load_curate_config(None, ("device=cuda:7",)))
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="expected a whole model, got adapters"):
-        check_model_place(str(tmp_path))
+        check_model_path(str(tmp_path))
 
 
 def read_by_the_model(monkeypatch, model, rows, config, folder):

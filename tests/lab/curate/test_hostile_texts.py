@@ -18,8 +18,8 @@ from dumps import (
     write_lines,
 )
 
-from geoalign.lab.curate.flagged import LONGEST, safe
 from geoalign.lab.reports.inspection import page
+from geoalign.lab.store.curation_tables import LONGEST, safe
 
 
 def test_hostile_texts_come_through(tmp_path, run):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.results import EvaluationScores
 from geoalign.lab.generation.engine import Generated
@@ -30,17 +31,16 @@ def run(
 ) -> tuple[EvaluationScores, str]:
     config = EvaluateConfig(**{"device": "cpu", "max_new_tokens": 8, "batch_size": 5, **values})
     console = Console(file=io.StringIO(), width=100)
-    found = evaluate(
-        [str(model) for model in models],
-        benchmarks,
-        dialogues,
-        config,
-        output,
+    request = EvaluateRequest(
+        models=[str(model) for model in models],
+        benchmarks=benchmarks,
+        dialogues=dialogues,
+        output=output,
         checkpoints=checkpoints,
         resume=resume,
         save_responses=save_responses,
-        console=console,
     )
+    found = evaluate(config, request, console=console)
     assert isinstance(console.file, io.StringIO)
     return found, console.file.getvalue()
 

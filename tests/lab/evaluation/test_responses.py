@@ -70,7 +70,7 @@ def test_the_same_rows_give_the_same_packed_bytes(tmp_path: Path) -> None:
 def test_places_count_empty_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
     read = read_responses(path)
-    assert read.places == ("line 2", "line 4")
+    assert read.lines == ("line 2", "line 4")
     assert read.rows[0].response == "Hi"
 
 

@@ -166,7 +166,7 @@ def test_a_foreign_message_is_one_short_printable_line(server: JudgeServer, sett
     with pytest.raises(RequestFailedError) as caught:
         ask(settings())
     said = str(caught.value)
-    assert said.startswith("HTTP 400: [31mred [0m two")
+    assert said.startswith(r"HTTP 400: \x1b[31mred\x1b[0m two")
     assert said.isprintable()
     assert len(said) < 550
 

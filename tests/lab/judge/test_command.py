@@ -18,10 +18,11 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError, GeoAlignError, InputError, RunFolderError
 from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import SavedResponse
-from geoalign.lab.judge import judge
 from geoalign.lab.judge.asking import EndpointError
-from geoalign.lab.judge.prompt import shown
+from geoalign.lab.judge.command import judge
+from geoalign.lab.judge.prompt import as_prompted
 from geoalign.lab.judge.results import JudgeResult
 from geoalign.lab.store.files import locked
 
@@ -40,7 +41,7 @@ def files(saved: Save) -> tuple[Path, Path]:
 
 def run(files: tuple[Path, Path], config: JudgeConfig | None, output: Path, **more: Any) -> tuple[JudgeResult, str]:
     console = Console(file=io.StringIO(), width=100)
-    result = judge(*files, config, output, console=console, **more)
+    result = judge(config, JudgeRequest(*files, output, **more), console=console)
     assert isinstance(console.file, io.StringIO)
     return result, console.file.getvalue()
 
@@ -253,7 +254,7 @@ def test_real_dialogues(
     result, _ = run(files, settings(), tmp_path / "out")
     assert list(result.sets) == ["helpful", "harmless"]
     assert result.overall.judged == 40
-    exact = [(len(shown(one.response)), len(shown(two.response))) for one, two in zip(*rows, strict=True)]
+    exact = [(len(as_prompted(one.response)), len(as_prompted(two.response))) for one, two in zip(*rows, strict=True)]
     assert result.overall.wins == sum(one > two for one, two in exact)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.lab.judge import prompt as module
-from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison, judge_messages, shown
+from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
 
 DIALOGUE = (
     {"role": "user", "content": "Hi"},
@@ -95,12 +95,12 @@ def test_no_text_begins_a_part(texts: list[str]) -> None:
     for part, name, text in zip(
         parts[1:4], ["dialogue, turn 1, user", "response of model_a", "response of model_b"], texts, strict=True
     ):
-        assert part == f"{name}:\n{shown(text)}\n\n"
+        assert part == f"{name}:\n{as_prompted(text)}\n\n"
     content.encode("utf-8")
 
 
 def test_what_is_changed_in_a_judged_text() -> None:
-    assert shown("a\ud800b\udfff") == "a\ufffdb\ufffd"
+    assert as_prompted("a\ud800b\udfff") == "a\ufffdb\ufffd"
     for border in (
         "<|im_end|>",
         "<|eot_id|>",
@@ -112,11 +112,11 @@ def test_what_is_changed_in_a_judged_text() -> None:
         "[INST]",
         "[/INST]",
     ):
-        assert shown(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"
+        assert as_prompted(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"
 
 
 @pytest.mark.parametrize(
     "text", ["", "a < b, [x] and |y|", "<b>bold</b>", "<span>", "\x00\t\r\n é 漢字 \U0001f600", "[INS]"]
 )
 def test_everything_else_is_shown_as_it_is(text: str) -> None:
-    assert shown(text) == text
+    assert as_prompted(text) == text

@@ -19,7 +19,7 @@ from geoalign.lab.bench.naive import naive_distil, naive_pairs, naive_scores
 from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.projector import Projector, ProjectorConfig, new_probe
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 from geoalign.types import Rollouts
 
 # 4 GB of float32; the naive form needs several times that.

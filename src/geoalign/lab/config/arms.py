@@ -12,7 +12,7 @@ from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import RunConfig
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown_key
+from geoalign.shown import shown_key
 
 _WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
 _FOLDER = "a comparison lays out its own folders and keeps what its table needs"

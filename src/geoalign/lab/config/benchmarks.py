@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from geoalign.errors import ConfigError
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Benchmark:
     """One evaluation set of the paper's mathematics track (appendix, "Evaluation and Metrics").
 
     `problems`: the row counts under which the set goes round (copies differ); another count is said, not refused.
-    `hub`: places on the Hugging Face hub, as `task.train` and `--benchmark` take them; the first one is the usual one.
+    `hub`: ids on the Hugging Face hub, as `task.train` and `--benchmark` take them; the first one is the usual one.
     `samples`: generations per problem for avg@k; `pass_samples`: for the pass@k figure, None where it has none.
     `also_called`: names, in lower case, that files with several sets in one use in their column of sets.
     """
@@ -99,18 +99,18 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
-    """A benchmark and its place from `NAME=PLACE`; the place is a file or a hub id.
+    """A benchmark and its file or hub id from `NAME=PATH_OR_ID`.
 
     `NAME` alone is an error that names the hub ids: nothing is loaded from the network unasked.
 
     Raises:
         ConfigError: not of this form, or no such benchmark.
     """
-    name, equals, place = text.partition("=")
+    name, equals, path = text.partition("=")
     benchmark = benchmark_named(name.strip())
-    if not equals or not place.strip():
+    if not equals or not path.strip():
         raise ConfigError(
-            f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a place on the hub such as "
+            f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a hub id such as "
             f"{benchmark.name}={benchmark.hub[0]}, got {shown(text)}"
         )
-    return benchmark, place.strip()
+    return benchmark, path.strip()

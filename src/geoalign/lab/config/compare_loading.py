@@ -17,7 +17,7 @@ from geoalign.lab.config.loading import override_setting, parse_run_config
 from geoalign.settings.loading import check_keys, plain_settings
 from geoalign.settings.locations import Locations, read_yaml
 from geoalign.settings.secrets import refuse_secrets
-from geoalign.settings.shown import shown, shown_key
+from geoalign.shown import shown, shown_key
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")

@@ -14,12 +14,12 @@ from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown_key
+from geoalign.shown import shown_key
 
 
 @settings
 class CurateConfig:
-    """How dumps of rollouts are curated; which ones, and where their hidden states are, stands on the command line."""
+    """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
@@ -38,7 +38,7 @@ class CurateConfig:
         ),
     )
     chat_template_kwargs: dict[str, Any] = setting(
-        default_factory=dict, help="What the chat template is told, such as enable_thinking: false."
+        default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
     batch_size: Annotated[int, Field(ge=1)] = setting(
         default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones."

@@ -18,7 +18,7 @@ from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024
@@ -98,7 +98,7 @@ class EvaluateConfig:
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the models.")
     chat_template_kwargs: dict[str, Any] | None = setting(
         default=None,
-        help="What the chat template is told, such as enable_thinking: false; null: a run's own, or nothing.",
+        help="Arguments of the chat template, such as enable_thinking: false; null: a run's own, or nothing.",
     )
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,
@@ -189,17 +189,17 @@ def parse_samples(texts: Sequence[str]) -> int | dict[str, int] | None:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
         return _number(texts[0], texts[0])
-    found: dict[str, int] = {}
+    samples: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.partition("=")
-        if not equals or not name.strip() or name.strip() in found:
+        if not equals or not name.strip() or name.strip() in samples:
             raise ConfigError(f"--samples: expected one number, or NAME=NUMBER once for a set, got {shown(text)}")
-        found[name.strip()] = _number(number, text)
-    return found
+        samples[name.strip()] = _number(number, text)
+    return samples
 
 
 def _number(text: str, where: str) -> int:
-    found = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
+    if match is None:
         raise ConfigError(f"--samples: expected a whole number of at most nine digits, got {shown(where)}")
-    return int(found.group(1))
+    return int(match.group(1))

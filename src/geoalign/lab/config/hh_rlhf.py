@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from geoalign.settings import setting, settings
 
-_Place = Annotated[str, Field(min_length=1)]
-_Places = _Place | Annotated[tuple[_Place, ...], Field(min_length=1)]
+_Source = Annotated[str, Field(min_length=1)]
+_Sources = _Source | Annotated[tuple[_Source, ...], Field(min_length=1)]
 
 Decontaminate = Literal["report", "drop", "off"]
 DECONTAMINATE_HELP = (
@@ -23,30 +23,32 @@ class HHRLHFConfig:
     """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
 
     The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
-    places of its own where these are given. A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
+    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
     `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
     chat messages. Gold utility is unknown.
     """
 
-    train: _Places = setting(help="Place or places of the SFT split: pairs, whose chosen replies are imitated.")
+    train: _Sources = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
     type: Literal["hh_rlhf"] = "hh_rlhf"
-    pairs: _Places | None = setting(
-        default=None, help="Place or places of the pairs for the reward model; null: those of `train`."
+    pairs: _Sources | None = setting(
+        default=None, help="Files or hub ids of the pairs for the reward model; null: those of `train`."
     )
-    rl: _Places | None = setting(default=None, help="Place or places whose prompts are for RL; null: those of `train`.")
+    rl: _Sources | None = setting(
+        default=None, help="Files or hub ids whose prompts are for RL; null: those of `train`."
+    )
     rl_prompts: Annotated[int, Field(ge=1)] | None = setting(
         default=None,
         help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
     )
-    evaluation: dict[str, _Places] = setting(
+    evaluation: dict[str, _Sources] = setting(
         default_factory=dict,
-        help="Evaluation sets: name to place or places; their prompts alone are used. The paper: helpful, harmless.",
+        help="Evaluation sets: name to files or hub ids; their prompts alone are used. The paper: helpful, harmless.",
     )
     max_characters: Annotated[int, Field(ge=1)] | None = setting(
         default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
     )
     limit: Annotated[int, Field(ge=1)] | None = setting(
-        default=None, help="Use the first so many usable rows of each place; null: all."
+        default=None, help="Use the first so many usable rows of each source; null: all."
     )
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
     on_bad_row: Literal["skip", "error"] = setting(

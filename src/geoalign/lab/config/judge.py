@@ -22,12 +22,12 @@ _OWN_KEYS = ("model", "messages", "stream", "n")
 
 @settings
 class JudgeConfig:
-    """A judge behind an OpenAI-compatible endpoint, and how patiently it is asked."""
+    """A judge behind an OpenAI-compatible endpoint, and when a request is repeated."""
 
     base_url: Annotated[str, Field(min_length=1)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added."
+        help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"
     )
-    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.")
+    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.", metavar="NAME")
     token_env: Annotated[str, Field(min_length=1)] | None = setting(
         default=None,
         help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",

@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import DEFAULT_TYPES
 from geoalign.settings.locations import Locations, read_yaml
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Files that build on one another by `base:`.
 MOST_LAYERS = 10
@@ -55,7 +55,7 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     """A settings file as plain data, merged into that of the file beside it that its `base:` names, and so on.
 
     Returns:
-        The settings without `base`, and the place of every dotted key that was written.
+        The settings without `base`, and the location of every dotted key that was written.
 
     Raises:
         ConfigError: a file cannot be read, `base` names no file, or files build on one another in a circle.

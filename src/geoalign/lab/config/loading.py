@@ -14,8 +14,8 @@ from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations, parse_value
 from geoalign.settings.masking import is_secret_name, masked
 from geoalign.settings.secrets import refuse_secrets, secret_setting
-from geoalign.settings.shown import shown, shown_key
 from geoalign.settings.yaml_text import DEEPEST, LONGEST_KEY
+from geoalign.shown import shown, shown_key
 
 
 @dataclass(frozen=True)

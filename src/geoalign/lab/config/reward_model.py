@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.settings import setting, settings
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -35,9 +35,9 @@ class RewardModelConfig:
     """
 
     path: _Text | None = setting(default=None, help="A ready reward model: folder or hub id.")
-    revision: _Text | None = setting(default=None, help="Branch, tag or commit of `path` on the hub.")
+    revision: _Text | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")
     trust_remote_code: bool = setting(
-        default=False, help="Run the Python code that comes with `path` (or `tokenizer`), as ArmoRM needs."
+        default=False, help="Run the Python code that comes with the model (or `tokenizer`), as ArmoRM needs."
     )
     batch_size: Annotated[int, Field(ge=1)] = setting(default=64, help="Responses scored at a time.")
     device: str | None = setting(default=None, help="Device of the reward model; null: that of training.")

@@ -66,7 +66,7 @@ class PretrainedModelConfig:
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
     chat_template_kwargs: dict[str, Any] = setting(
         default_factory=dict,
-        help="What the chat template is told, everywhere it is applied, such as enable_thinking: false.",
+        help="Arguments of the chat template, everywhere it is applied, such as enable_thinking: false.",
     )
     lora: LoraConfig | None = setting(
         default=None, help="Train low-rank adapters, merged after each stage; null: all weights."

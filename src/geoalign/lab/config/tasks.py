@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
 from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
 from geoalign.settings import setting, settings
-from geoalign.settings.shown import shown_text
+from geoalign.shown import brief
 
 
 def _pattern_with_group(pattern: str | None) -> str | None:
@@ -19,7 +19,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"expected a regular expression, got an error at it: {shown_text(error)}") from error
+        raise ValueError(f"expected a regular expression, got an error at it: {brief(error)}") from error
     if groups != 1:
         raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
     return pattern
@@ -91,7 +91,7 @@ class MathSetConfig:
 class MathConfig:
     """Problems with gold answers from files or the hub.
 
-    A place is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
+    A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
     layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
@@ -101,7 +101,7 @@ class MathConfig:
     evaluation: dict[str, _Name | _Names | MathSetConfig] = setting(
         default_factory=dict,
         help=(
-            "Evaluation sets: name to place or places, or name to path and fields where these differ. The names "
+            "Evaluation sets: name to files or hub ids, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
         ),
     )

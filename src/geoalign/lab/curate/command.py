@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import CurateConfig
-from geoalign.lab.curate.curation import CurationRun, Request
+from geoalign.lab.config.requests import CurateRequest
+from geoalign.lab.curate.curation import CurationRun
 from geoalign.lab.curate.formats import parse_fields
 from geoalign.lab.curate.inputs import find_inputs
 from geoalign.lab.curate.terminal import show_input, show_result
@@ -19,7 +19,7 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 
-def curate(config: CurateConfig, request: Request, output: Path, *, console: Console | None = None) -> dict[str, Any]:
+def curate(config: CurateConfig, request: CurateRequest, *, console: Console | None = None) -> dict[str, Any]:
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
     A step at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
@@ -35,10 +35,10 @@ def curate(config: CurateConfig, request: Request, output: Path, *, console: Con
     inputs = find_inputs(
         request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
     )
-    folder = CuratedFolder(output)
-    folder.check([one.path for one in inputs], overwrite=request.overwrite)
-    for one in inputs:
-        show_input(console, one)
+    folder = CuratedFolder(request.output)
+    folder.check([source.path for source in inputs], overwrite=request.overwrite)
+    for source in inputs:
+        show_input(console, source)
     with locked(folder.root):
         folder.start()
         try:
@@ -46,7 +46,7 @@ def curate(config: CurateConfig, request: Request, output: Path, *, console: Con
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
-                # States tell of the texts that they were computed from.
+                # States give away the texts that they were computed from.
                 shutil.rmtree(folder.states, ignore_errors=True)
             folder.publish()
         except BaseException:

@@ -1,4 +1,4 @@
-"""The curated dump in the format of its input: every row is what stands in its place afterwards."""
+"""The curated dump in the format of its input: every row is the rollout that stands there afterwards."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SOURCE, WEIGHT, ADVANTAGE = "geoalign_source", "geoalign_weight", "geoalign_adva
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What stands in the place of one rollout.
+    """What replaces one rollout, or the rollout itself.
 
     Attributes:
-        source: the rollout whose content it is, as its place among the file's rollouts; -1: left out.
+        source: the rollout whose content it is, by its index among the file's rollouts; -1: left out.
         reward: its reward, NaN where it has none; `changed`: the curator made it another than the source's own.
         advantage: the curator's own; None where it gives none.
         score, anomalous: of the rollout that stood here.
@@ -49,8 +49,8 @@ class Slot:
 
 
 def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
-    """What stands in the place of each rollout of a file, in their order."""
-    found: list[Slot | None] = [None] * len(dump.rows)
+    """The slot of each rollout of a file, in their order."""
+    slots: list[Slot | None] = [None] * len(dump.rows)
     for step in steps:
         placement, curation = step.placement, step.curation
         members = np.asarray(step.members)
@@ -65,18 +65,18 @@ def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
             curation.anomalous.tolist(),
             strict=True,
         )
-        for place, (member, origin, reward, weight, score, anomalous) in enumerate(columns):
+        for row, (member, origin, reward, weight, score, anomalous) in enumerate(columns):
             own = dump.rows[origin].reward if origin >= 0 else math.nan
             changed = origin >= 0 and not (reward == own or (math.isnan(reward) and math.isnan(own)))
-            advantage = None if advantages is None else advantages[place]
-            found[member] = Slot(origin, reward, changed, weight, advantage, score, anomalous)
-    return cast(list[Slot], found)
+            advantage = None if advantages is None else advantages[row]
+            slots[member] = Slot(origin, reward, changed, weight, advantage, score, anomalous)
+    return cast(list[Slot], slots)
 
 
 def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> int:
     """Writes the curated dump and returns its number of rollouts.
 
-    A row keeps what names its place (`Layout.identity`) and takes everything else from the rollout that stands there.
+    A row keeps its identity (`Layout.identity`) and takes everything else from the rollout that stands there.
     Rows that were left out are not written. Every row has two more fields: `geoalign_source`, the number in
     `scores.parquet` of the rollout that stands there, and `geoalign_weight`, the factor on its advantage (in rollouts
     of GeoAlign runs `source` and `weight`, the source by its row in the step); `geoalign_advantage` where the curator
@@ -129,20 +129,20 @@ def _extended(raw: RawRow, marks: Mapping[str, Any]) -> bytes:
 
 
 def _single_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[bytes, int]]:
-    by_row = {row.row: place for place, row in enumerate(dump.rows)}
-    donors = {slot.source for place, slot in enumerate(slots) if slot.source not in (-1, place)}
+    by_row = {row.row: index for index, row in enumerate(dump.rows)}
+    donors = {slot.source for index, slot in enumerate(slots) if slot.source not in (-1, index)}
     wanted = {dump.rows[donor].row for donor in donors}
     contents = {by_row[raw.number]: value for raw, value in _values(dump) if raw.number in wanted}
     for raw, value in _values(dump):
-        place = by_row[raw.number]
-        slot = slots[place]
+        index = by_row[raw.number]
+        slot = slots[index]
         if slot.source < 0:
             continue
-        if slot.source == place and not slot.changed:
+        if slot.source == index and not slot.changed:
             yield _extended(raw, _marks(slot, first)), 1
             continue
         made = dict(value)
-        if slot.source != place:
+        if slot.source != index:
             donor = contents[slot.source]
             kept = [name for name in dump.layout.identity() if name in value]
             made = {**donor, **{name: value[name] for name in kept}}
@@ -153,24 +153,24 @@ def _single_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tupl
 
 def _listed_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tuple[bytes, int]]:
     members: dict[int, list[int]] = {}
-    for place, row in enumerate(dump.rows):
-        members.setdefault(row.row, []).append(place)
+    for index, row in enumerate(dump.rows):
+        members.setdefault(row.row, []).append(index)
     lists = [name for name in dump.list_fields if name not in (SOURCE, WEIGHT, ADVANTAGE)]
     for raw, value in _values(dump):
-        places = members[raw.number]
-        kept = [place for place in places if slots[place].source >= 0]
+        indices = members[raw.number]
+        kept = [index for index in indices if slots[index].source >= 0]
         if not kept:
             continue
-        marks = [_marks(slots[place], first) for place in kept]
+        marks = [_marks(slots[index], first) for index in kept]
         listed = {name: [mark[name] for mark in marks] for name in marks[0]}
-        if all(slots[place].source == place and not slots[place].changed for place in places):
+        if all(slots[index].source == index and not slots[index].changed for index in indices):
             yield _extended(raw, listed), len(kept)
             continue
-        chosen = [dump.rows[slots[place].source].sample for place in kept]
+        chosen = [dump.rows[slots[index].source].sample for index in kept]
         made = dict(value)
         for name in lists:
             made[name] = [value[name][sample] for sample in chosen]
-        _set_listed_rewards(made, dump.layout, [slots[place] for place in kept], chosen)
+        _set_listed_rewards(made, dump.layout, [slots[index] for index in kept], chosen)
         yield _line({**made, **listed}), len(kept)
 
 
@@ -212,10 +212,10 @@ def _set_listed_rewards(row: dict[str, Any], layout: Layout, slots: Sequence[Slo
         return
     holder, last = _holder(row, layout.fields["reward"])
     values = list(holder[last])
-    for place, slot in enumerate(slots):
+    for index, slot in enumerate(slots):
         if slot.changed:
             new = None if math.isnan(slot.reward) else slot.reward
-            values[place] = [new] if isinstance(values[place], list) else new
+            values[index] = [new] if isinstance(values[index], list) else new
     holder[last] = values
 
 
@@ -234,24 +234,24 @@ def _holder(row: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
 
 def _write_parquet(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> int:
     own = dump.layout.format.own_columns
-    by_row = {row.row: place for place, row in enumerate(dump.rows)}
+    by_row = {row.row: index for index, row in enumerate(dump.rows)}
     with pyarrow.parquet.ParquetFile(dump.path) as file:
         if file.metadata.num_rows <= max(by_row):
             raise changed(dump.path)
         schema = _movable(file.schema_arrow)
-        donors, places = _donor_rows(file, dump, slots, by_row, schema)
+        donors, donor_rows = _donor_rows(file, dump, slots, by_row, schema)
         writer = None
         written = at = 0
         try:
             for batch in file.iter_batches(batch_size=PARQUET_BATCH):
                 numbers = range(at, at + len(batch))
                 at += len(batch)
-                found = [(offset, by_row[number]) for offset, number in enumerate(numbers) if number in by_row]
-                kept = [(offset, place) for offset, place in found if slots[place].source >= 0]
+                present = [(offset, by_row[number]) for offset, number in enumerate(numbers) if number in by_row]
+                kept = [(offset, index) for offset, index in present if slots[index].source >= 0]
                 whole = pyarrow.table(_cast(batch, schema))
-                table = _curated_batch(whole, donors, places, kept, slots, dump.layout)
+                table = _curated_batch(whole, donors, donor_rows, kept, slots, dump.layout)
                 table = _like(table, file.schema_arrow)
-                table = _marked(table, [slots[place] for _, place in kept], dump, first, own)
+                table = _marked(table, [slots[index] for _, index in kept], dump, first, own)
                 writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table.cast(writer.schema))
                 written += len(table)
@@ -268,20 +268,20 @@ def _donor_rows(
     by_row: Mapping[int, int],
     schema: pyarrow.Schema,
 ) -> tuple[pyarrow.Table, dict[int, int]]:
-    """The rows that stand in others' places, and where each is in that table."""
-    sources = {slot.source for place, slot in enumerate(slots) if slot.source not in (-1, place)}
+    """The rows that replace others, and the index of each in that table."""
+    sources = {slot.source for index, slot in enumerate(slots) if slot.source not in (-1, index)}
     wanted = {dump.rows[source].row for source in sources}
     parts: list[pyarrow.RecordBatch] = []
-    places: dict[int, int] = {}
+    donor_rows: dict[int, int] = {}
     at = 0
     for batch in file.iter_batches(batch_size=PARQUET_BATCH):
         offsets = [offset for offset in range(len(batch)) if at + offset in wanted]
         for offset in offsets:
-            places[by_row[at + offset]] = len(places)
+            donor_rows[by_row[at + offset]] = len(donor_rows)
         if offsets:
             parts.append(_cast(batch, schema).take(pyarrow.array(offsets)))
         at += len(batch)
-    return pyarrow.Table.from_batches(parts, schema=schema), places
+    return pyarrow.Table.from_batches(parts, schema=schema), donor_rows
 
 
 def _cast(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -319,7 +319,7 @@ def _like(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
 def _curated_batch(
     table: pyarrow.Table,
     donors: pyarrow.Table,
-    places: Mapping[int, int],
+    donor_rows: Mapping[int, int],
     kept: Sequence[tuple[int, int]],
     slots: Sequence[Slot],
     layout: Layout,
@@ -328,8 +328,8 @@ def _curated_batch(
     own = pyarrow.array([offset for offset, _ in kept], pyarrow.int64())
     taken = pyarrow.array(
         [
-            offset if slots[place].source == place else len(table) + places[slots[place].source]
-            for offset, place in kept
+            offset if slots[index].source == index else len(table) + donor_rows[slots[index].source]
+            for offset, index in kept
         ],
         pyarrow.int64(),
     )
@@ -338,7 +338,7 @@ def _curated_batch(
     for name in table.column_names:
         columns[name] = table[name].take(own) if name in layout.identity() else both[name].take(taken)
     made = pyarrow.table(columns, schema=table.schema)
-    changes = [(at, slots[place].reward) for at, (_, place) in enumerate(kept) if slots[place].changed]
+    changes = [(at, slots[index].reward) for at, (_, index) in enumerate(kept) if slots[index].changed]
     return _with_rewards(made, changes, layout) if any(slot.changed for slot in slots) else made
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,47 +16,29 @@ from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
+from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
-from geoalign.lab.curate.flagged import FlaggedWriter
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.curate.reading import Dump, Skipped, group_sizes, read_dump
-from geoalign.lab.curate.repeats import Repeats
-from geoalign.lab.curate.rollouts import available_fields, check_curator, make_rollouts
+from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
 from geoalign.lab.curate.rows import Row
-from geoalign.lab.curate.steps import COUNTED, ConsensusMeter, CuratedStep, counts_of, curate_step, metrics_of
-from geoalign.lab.curate.tables import TableWriter
-from geoalign.lab.curate.terminal import states_bar
+from geoalign.lab.curate.steps import (
+    ConsensusMeter,
+    CuratedStep,
+    available_fields,
+    check_curator,
+    counts_of,
+    curate_step,
+    make_rollouts,
+    metrics_of,
+)
+from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.curation import CURATED, CuratedFolder
+from geoalign.lab.store.curation_tables import CurationTables
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for besides the settings.
-
-    Attributes:
-        rollouts: files and folders of dumps.
-        hidden: files of states, or a folder of them.
-        model: what computes the states; at most one of the two is given.
-        cache: where computed states are kept; None: in the output folder.
-        format: the format of all dumps; None: found for each.
-        fields: `ROLE=NAME` each.
-    """
-
-    rollouts: Sequence[str]
-    hidden: Sequence[Path] = ()
-    model: str | None = None
-    cache: Path | None = None
-    format: str | None = None
-    fields: Sequence[str] = ()
-    redact: bool = False
-    skip_bad: bool = False
-    mixed_groups: bool = False
-    overwrite: bool = False
-    command: Sequence[str] = ()
 
 
 @dataclass
@@ -73,12 +54,13 @@ class _Totals:
     named: dict[int, Path] = field(default_factory=dict)
     rollouts: int = 0
     groups: int = 0
+    pairs_left_out: int = 0
 
 
 class CurationRun:
     """One call of the command."""
 
-    def __init__(self, config: CurateConfig, request: Request, folder: CuratedFolder, console: Console) -> None:
+    def __init__(self, config: CurateConfig, request: CurateRequest, folder: CuratedFolder, console: Console) -> None:
         self.config, self.request, self.folder, self.console = config, request, folder, console
         self.session = CurationSession(make_curator(config.curator), seed=config.seed)
         self.name = config.curator.type
@@ -92,81 +74,86 @@ class CurationRun:
         """Reads, curates and writes every file."""
         request, staging = self.request, self.folder.staging
         names = _output_names(inputs)
-        with ExitStack() as stack:
-            pairs = self.config.pairs_per_step
-            tables = stack.enter_context(TableWriter(staging, redact=request.redact, pairs_per_step=pairs))
-            flagged = stack.enter_context(FlaggedWriter(staging, redact=request.redact))
-            for number, one in enumerate(inputs, start=1):
-                before = _state_of(one.path)
-                dump = read_dump(one.path, one.layout, skip_bad=request.skip_bad, mixed_groups=request.mixed_groups)
+        with CurationTables(staging, redact=request.redact) as tables:
+            for number, source in enumerate(inputs, start=1):
+                before = _state_of(source.path)
+                dump = read_dump(
+                    source.path, source.layout, skip_bad=request.skip_bad, mixed_groups=request.mixed_groups
+                )
                 if (earlier := self.repeats.earlier(dump)) is not None:
-                    self.totals.repeated.append({"file": str(one.path), "same_as": str(earlier)})
+                    self.totals.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
-                dump, steps = self._curated(one, dump, number)
+                dump, steps = self._curated(source, dump, number)
                 first = self.totals.rollouts
-                tables.add(dump, steps, first)
-                flagged.add(dump, steps, first)
+                tables.add_scores(score_rows(dump, steps, first))
+                for step in steps:
+                    pairs, left_out = pair_columns(step, first, self.config.pairs_per_step)
+                    self.totals.pairs_left_out += left_out
+                    if pairs:
+                        tables.add_pairs(pairs)
+                    if density := density_columns(step):
+                        tables.add_density(density)
                 if not request.redact:
                     write_curated(staging / CURATED / names[number - 1], dump, slots_of(dump, steps), first)
-                if _state_of(one.path) != before:
-                    raise changed(one.path)
-                self._count(one, dump, steps)
+                if _state_of(source.path) != before:
+                    raise changed(source.path)
+                self._count(source, dump, steps)
         if self._unjudged is not None:
             self.meter.cross_fit(self._unjudged, self.config.seed)
-        return self._summary(tables.pairs_left_out)
+        return self._summary()
 
-    def _curated(self, one: Input, dump: Dump, number: int) -> tuple[Dump, list[CuratedStep]]:
+    def _curated(self, source: Input, dump: Dump, number: int) -> tuple[Dump, list[CuratedStep]]:
         """The steps of one file, curated in the order in which they appear."""
         lengths = self.request.model is not None
-        hidden = bool(one.hidden) or lengths
+        hidden = bool(source.hidden) or lengths
         available = available_fields(dump.rows, hidden=hidden, lengths=lengths)
         check_curator(self.name, self.session.curator, available)
-        dump, states = self._states(one, dump)
+        dump, states = self._states(source, dump)
         steps = []
         for named, members in dump.batches:
             self._unjudged = None  # the states of one step at a time
             step = number if named is None else named
             if step in self.totals.named:
                 raise ConfigError(
-                    f"{one.path}: step: expected another step than {self.totals.named[step]}, got {step} again; "
+                    f"{source.path}: step: expected another step than {self.totals.named[step]}, got {step} again; "
                     "--field step= numbers the files instead"
                 )
             rows = [dump.rows[member] for member in members]
             groups = self._numbered([row.group for row in rows])
-            rollouts = self._rollouts(one, rows, groups, states, members)
+            rollouts = self._rollouts(source, rows, groups, states, members)
             curated = curate_step(self.session, rollouts, name=self.name)
             self.meter.add()
             # If no step is judged by the end, the last one is asked by cross-fitting.
             self._unjudged = rollouts if self.meter.wants_check else None
             steps.append(CuratedStep(step, rows, members, groups, *curated))
-        self.totals.named |= dict.fromkeys((step.step for step in steps), one.path)
+        self.totals.named |= dict.fromkeys((step.step for step in steps), source.path)
         return dump, steps
 
     def _rollouts(
-        self, one: Input, rows: Sequence[Row], groups: Sequence[int], states: Tensor | None, members: Sequence[int]
+        self, source: Input, rows: Sequence[Row], groups: Sequence[int], states: Tensor | None, members: Sequence[int]
     ) -> Rollouts:
         chosen = None
         if states is not None:
             # From a file the states of rows that were left out are there too; from the model they are not.
-            places = [row.position for row in rows] if one.hidden else list(members)
-            chosen = _rows_of(states, places)
+            state_rows = [row.position for row in rows] if source.hidden else list(members)
+            chosen = _rows_of(states, state_rows)
         try:
             return make_rollouts(rows, groups, self.session.curator, hidden=chosen)
         except InputError as error:
-            raise InputError(f"{one.hidden or one.path}: {error}") from error
+            raise InputError(f"{source.hidden or source.path}: {error}") from error
 
-    def _states(self, one: Input, dump: Dump) -> tuple[Dump, Tensor | None]:
+    def _states(self, source: Input, dump: Dump) -> tuple[Dump, Tensor | None]:
         wanted = "hidden" in self.session.curator.requires
-        if one.hidden is not None and wanted:
+        if source.hidden is not None and wanted:
             if dump.positions is None:
                 raise InputError(
-                    f"{one.hidden}: hidden states: expected a dump whose rollouts can be counted, got {one.path}, "
-                    f"where row {dump.skipped[0].line} and perhaps others hide how many there are"
+                    f"{source.hidden}: hidden states: expected a dump whose rollouts can be counted, "
+                    f"got {source.path}, where row {dump.skipped[0].line} and perhaps others hide how many there are"
                 )
             tensor = self.config.hidden_tensor
-            states = read_hidden(one.hidden, rows=dump.positions, dump=one.path, tensor=tensor)
+            states = read_hidden(source.hidden, rows=dump.positions, dump=source.path, tensor=tensor)
             shape, dtype = list(states.shape), str(states.dtype).removeprefix("torch.")
-            self.totals.hidden.append({"file": str(one.hidden), "shape": shape, "dtype": dtype})
+            self.totals.hidden.append({"file": str(source.hidden), "shape": shape, "dtype": dtype})
             return dump, states
         if self.request.model is None or not (wanted or "lengths" in self.session.curator.requires):
             return dump, None
@@ -176,21 +163,23 @@ class CurationRun:
             with self.console.status("Loading the model"):
                 self._model = load_state_model(self.request.model, self.config)
         cache = self.request.cache or self.folder.states
-        with states_bar(self.console, one.path, len(dump.rows)) as progress:
-            found = compute_states(self._model, dump, self.config, cache, progress=progress)
+        with passing_progress(self.console, "Hidden states", len(dump.rows)) as update:
+            computed = compute_states(
+                self._model, dump, self.config, cache, progress=lambda done: update(completed=done)
+            )
         self.totals.hidden.append(
             {
-                "file": str(found.path),
-                "shape": list(found.states.shape),
-                "cut_rows": found.cut_rows,
-                "prompts": found.prompts,
+                "file": str(computed.path),
+                "shape": list(computed.states.shape),
+                "cut_rows": computed.cut_rows,
+                "prompts": computed.prompts,
             }
         )
         rows = tuple(
             replace(row, tokens=length) if row.tokens is None else row
-            for row, length in zip(dump.rows, found.lengths, strict=True)
+            for row, length in zip(dump.rows, computed.lengths, strict=True)
         )
-        return replace(dump, rows=rows), found.states if wanted else None
+        return replace(dump, rows=rows), computed.states if wanted else None
 
     def _numbered(self, groups: Sequence[str]) -> list[int]:
         """Numbers for the groups of a step, by first appearance, unique over all steps."""
@@ -200,16 +189,16 @@ class CurationRun:
         self.totals.groups += len(numbers)
         return [numbers[group] for group in groups]
 
-    def _count(self, one: Input, dump: Dump, steps: Sequence[CuratedStep]) -> None:
+    def _count(self, source: Input, dump: Dump, steps: Sequence[CuratedStep]) -> None:
         totals = self.totals
         for step in steps:
             totals.counts.update(counts_of(step))
-            totals.steps.append({"step": step.step, "file": str(one.path), "metrics": metrics_of(step.curation)})
+            totals.steps.append({"step": step.step, "file": str(source.path), "metrics": metrics_of(step.curation)})
         totals.inputs.append(
             {
-                "file": str(one.path),
-                "format": one.layout.format.name,
-                "fields": dict(one.layout.fields),
+                "file": str(source.path),
+                "format": source.layout.format.name,
+                "fields": dict(source.layout.fields),
                 "rows": len(dump.rows),
                 "groups": sum(len(set(step.groups)) for step in steps),
                 "group_sizes": {str(size): count for size, count in group_sizes(dump.rows, dump.batches).items()},
@@ -219,12 +208,12 @@ class CurationRun:
         totals.skipped += dump.skipped
         totals.rollouts += len(dump.rows)
 
-    def _summary(self, pairs_left_out: int) -> dict[str, Any]:
+    def _summary(self) -> dict[str, Any]:
         totals, request = self.totals, self.request
-        skipped = [asdict(one) for one in totals.skipped]
+        skipped = [asdict(row) for row in totals.skipped]
         if request.redact:
             # What came instead may quote a text.
-            skipped = [{**one, "reason": one["reason"].partition(", got ")[0]} for one in skipped]
+            skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         source = "file" if request.hidden else "model" if totals.hidden else "none"
         hidden: dict[str, Any] = {"from": source if totals.hidden else "none", "files": totals.hidden}
         if totals.hidden and source == "model":
@@ -246,29 +235,29 @@ class CurationRun:
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,
-            "counts": {**dict.fromkeys(COUNTED, 0), **totals.counts, "skipped": len(skipped)},
+            "counts": {**totals.counts, "skipped": len(skipped)},
             "pairs_per_step": self.config.pairs_per_step,
-            "pairs_left_out": pairs_left_out,
+            "pairs_left_out": totals.pairs_left_out,
             "steps": totals.steps,
             "consensus": self.meter.summary(),
         }
 
 
-def _rows_of(states: Tensor, places: Sequence[int]) -> Tensor:
+def _rows_of(states: Tensor, rows: Sequence[int]) -> Tensor:
     """The rows of a table of states: a view where they lie side by side, so that nothing is copied."""
-    if list(places) == list(range(places[0], places[0] + len(places))):
-        return states[places[0] : places[0] + len(places)]
-    return states[torch.tensor(places)]
+    if list(rows) == list(range(rows[0], rows[0] + len(rows))):
+        return states[rows[0] : rows[0] + len(rows)]
+    return states[torch.tensor(rows)]
 
 
 def _output_names(inputs: Sequence[Input]) -> list[str]:
     """The name of each curated dump: its input's; where two files have one name, all are told apart by numbers."""
-    names = [one.path.name for one in inputs]
+    names = [source.path.name for source in inputs]
     if len(set(names)) == len(names):
         return names
     return [f"{number:03d}-{name}" for number, name in enumerate(names, start=1)]
 
 
 def _state_of(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns

@@ -39,7 +39,7 @@ class Format:
         title: for people.
         fields: where each role stands; of several names the first that a file has.
         columns: what tells the format from others: a row that has all of them is of this kind.
-        identity: what stays with a row's place when another rollout takes it.
+        identity: the fields that a row keeps when another rollout replaces it.
         lists: one row holds a prompt and the list of its responses.
         rendered: prompts are the text that the model read, not bare questions.
         reward_may_lack: a row without the reward's key could not be scored.
@@ -64,10 +64,10 @@ class Format:
             return False
         if self.name not in ("responses", "plain"):
             return True
-        found = {role: value for role in NEEDED if (value := first_value(row, self.fields.get(role, ()))) is not None}
-        if not {"response", "reward"} <= set(found) or not {"prompt", "group"} & set(found):
+        present = {role: value for role in NEEDED if (value := first_value(row, self.fields.get(role, ()))) is not None}
+        if not {"response", "reward"} <= set(present) or not {"prompt", "group"} & set(present):
             return False
-        return self.lists == all(isinstance(found[role], list) for role in ("response", "reward"))
+        return self.lists == all(isinstance(present[role], list) for role in ("response", "reward"))
 
 
 GEOALIGN = Format(
@@ -173,7 +173,7 @@ PLAIN = Format(
     identity=(),
 )
 # The more particular first: of those that fit equally many rows the first is taken.
-FORMATS: dict[str, Format] = {one.name: one for one in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
+FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Layout:
         return tuple(name.strip() for name in self.fields["reward"].split("+"))
 
     def identity(self) -> tuple[str, ...]:
-        """The top-level names that stay with a row's place when another rollout takes it."""
+        """The top-level names that a row keeps when another rollout replaces it."""
         if self.format.identity:
             return self.format.identity
         kept = [self.fields[role] for role in ("id", "group", "step", "prompt", "system") if role in self.fields]
@@ -206,7 +206,7 @@ def parse_fields(texts: Sequence[str]) -> dict[str, str]:
     Raises:
         ConfigError: an unknown role (with the nearest known one), or one given twice.
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for text in texts:
         role, equals, name = text.partition("=")
         role = role.strip()
@@ -214,10 +214,10 @@ def parse_fields(texts: Sequence[str]) -> dict[str, str]:
             near = difflib.get_close_matches(role, ROLES, n=1)
             hint = f"{near[0]}, the nearest" if near else f"one of {', '.join(ROLES)}"
             raise ConfigError(f"--field: expected ROLE=NAME with a known role: {hint}; got {text!r}")
-        if role in found:
-            raise ConfigError(f"--field {role}: expected once, got {found[role]!r} and {name.strip()!r}")
-        found[role] = name.strip()
-    return found
+        if role in fields:
+            raise ConfigError(f"--field {role}: expected once, got {fields[role]!r} and {name.strip()!r}")
+        fields[role] = name.strip()
+    return fields
 
 
 def first_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:

@@ -79,11 +79,12 @@ def stem(path: Path) -> str:
 
 
 def _in_folder(folder: Path, dump: Path) -> Path:
-    found = [folder / f"{stem(dump)}{suffix}" for suffix in SUFFIXES]
-    there = [path for path in found if path.is_file()]
+    candidates = [folder / f"{stem(dump)}{suffix}" for suffix in SUFFIXES]
+    there = [path for path in candidates if path.is_file()]
+    names = " or ".join(path.name for path in candidates)
     if len(there) != 1:
         got = "both" if there else "neither"
-        raise ConfigError(f"--hidden {folder}: expected {found[0].name} or {found[1].name} for {dump}, got {got}")
+        raise ConfigError(f"--hidden {folder}: expected {names} for {dump}, got {got}")
     return there[0]
 
 

@@ -1,10 +1,9 @@
-"""Hidden states computed with a model: longest rollouts first, kept on disk as they come, gone on with after a stop."""
+"""Hidden states computed with a model: longest rollouts first, kept on disk as they come, resumed after a stop."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +28,8 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
 
-# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 # Batches between two writes of how far it came.
 _BATCHES = 8
 _Ids = np.ndarray
@@ -42,7 +39,7 @@ _Ids = np.ndarray
 class StateModel:
     """A model that states are computed with; `known` tells its weights from others'."""
 
-    place: str
+    path: str
     model: Any
     tokenizer: Any
     known: str
@@ -67,7 +64,7 @@ class ComputedStates:
     prompts: str
 
 
-def check_model_place(text: str) -> str:
+def check_model_path(text: str) -> str:
     """The folder or id on the hub that `--model` names; of a run folder its final model.
 
     Raises:
@@ -75,7 +72,7 @@ def check_model_place(text: str) -> str:
     """
     folder = Path(text).expanduser()
     if not folder.is_dir():
-        if _HUB.fullmatch(text):
+        if is_hub_id(text):
             return text
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
     final = RunFolder(folder).final
@@ -93,7 +90,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     Raises:
         ConfigError: there is no causal language model with a tokenizer, or the device is not there.
     """
-    where = check_model_place(text)
+    where = check_model_path(text)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     options: dict[str, Any] = {
@@ -169,7 +166,7 @@ def _compute(
     rows = len(prompts)
     order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))
     partial, note = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress.json")
-    done, table = _gone_on_with(partial, note, key, rows)
+    done, table = _resumed(partial, note, key, rows)
     size = config.batch_size
     for number, first in enumerate(range(done, rows, size), start=1):
         batch = order[first : first + size]
@@ -196,7 +193,7 @@ def _compute(
     note.unlink(missing_ok=True)
 
 
-def _gone_on_with(partial: Path, note: Path, key: str, rows: int) -> tuple[int, Any]:
+def _resumed(partial: Path, note: Path, key: str, rows: int) -> tuple[int, Any]:
     """How many rows an earlier call came to, and its table; 0 and None where nothing fits."""
     try:
         value = json.loads(note.read_text(encoding="utf-8"))
@@ -213,7 +210,7 @@ def _reading(source: StateModel, dump: Dump, config: CurateConfig) -> str:
     """How prompts are read: as `chat` or as `text`; conversations are chat either way."""
     template = source.tokenizer.chat_template is not None
     if config.prompts == "chat" and not template:
-        raise ConfigError(f"prompts: expected text for {source.place}, whose tokenizer has no chat template, got chat")
+        raise ConfigError(f"prompts: expected text for {source.path}, whose tokenizer has no chat template, got chat")
     if config.prompts != "auto":
         return config.prompts
     return "chat" if template and not dump.layout.format.rendered else "text"
@@ -228,7 +225,9 @@ def _tokens(
     prompts, responses, lengths, cut = [], [], [], 0
     for row in dump.rows:
         # A conversation may differ where its text does not: in its roles, or in a system message.
-        messages = None if row.messages is None else tuple((one["role"], one["content"]) for one in row.messages)
+        messages = (
+            None if row.messages is None else tuple((message["role"], message["content"]) for message in row.messages)
+        )
         key = (row.prompt, messages)
         if key not in seen:
             seen[key] = _prompt_ids(source, row, how, dump.layout, config)
@@ -256,25 +255,25 @@ def _prompt_ids(source: StateModel, row: Row, how: str, layout: Layout, config: 
     if how == "chat" and messages is None:
         messages = ({"role": "user", "content": row.prompt},)
     if messages is None or (how == "text" and not layout.format.rendered):
-        text = row.prompt if messages is None else "\n\n".join(one["content"] for one in messages)
+        text = row.prompt if messages is None else "\n\n".join(message["content"] for message in messages)
         ids = tokenizer(whole_text(text))["input_ids"]
     elif tokenizer.chat_template is None:
         raise ConfigError(
             f"prompts: expected a tokenizer with a chat template for the chat messages of {layout.format.title}, "
-            f"got none in {source.place}"
+            f"got none in {source.path}"
         )
     else:
-        clean = [{"role": one["role"], "content": whole_text(one["content"])} for one in messages]
+        clean = [{"role": message["role"], "content": whole_text(message["content"])} for message in messages]
         ids = token_ids([rendered(clean, tokenizer, config.chat_template_kwargs)], tokenizer)[0]
     return np.asarray(ids, dtype=np.int32)
 
 
 def _key(source: StateModel, prompts: Sequence[_Ids], responses: Sequence[_Ids], config: CurateConfig) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]
-    found.update(json.dumps(how).encode())
+    digest.update(json.dumps(how).encode())
     for prompt, response in zip(prompts, responses, strict=True):
-        found.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())
-        found.update(prompt.tobytes())
-        found.update(response.tobytes())
-    return found.hexdigest()
+        digest.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())
+        digest.update(prompt.tobytes())
+        digest.update(response.tobytes())
+    return digest.hexdigest()

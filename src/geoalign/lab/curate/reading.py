@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.recognise import recognise
-from geoalign.lab.curate.rows import Row, RowReader, step_of
+from geoalign.lab.curate.rows import Row, RowReader
 from geoalign.lab.curate.values import BadValueError
 from geoalign.lab.tasks.json_rows import RawRow
-from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
-
-# Rows that a format is recognised by.
-_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
+from geoalign.lab.tasks.rows import dump_rows, field_of, row_name
 
 
 @dataclass(frozen=True)
@@ -51,39 +47,6 @@ class Dump:
     positions: int | None = None
     list_fields: tuple[str, ...] = ()
     batches: tuple[tuple[int | None, tuple[int, ...]], ...] = field(default=())
-
-
-def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> tuple[Layout, int | None]:
-    """How a file is to be read, from its first rows, and the step that its first rollout names.
-
-    Raises:
-        ConfigError: no such file, or none of the formats fits.
-        InputError: not one readable row at its beginning; the message has the line.
-    """
-    check_dump_name(path)
-    first = _first_rows(path)
-    rows = [row.value for row in first if row.value is not None]
-    if not rows:
-        if not first:
-            raise InputError(f"{path}: expected at least one rollout, got an empty file")
-        raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}")
-    layout = recognise(str(path), rows, name=name, fields=fields, parquet=is_parquet(path))
-    try:
-        return layout, step_of(layout, rows[0])
-    except BadValueError:
-        return layout, None
-
-
-def _first_rows(path: Path) -> list[RawRow]:
-    """The rows that a format is recognised by: fewer where they are long."""
-    found: list[RawRow] = []
-    length = 0
-    for raw in islice(dump_rows(path), _FIRST_ROWS):
-        if found and length + len(raw.data) > _FIRST_BYTES:
-            break
-        found.append(raw)
-        length += len(raw.data)
-    return found
 
 
 def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
@@ -139,28 +102,28 @@ class _Reader:
     def add(self, raw: RawRow) -> None:
         """Takes one row of the file, or lists it as skipped."""
         problem: BadValueError | str | None = raw.problem
-        found: list[Row] = []
+        rollouts: list[Row] = []
         if raw.value is not None:
             try:
-                found = self._row_reader.rollouts(raw, raw.value, self.position or 0)
-                self._check_ids(found)
+                rollouts = self._row_reader.rollouts(raw, raw.value, self.position or 0)
+                self._check_ids(rollouts)
             except BadValueError as error:
-                found, problem = [], error
+                rollouts, problem = [], error
         if problem is not None:
             self._refuse(raw, problem)
-        if found and not self.layout.format.lists:
-            found = [self._placed(found[0])]
-        for row in found:
+        if rollouts and not self.layout.format.lists:
+            rollouts = [self._with_sample(rollouts[0])]
+        for row in rollouts:
             self._ids[row.step, row.id] = row.line
-        self.rows += found
-        self._advance(raw, len(found))
-        if found and self.layout.format.lists:
+        self.rows += rollouts
+        self._advance(raw, len(rollouts))
+        if rollouts and self.layout.format.lists:
             assert raw.value is not None
-            names = {name for name, value in raw.value.items() if _has_entries(value, len(found))}
+            names = {name for name, value in raw.value.items() if _has_entries(value, len(rollouts))}
             self.list_fields = names if self.list_fields is None else self.list_fields & names
 
-    def _placed(self, row: Row) -> Row:
-        """The row with its place among the responses to its prompt."""
+    def _with_sample(self, row: Row) -> Row:
+        """The row with its number among the responses to its prompt."""
         sample = self._group_rows[row.step, row.group]
         self._group_rows[row.step, row.group] += 1
         return replace(row, sample=sample)
@@ -188,10 +151,10 @@ class _Reader:
             reason += "; nothing behind it was read"
         self.skipped.append(Skipped(str(self.path), raw.line, name, reason))
 
-    def _check_ids(self, found: list[Row]) -> None:
+    def _check_ids(self, rollouts: list[Row]) -> None:
         if "id" not in self.layout.fields:
             return
-        for row in found:
+        for row in rollouts:
             if (row.step, row.id) in self._ids:
                 line = self._ids[row.step, row.id]
                 raise BadValueError(
@@ -208,10 +171,10 @@ def _has_entries(value: Any, count: int) -> bool:
 
 def _batches(rows: tuple[Row, ...]) -> tuple[tuple[int | None, tuple[int, ...]], ...]:
     """The rows of each step, steps as they first appear."""
-    found: dict[int | None, list[int]] = {}
+    batches: dict[int | None, list[int]] = {}
     for number, row in enumerate(rows):
-        found.setdefault(row.step, []).append(number)
-    return tuple((step, tuple(members)) for step, members in found.items())
+        batches.setdefault(row.step, []).append(number)
+    return tuple((step, tuple(members)) for step, members in batches.items())
 
 
 def _check_group_sizes(
@@ -227,3 +190,25 @@ def _check_group_sizes(
                     f"{row_name(path, rows[member].line)}: group: expected {usual} rollouts of its prompt as most "
                     f"prompts have, got {size}; rows may be missing: --mixed-groups accepts groups of any size"
                 )
+
+
+class Repeats:
+    """Knows the dumps of one call by their prompts, responses and rewards, in their order.
+
+    Only of formats whose writer is known to repeat itself (`Format.repeats`); whatever else is given twice stays.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, Path] = {}
+
+    def earlier(self, dump: Dump) -> Path | None:
+        """The dump of this call that held the same rollouts; None where it is the first of them."""
+        if not dump.layout.format.repeats:
+            return None
+        digest = hashlib.sha256()
+        for row in dump.rows:
+            for text in (row.prompt, row.response, repr(row.reward)):
+                data = text.encode("utf-8", errors="surrogatepass")
+                digest.update(len(data).to_bytes(8, "big") + data)
+        first = self._seen.setdefault(digest.digest(), dump.path)
+        return None if first == dump.path else first

@@ -19,7 +19,7 @@ from geoalign.lab.tasks.rows import field_of
 class Row:
     """One rollout of a dump.
 
-    `row` is its row in the file and `sample` its place among the responses to its prompt, both from 0; `line` is the
+    `row` is its row in the file and `sample` its number among the responses to its prompt, both from 0; `line` is the
     line or row in a parquet file, from 1. `position` counts the rollouts of the file, skipped rows included: the row of
     its hidden state. A reward of NaN could not be scored.
     """
@@ -154,10 +154,10 @@ def _reward(layout: Layout, value: Mapping[str, Any]) -> float:
     """The reward; of several columns those that are numbers add up, as TRL adds them."""
     parts = []
     for name in layout.rewards:
-        found = field_of(value, name)
-        if found is None and name not in value and not layout.format.reward_may_lack:
+        reward = field_of(value, name)
+        if reward is None and name not in value and not layout.format.reward_may_lack:
             raise BadValueError(name, "the reward of the rollout", "no such field")
-        parts.append(_checked_reward(layout, name)(name, found))
+        parts.append(_checked_reward(layout, name)(name, reward))
     scored = [part for part in parts if part == part]
     return values.number("+".join(layout.rewards), sum(scored)) if scored else float("nan")
 
@@ -175,20 +175,20 @@ def _listed_reward(layout: Layout, name: str, value: Any) -> float:
 
 
 def _list(name: str, value: Mapping[str, Any], length: int | None = None) -> list[Any]:
-    found = field_of(value, name)
-    if not isinstance(found, list):
-        got = values.described(found) if found is not None else "none"
+    entries = field_of(value, name)
+    if not isinstance(entries, list):
+        got = values.described(entries) if entries is not None else "none"
         raise BadValueError(name, "a list, one entry for each response", got)
-    if length is not None and len(found) != length:
-        raise BadValueError(name, f"{length} entries as responses", str(len(found)))
-    return found
+    if length is not None and len(entries) != length:
+        raise BadValueError(name, f"{length} entries as responses", str(len(entries)))
+    return entries
 
 
 def _optional(check: Any, fields: Mapping[str, str], role: str, value: Mapping[str, Any]) -> Any:
     if role not in fields:
         return None
-    found = check(fields[role], field_of(value, fields[role]))
-    return None if isinstance(found, float) and found != found else found
+    checked = check(fields[role], field_of(value, fields[role]))
+    return None if isinstance(checked, float) and checked != checked else checked
 
 
 def step_of(layout: Layout, value: Mapping[str, Any]) -> int | None:
@@ -196,30 +196,30 @@ def step_of(layout: Layout, value: Mapping[str, Any]) -> int | None:
     if "step" not in layout.fields:
         return None
     name = layout.fields["step"]
-    found = field_of(value, name)
+    step = field_of(value, name)
     # Trinity's batches may be texts: "12".
-    if isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) < 19:
-        found = int(found)
-    if found is None:
+    if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 19:
+        step = int(step)
+    if step is None:
         raise BadValueError(name, "the step of the rollout", "none")
-    return values.whole_number(name, found)
+    return values.whole_number(name, step)
 
 
 def _group(layout: Layout, value: Mapping[str, Any]) -> str:
     name = layout.fields["group"]
-    found = field_of(value, name)
+    group = field_of(value, name)
     if name == layout.fields.get("prompt") and "system" in layout.fields:
         # The same question under another system message is another prompt.
         system = field_of(value, layout.fields["system"])
-        found = found if system is None else [system, found]
-    if layout.format is VERL and name == "uid" and isinstance(found, str):
+        group = group if system is None else [system, group]
+    if layout.format is VERL and name == "uid" and isinstance(group, str):
         # {uid of the prompt}_{session}_{index}, as verl's V1 trainer writes it.
-        stem = found.rsplit("_", 2)
-        return stem[0] if len(stem) == 3 and stem[1].isdecimal() and stem[2].isdecimal() else found
+        stem = group.rsplit("_", 2)
+        return stem[0] if len(stem) == 3 and stem[1].isdecimal() and stem[2].isdecimal() else group
     if layout.format is TRINITY and name == "eid.task" and field_of(value, "eid.step") not in (0, None):
         got = values.described(field_of(value, "eid.step"))
         raise BadValueError("eid.step", "0: one experience for each run of a task", got)
-    return found if isinstance(found, str) else _group_name(name, found)
+    return group if isinstance(group, str) else _group_name(name, group)
 
 
 def _group_name(name: str, value: Any) -> str:
@@ -239,10 +239,10 @@ def _id(layout: Layout, value: Mapping[str, Any], number: int) -> str:
         return "/".join(str(part) for part in parts)
     if "id" not in layout.fields:
         return str(number)
-    found = values.short_text(layout.fields["id"], field_of(value, layout.fields["id"]))
-    if found is None:
+    identifier = values.short_text(layout.fields["id"], field_of(value, layout.fields["id"]))
+    if identifier is None:
         raise BadValueError(layout.fields["id"], "the id of the rollout", "none")
-    return found
+    return identifier
 
 
 def _truncated(layout: Layout, value: Mapping[str, Any]) -> bool | None:

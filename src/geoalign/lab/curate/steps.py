@@ -1,23 +1,33 @@
-"""One step of a dump curated: what the curator decided, in the numbers of the whole output, and what it found."""
+"""One step of a dump: the batch that a curator reads, and its decision in the numbers of the whole output."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
+from geoalign.curators.registry import CURATORS
 from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.rows import Row
+from geoalign.lab.rewards.boxed import boxed_answer
+from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
-from geoalign.types import Curation, CurationDetails, Rollouts
+from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
+
+# What can be had from a reward and a response alone.
+_ALWAYS = ("answers", "advantages", "ids")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +37,7 @@ class CuratedStep:
     Attributes:
         step: number of the dump, or the step that it names.
         rows: its rollouts.
-        members: their places among the file's rollouts.
+        members: their indices among the file's rollouts.
         groups: the number of each one's group, unique over all steps.
         curation: what the curator said.
         placement: the same in the slots of the input.
@@ -46,6 +56,86 @@ class CuratedStep:
     def details(self) -> CurationDetails | None:
         """Pairs and density, for curators that have them."""
         return self.curation.details
+
+
+def available_fields(rows: Sequence[Row], *, hidden: bool, lengths: bool) -> set[str]:
+    """The optional fields of `Rollouts` that these rows bring; `lengths`: a model's tokenizer counts them."""
+    available = set(_ALWAYS)
+    if hidden:
+        available.add("hidden")
+    if lengths or all(row.tokens is not None for row in rows):
+        available.add("lengths")
+    if any(row.true_reward is not None for row in rows):
+        available.add("true_rewards")
+    if any(row.truncated is not None for row in rows):
+        available.add("donor_ok")
+    return available
+
+
+def check_curator(name: str, curator: Curator, available: set[str]) -> None:
+    """Raises ConfigError, with the curators that can be used, unless the fields available are enough for this one."""
+    missing = [need for need in curator.requires if need not in available]
+    if curator.library_only is not None:
+        raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
+    if not missing:
+        return
+    needs = {
+        "hidden": "hidden states (--hidden FILE or --model ID_OR_PATH)",
+        "lengths": "lengths in tokens (--field tokens=NAME or --model ID_OR_PATH)",
+        "true_rewards": "true rewards (--field true_reward=NAME)",
+    }
+    wanted = " and ".join(needs.get(need, f"{need}, which no dump has") for need in missing)
+    raise ConfigError(
+        f"curator: {name} needs {wanted}, got none; without them --curator takes one of {', '.join(offered(available))}"
+    )
+
+
+def offered(available: set[str]) -> list[str]:
+    """The curators, by name, that need no more than these fields."""
+    names = []
+    for name in CURATORS:
+        try:
+            curator = CURATORS[name]()
+        except (GeoAlignError, TypeError, ImportError):
+            continue  # of another package, and with settings that have no default
+        if set(curator.requires) <= available and curator.library_only is None and name not in ("chain", "grpo"):
+            names.append(name)
+    return names
+
+
+def make_rollouts(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    curator: Curator,
+    *,
+    hidden: Float[Tensor, "b d"] | None = None,
+) -> Rollouts:
+    """The batch of one step, with the optional fields that the curator needs or that say which rows are unfit.
+
+    Args:
+        groups: a number for the group of each row.
+    """
+    rewards = torch.tensor([row.reward for row in rows], dtype=torch.float64)
+    grouping = torch.tensor(list(groups), dtype=torch.long)
+    needs: dict[str, Any] = {"ids": [row.id for row in rows]}
+    if "hidden" in curator.requires:
+        needs["hidden"] = hidden
+        if all(row.response for row in rows):  # a dump may come without its texts
+            needs["response_keys"] = response_keys(row.response for row in rows)
+    if all(row.tokens is not None for row in rows):
+        needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
+    if any(row.true_reward is not None for row in rows):
+        true = [math.nan if row.true_reward is None else row.true_reward for row in rows]
+        needs["true_rewards"] = torch.tensor(true, dtype=torch.float64)
+    if any(row.truncated is not None for row in rows):
+        needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
+    if "answers" in curator.requires:
+        needs["answers"] = [
+            boxed_answer(row.response) if row.final_answer is None else row.final_answer for row in rows
+        ]
+    if "advantages" in curator.requires:
+        needs["advantages"] = group_advantages(rewards, grouping)
+    return Rollouts(rewards=rewards, groups=grouping, **needs)
 
 
 def curate_step(session: CurationSession, rollouts: Rollouts, *, name: str) -> tuple[Curation, Placement, np.ndarray]:
@@ -76,7 +166,7 @@ class ConsensusMeter:
     """
 
     def __init__(self, curator: Curator, *, check: bool) -> None:
-        self._curator = next((one for one in _members(curator) if isinstance(one, GeoAlign)), None)
+        self._curator = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
         self._check = check
         self._right: list[np.ndarray] = []
         self._total: list[np.ndarray] = []
@@ -106,22 +196,19 @@ class ConsensusMeter:
     def summary(self) -> dict[str, Any]:
         """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
         if self._curator is None:
-            return {
-                "new_group_accuracy": None,
-                "reason": "This curator measures no consensus of hidden states.",
-            }
+            return {"new_group_accuracy": None, "reason": "This curator measures no consensus of hidden states."}
         if not self._total:
             reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
             return {"new_group_accuracy": None, "reason": reason}
-        found = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
+        accuracy = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
         return {
-            "new_group_accuracy": found.estimate,
-            "new_group_accuracy_low": found.low,
-            "new_group_accuracy_high": found.high,
+            "new_group_accuracy": accuracy.estimate,
+            "new_group_accuracy_low": accuracy.low,
+            "new_group_accuracy_high": accuracy.high,
             "chance_accuracy": CHANCE,
             "level": 0.95,
-            "groups": int(sum(len(one) for one in self._total)),
-            "pairs": int(sum(one.sum() for one in self._total)),
+            "groups": int(sum(len(counts) for counts in self._total)),
+            "pairs": int(sum(counts.sum() for counts in self._total)),
             "steps": self._steps,
         }
 
@@ -133,10 +220,10 @@ class ConsensusMeter:
 
 
 def _members(curator: Curator) -> list[Curator]:
-    found: list[Curator] = [curator]
+    members: list[Curator] = [curator]
     for member in getattr(curator, "members", ()):
-        found += _members(member)
-    return found
+        members += _members(member)
+    return members
 
 
 def metrics_of(curation: Curation) -> dict[str, float]:
@@ -144,23 +231,8 @@ def metrics_of(curation: Curation) -> dict[str, float]:
     return {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
 
 
-COUNTED = (
-    "rows",
-    "groups",
-    "pairs",
-    "scored",
-    "flagged",
-    "replaced",
-    "left_out",
-    "zero_weighted",
-    "changed_rewards",
-    "unscored",
-    "groups_without_pairs",
-)
-
-
 def counts_of(step: CuratedStep) -> dict[str, int]:
-    """What became of the rollouts of a step, under the names in COUNTED."""
+    """What became of the rollouts of a step, under the names in `summary.json`."""
     placement, curation = step.placement, step.curation
     pairs = dict(zip(step.groups, step.group_pairs.tolist(), strict=True))
     rewards = torch.tensor([row.reward for row in step.rows], dtype=torch.float64)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
@@ -20,36 +17,27 @@ from geoalign.lab.terminal import Console, say
 _SHOWN = 5
 
 
-def show_input(console: Console, one: Input) -> None:
+def show_input(console: Console, source: Input) -> None:
     """Says how a file is read; --format and --field say otherwise."""
-    step = "" if one.step is None else f", step {one.step}"
-    say(console, f"{one.path}: {one.layout}{step}")
-
-
-@contextmanager
-def states_bar(console: Console, path: Path, rows: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar for the states of a dump; gives what is called with the number of rows done."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Hidden states", total=rows)
-        yield lambda done: bar.update(task, completed=done)
+    step = "" if source.step is None else f", step {source.step}"
+    say(console, f"{source.path}: {source.layout}{step}")
 
 
 def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:
     """The counts, the consensus in words, and where everything is."""
     counts = summary["counts"]
     say(console, "")
-    for one in summary["skipped"][:_SHOWN]:
-        name = f"{one['field']}: " if one["field"] else ""
-        say(console, f"Skipped: {row_name(Path(one['file']), one['line'])}: {name}{one['reason']}", "yellow")
+    for entry in summary["skipped"][:_SHOWN]:
+        name = f"{entry['field']}: " if entry["field"] else ""
+        say(console, f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}", "yellow")
     if counts["skipped"] > _SHOWN:
         say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
-    for one in summary["inputs"]:
-        sizes = [f"{count:,} of {size}" for size, count in one["group_sizes"].items()]
+    for entry in summary["inputs"]:
+        sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
         if len(sizes) > 1:
-            say(console, f"Groups of different sizes: {one['file']}: {', '.join(sizes)} rollouts", "yellow")
-    for one in summary["repeated"]:
-        say(console, f"Left out: {one['file']}: the rollouts of {one['same_as']} again", "yellow")
+            say(console, f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts", "yellow")
+    for entry in summary["repeated"]:
+        say(console, f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again", "yellow")
     say(
         console,
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
@@ -70,7 +58,7 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
 
 
 def consensus_in_words(consensus: Mapping[str, Any]) -> str:
-    """Whether the better response of a pair can be told by the others' consensus, on groups kept apart."""
+    """Whether the others' consensus orders the two responses of a pair rightly, on groups kept apart."""
     accuracy = consensus["new_group_accuracy"]
     if accuracy is None or math.isnan(accuracy):
         return f"Consensus: unknown. {consensus.get('reason', '')}".strip()

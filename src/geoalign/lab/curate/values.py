@@ -76,10 +76,10 @@ def count(field: str, value: Any) -> int | None:
     Raises:
         BadValueError: anything else.
     """
-    found = whole_number(field, value)
-    if found is not None and not 0 <= found <= 2**53:
+    tokens = whole_number(field, value)
+    if tokens is not None and not 0 <= tokens <= 2**53:
         raise BadValueError(field, "a number of tokens", described(value))
-    return found
+    return tokens
 
 
 def truth(field: str, value: Any) -> bool | None:
@@ -105,7 +105,7 @@ def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
         return value, None
     if not isinstance(value, list) or not value:
         raise BadValueError(field, "a text or a list of chat messages", described(value))
-    messages = tuple(_message(f"{field}.{place}", message) for place, message in enumerate(value))
+    messages = tuple(_message(f"{field}.{number}", message) for number, message in enumerate(value))
     if len(messages) == 1:
         return messages[0]["content"], messages
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages), messages
@@ -120,7 +120,7 @@ def response(field: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
-        messages = [_message(f"{field}.{place}", message) for place, message in enumerate(value)]
+        messages = [_message(f"{field}.{number}", message) for number, message in enumerate(value)]
         return response_text(messages)
     raise BadValueError(field, "a text or a list of chat messages", described(value))
 

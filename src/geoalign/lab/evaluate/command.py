@@ -13,6 +13,7 @@ from rich.progress import Progress, TaskID
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
 from geoalign.lab.evaluation.identity import identity_of
@@ -34,49 +35,31 @@ from geoalign.lab.store.run_folder import package_versions
 from geoalign.lab.terminal import Console
 
 
-def evaluate(
-    models: Sequence[str],
-    benchmarks: Sequence[str],
-    dialogues: Sequence[str],
-    config: EvaluateConfig,
-    output: Path,
-    *,
-    checkpoints: bool = False,
-    resume: bool = False,
-    save_responses: Path | None = None,
-    console: Console | None = None,
-) -> EvaluationScores:
+def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
     """Evaluates models on sets, and writes rows, numbers and figures into a folder.
 
-    Called again with `resume` it goes on with what is missing; the rows are those of an undisturbed evaluation.
-
-    Args:
-        models: folders, ids on the hub, or run folders of `geoalign train` (their final model).
-        benchmarks, dialogues: `NAME=PLACE`.
-        output: folder for this evaluation alone.
-        checkpoints: of run folders every kept checkpoint of RL, not the final model alone.
-        save_responses: also write all responses here, as `geoalign judge` reads them; of one model.
+    Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
 
     Raises:
         ConfigError: a model, set, device or reward model that is not there, a wrong setting, or a folder of another
             evaluation; the message names the first key that differs.
-        InputError: a place that holds no such set, or no prompt that a model takes.
+        InputError: a file or data set that is no such set, or no prompt that a model takes.
         RunFolderError: the folder holds other files, is broken or in use, or `resume` is missing.
         UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
     silence_logs()
-    found = find_models(models, config, checkpoints=checkpoints)
-    _check_responses(save_responses, len(found))
-    sets = load_sets(benchmarks, dialogues, config)
+    models = find_models(request.models, config, checkpoints=request.checkpoints)
+    _check_responses(request.save_responses, len(models))
+    sets = load_sets(request.benchmarks, request.dialogues, config)
     _print_notes(console, sets)
-    described = [describe(one) for one in found]
-    prompts = [_prompted(one, sets, config) for one in described]
-    folder = EvaluationFolder(output)
+    described = [describe(model) for model in models]
+    prompts = [_prompted(model, sets, config) for model in described]
+    folder = EvaluationFolder(request.output)
     identity = identity_of(described, sets, config)
     with locked(folder.root):
-        folder.begin(identity, resume=resume)
-        scores = scores_of(_scored(described, prompts, config, folder, console, save_responses))
+        folder.begin(identity, resume=request.resume)
+        scores = scores_of(_scored(described, prompts, config, folder, console, request.save_responses))
         folder.write_result(identity, package_versions(), result_json(scores))
         drawn = _figures(scores, folder)
     print_scores(console, scores)
@@ -94,10 +77,10 @@ def _check_responses(path: Path | None, models: int) -> None:
 
 
 def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
-    for one in sets:
-        what = "problems" if one.kind == "benchmark" else "prompts"
-        often = "one response" if one.samples == 1 else f"{one.samples} responses"
-        lines = [f"{one.name}: {len(one.problems)} {what}, {often} to each", *one.notes]
+    for evaluated in sets:
+        what = "problems" if evaluated.kind == "benchmark" else "prompts"
+        often = "one response" if evaluated.samples == 1 else f"{evaluated.samples} responses"
+        lines = [f"{evaluated.name}: {len(evaluated.problems)} {what}, {often} to each", *evaluated.notes]
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -106,13 +89,13 @@ def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateC
     limits = [limit for limit in (model.longest, config.vllm.get("max_model_len")) if isinstance(limit, int)]
     return [
         prompted(
-            one,
+            evaluated,
             model.tokenizer,
             model.model.template_options,
             longest=min(limits, default=None),
             max_prompt_tokens=config.max_prompt_tokens,
         )
-        for one in sets
+        for evaluated in sets
     ]
 
 
@@ -126,20 +109,20 @@ def _scored(
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
     """The scores of each model, whose rows are kept in memory no longer than that takes."""
     with _sources(config) as sources, stage_progress(console) as progress:
-        found = []
+        scored = []
         for model, sets in zip(models, prompts, strict=True):
-            total = sum(len(one.slots()) for one in sets)
+            total = sum(len(item.slots()) for item in sets)
             task = progress.add_task("evaluation", total=total, values=model.model.name)
             advance = partial(_advance, progress, task, model.model.name)
             parts = run_model(model, sets, sources, config, folder, progress=advance)
-            found.append((model.model, [score(one, parts[one.set.name]) for one in sets]))
+            scored.append((model.model, [score(item, parts[item.set.name]) for item in sets]))
             if save_responses is not None:
                 write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
-        return found
+        return scored
 
 
-def _advance(progress: Progress, task: TaskID, model: str, one: PromptedSet, done: int) -> None:
-    progress.update(task, advance=done, values=f"{model}, {one.set.name}")
+def _advance(progress: Progress, task: TaskID, model: str, prompted_set: PromptedSet, done: int) -> None:
+    progress.update(task, advance=done, values=f"{model}, {prompted_set.set.name}")
 
 
 @contextmanager
@@ -148,8 +131,8 @@ def _sources(config: EvaluateConfig) -> Iterator[Callable[[PromptedSet], RewardS
     opened: dict[str, RewardSource | None] = {}
     with ExitStack() as stack:
 
-        def source(one: PromptedSet) -> RewardSource | None:
-            kind = one.set.kind
+        def source(prompted_set: PromptedSet) -> RewardSource | None:
+            kind = prompted_set.set.kind
             if kind not in opened:
                 opened[kind] = _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack)
             return opened[kind]
@@ -194,7 +177,7 @@ def _saved(row: Row) -> SavedResponse:
 
 
 def _closing(sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[str]:
-    if config.reward.model.ready or all(one.kind == "benchmark" for one in sets):
+    if config.reward.model.ready or all(evaluated.kind == "benchmark" for evaluated in sets):
         return []
     return [
         "Dialogues were not scored: --set reward.model.path (or url) names a reward model; `geoalign judge` compares."

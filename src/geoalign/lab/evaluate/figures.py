@@ -14,10 +14,10 @@ def draw_figures(scores: EvaluationScores, folder: Path) -> list[Path]:
     """Writes pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
     panels = []
     models = _last_ones(scores.models)
-    for number, one in enumerate(scores.models[0].sets):
-        if len(one.pass_at_k) > 1:
-            panels.append(pass_at_k_panel(one.name, [_pass_line(model, model.sets[number]) for model in models]))
-    rewards = {one.name for one in scores.models[0].sets if one.kind == "dialogue"}
+    for number, scored in enumerate(scores.models[0].sets):
+        if len(scored.pass_at_k) > 1:
+            panels.append(pass_at_k_panel(scored.name, [_pass_line(model, model.sets[number]) for model in models]))
+    rewards = {scored.name for scored in scores.models[0].sets if scored.kind == "dialogue"}
     for series, curves in scores.curves.items():
         for name, curve in curves.items():
             axis = "mean reward" if name in rewards else "accuracy"
@@ -28,15 +28,15 @@ def draw_figures(scores: EvaluationScores, folder: Path) -> list[Path]:
 
 def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:
     """Of the checkpoints of one run the last; they would hide each other."""
-    last = {one.model.series: one for one in models if one.model.series is not None}
-    return [one for one in models if one.model.series is None or last[one.model.series] is one]
+    last = {scored.model.series: scored for scored in models if scored.model.series is not None}
+    return [scored for scored in models if scored.model.series is None or last[scored.model.series] is scored]
 
 
-def _pass_line(model: ModelScores, one: SetScores) -> Line:
-    values = list(one.pass_at_k.values())
+def _pass_line(model: ModelScores, scores: SetScores) -> Line:
+    values = list(scores.pass_at_k.values())
     return Line(
         name=model.model.name,
-        x=list(one.pass_at_k),
+        x=list(scores.pass_at_k),
         y=[value.estimate for value in values],
         low=[value.low for value in values],
         high=[value.high for value in values],

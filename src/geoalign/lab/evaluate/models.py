@@ -14,9 +14,7 @@ from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import checkpoint_step, complete_checkpoints, is_checkpoint, is_last
-
-# As of data sets, owner and name: a mistyped folder of one word is not looked for on the network.
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+from geoalign.pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
@@ -31,23 +29,23 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     """
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
-    found: list[EvaluatedModel] = []
+    models: list[EvaluatedModel] = []
     runs = 0
     for text in texts:
         path = Path(text).expanduser()
         run = RunFolder(path)
         if path.is_dir() and run.started():
             runs += 1
-            found += _of_run(run, config, checkpoints=checkpoints)
+            models += _of_run(run, config, checkpoints=checkpoints)
         elif path.is_dir():
-            found.append(_of_folder(path, config))
+            models.append(_of_folder(path, config))
         else:
-            found.append(_of_hub(text, config))
+            models.append(_of_hub(text, config))
     if checkpoints and not runs:
         raise ConfigError(f"--checkpoints: expected a run folder of `geoalign train`, got {', '.join(texts)}")
     # A checkpoint may be named by itself and through its run.
-    named = _with_own_names(list({one.path: one for one in found}.values()))
-    return [replace(one, trust_remote_code=config.trust_remote_code) for one in named]
+    named = _with_own_names(list({model.path: model for model in models}.values()))
+    return [replace(model, trust_remote_code=config.trust_remote_code) for model in named]
 
 
 def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> list[EvaluatedModel]:
@@ -61,16 +59,16 @@ def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> lis
             )
         return [final]
     kept = complete_checkpoints(run.rl_checkpoints)
-    found = []
+    models = []
     for path in kept:
         _check_whole(path)
-        found.append(_checkpoint(path, name, root, checkpoint_step(path), final.template_options))
+        models.append(_checkpoint(path, name, root, checkpoint_step(path), final.template_options))
     if run.final.is_dir() and not (kept and is_last(kept[-1])):
         steps = int(read_json(run.summary)["steps"]) if run.summary.is_file() else None
-        found.append(replace(final, name=f"{name}-final", series=None if steps is None else root, step=steps))
-    if not found:
+        models.append(replace(final, name=f"{name}-final", series=None if steps is None else root, step=steps))
+    if not models:
         raise ConfigError(f"{run.root}: expected a run with checkpoints of its RL stage, got one without any yet")
-    return found
+    return models
 
 
 def _of_folder(path: Path, config: EvaluateConfig) -> EvaluatedModel:
@@ -101,7 +99,7 @@ def _run_of(folder: Path) -> RunFolder | None:
 
 
 def _of_hub(text: str, config: EvaluateConfig) -> EvaluatedModel:
-    if not _HUB.fullmatch(text):
+    if not is_hub_id(text):
         raise ConfigError(f"MODEL: expected a folder, an id on the hub or a run folder, got {text!r}: no such folder")
     name = _file_name(text.rpartition("/")[2])
     return EvaluatedModel(name, text, revision=config.revision, template_options=_options(config, None))

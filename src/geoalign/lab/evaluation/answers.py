@@ -68,7 +68,7 @@ class Answer:
 
 
 def prompts_of(problems: Sequence[Problem], tokenizer: Any, options: Mapping[str, Any] | None = None) -> list[Prompt]:
-    """The problems with their prompts in a model's chat template; `options` is what the template is told."""
+    """The problems with their prompts in a model's chat template; `options` are the template's arguments."""
     texts = [rendered(problem.prompt, tokenizer, options) for problem in problems]
     return [Prompt(problem, tuple(ids)) for problem, ids in zip(problems, token_ids(texts, tokenizer), strict=True)]
 
@@ -119,7 +119,7 @@ def answer_together(
         max_unscored: `reward.max_unscored`.
         what: the slots in words, for the error.
         batch_size: responses generated at a time by each process; None: all.
-        progress: told how many are done after each batch, all processes counted as this one.
+        progress: called with how many are done after each batch, all processes counted as this one.
 
     Raises:
         UnscoredError: more than the share `max_unscored` could not be scored.
@@ -133,8 +133,8 @@ def answer_together(
     for start in range(0, len(asked), size):
         mine += answer(engine, asked[start : start + size], source, sampling)
         progress(min(len(mine) * processes.count, len(slots)))
-    found = processes.gather(list(zip(share, mine, strict=False)))
-    answers = [scored for _, scored in sorted(found, key=lambda item: item[0])]
+    gathered = processes.gather(list(zip(share, mine, strict=False)))
+    answers = [scored for _, scored in sorted(gathered, key=lambda item: item[0])]
     rewards = [scored.reward for scored in answers if scored.reward is not None]
     check_scored(rewards, max_unscored, why=reasons_since(source, before), what=what)
     return answers

@@ -1,4 +1,4 @@
-"""What an evaluation depends on: models, sets and settings, told apart by content."""
+"""What an evaluation depends on: models, sets and settings, by their content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
     if not config.trust_remote_code:  # absent in evaluations begun before there was this setting
         del kept["trust_remote_code"]
     reward = dict(kept.pop("reward"))
-    # How patiently and where answers are scored changes no reward.
+    # Retries, and the device that scores, change no reward.
     scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
     return {
         **kept,
@@ -32,17 +32,20 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
         "device_type": None if device is None else device.partition(":")[0],
         "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
         "models": {
-            one.model.name: {"fingerprint": one.fingerprint, "chat_template_kwargs": dict(one.model.template_options)}
-            for one in models
+            described.model.name: {
+                "fingerprint": described.fingerprint,
+                "chat_template_kwargs": dict(described.model.template_options),
+            }
+            for described in models
         },
         "sets": {
-            one.name: {
-                "kind": one.kind,
-                "problems": len(one.problems),
-                "digest": one.digest(),
-                "samples": one.samples,
-                "max_new_tokens": one.max_new_tokens,
+            described.name: {
+                "kind": described.kind,
+                "problems": len(described.problems),
+                "digest": described.digest(),
+                "samples": described.samples,
+                "max_new_tokens": described.max_new_tokens,
             }
-            for one in sets
+            for described in sets
         },
     }

@@ -49,11 +49,11 @@ class SavedResponse:
 
 @dataclass(frozen=True)
 class ResponseFile:
-    """The responses of a file in their order, each with its place in it ("line 3")."""
+    """The responses of a file in their order, each with its line ("line 3")."""
 
     path: Path
     rows: tuple[SavedResponse, ...]
-    places: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
@@ -90,18 +90,18 @@ def read_responses(path: Path) -> ResponseFile:
     if not path.is_file():
         raise ConfigError(f"{path}: expected a file of responses, got none there")
     rows: dict[Key, SavedResponse] = {}
-    places: dict[Key, str] = {}
-    for place, value in checked(json_lines(path, StrictJson()), path, "line"):
-        row = _response(value, f"{path}, {place}")
+    lines: dict[Key, str] = {}
+    for line, value in checked(json_lines(path, StrictJson()), path, "line"):
+        row = _response(value, f"{path}, {line}")
         if row.key in rows:
             raise InputError(
-                f"{path}, {place}: expected one response for each (set, id, sample), got a second one for {row.key} "
-                f"after {places[row.key]}"
+                f"{path}, {line}: expected one response for each (set, id, sample), got a second one for {row.key} "
+                f"after {lines[row.key]}"
             )
-        rows[row.key], places[row.key] = row, place
+        rows[row.key], lines[row.key] = row, line
     if not rows:
         raise InputError(f"{path}: expected at least one response, got an empty file")
-    return ResponseFile(path, tuple(rows.values()), tuple(places.values()))
+    return ResponseFile(path, tuple(rows.values()), tuple(lines.values()))
 
 
 def check_response_file(path: Path) -> None:
@@ -138,19 +138,19 @@ def _message(value: Any, where: str) -> dict[str, str]:
 
 
 def _name(value: dict[str, Any], name: str, where: str) -> str:
-    found: str = _field(value, name, str, where)
+    text: str = _field(value, name, str, where)
     try:
-        found.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(found)}") from error
-    return found
+        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(text)}") from error
+    return text
 
 
 def _field(value: dict[str, Any], name: str, kind: type, where: str) -> Any:
     if name not in value:
         raise InputError(f"{where}: {name}: expected {kind.__name__}, got no such key")
-    found = value[name]
+    field = value[name]
     # A bool is an int to Python, not in JSON.
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise InputError(f"{where}: {name}: expected {kind.__name__}, got {type(found).__name__}")
-    return found
+    if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
+        raise InputError(f"{where}: {name}: expected {kind.__name__}, got {type(field).__name__}")
+    return field

@@ -45,20 +45,20 @@ class EvaluationScores:
 
 def scores_of(models: Sequence[tuple[EvaluatedModel, Sequence[SetScores]]]) -> EvaluationScores:
     """All scores together with the averages and the curves over checkpoints."""
-    found = [ModelScores(model, tuple(sets), average(sets)) for model, sets in models]
+    scored = [ModelScores(model, tuple(sets), average(sets)) for model, sets in models]
     curves = {}
-    for series in dict.fromkeys(one.model.series for one in found if one.model.series is not None):
-        members = [one for one in found if one.model.series == series]
+    for series in dict.fromkeys(member.model.series for member in scored if member.model.series is not None):
+        members = [member for member in scored if member.model.series == series]
         if len(members) > 1:
             curves[series] = {name: curve(points) for name, points in _points(members).items()}
-    return EvaluationScores(tuple(found), curves)
+    return EvaluationScores(tuple(scored), curves)
 
 
 def _points(members: Sequence[ModelScores]) -> dict[str, dict[int, float]]:
     points: dict[str, dict[int, float]] = {}
     for member in members:
-        values = {one.name: one.accuracy or one.reward for one in member.sets}
-        if len([one for one in member.sets if one.accuracy is not None]) > 1:
+        values = {scores.name: scores.accuracy or scores.reward for scores in member.sets}
+        if len([scores for scores in member.sets if scores.accuracy is not None]) > 1:
             values[AVERAGE] = member.average
         for name, value in values.items():
             if value is not None and member.model.step is not None:
@@ -69,39 +69,42 @@ def _points(members: Sequence[ModelScores]) -> dict[str, dict[int, float]]:
 def result_json(scores: EvaluationScores) -> dict[str, Any]:
     """What `results.json` holds of the scores."""
     return {
-        "models": {one.model.name: _model_json(one) for one in scores.models},
+        "models": {scored.model.name: _model_json(scored) for scored in scores.models},
         "curves": {
-            series: {name: _curve_json(one) for name, one in curves.items()} for series, curves in scores.curves.items()
+            series: {name: _curve_json(scored) for name, scored in curves.items()}
+            for series, curves in scores.curves.items()
         },
     }
 
 
-def _model_json(one: ModelScores) -> dict[str, Any]:
+def _model_json(scored: ModelScores) -> dict[str, Any]:
     return {
-        "place": one.model.path,
-        "revision": one.model.revision,
-        "series": one.model.series,
-        "step": one.model.step,
-        "average": None if one.average is None else _interval_json(one.average),
-        "sets": {found.name: _set_json(found) for found in one.sets},
+        "place": scored.model.path,
+        "revision": scored.model.revision,
+        "series": scored.model.series,
+        "step": scored.model.step,
+        "average": None if scored.average is None else _interval_json(scored.average),
+        "sets": {scored_set.name: _set_json(scored_set) for scored_set in scored.sets},
     }
 
 
-def _set_json(one: SetScores) -> dict[str, Any]:
+def _set_json(scores: SetScores) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "problems": one.problems,
-        "left_out": dict(one.left_out),
-        "samples": one.samples,
-        "responses": one.responses,
-        "correct": one.correct,
-        "accuracy": None if one.accuracy is None else {**_interval_json(one.accuracy), "interval": one.interval},
-        "pass_at_k": {str(k): _interval_json(value) for k, value in one.pass_at_k.items()},
-        "reward": None if one.reward is None else _interval_json(one.reward),
-        "unscored": one.unscored,
-        "truncated": one.truncated,
-        "mean_tokens": one.tokens,
-        "counts": dict(one.counts),
+        "kind": scores.kind,
+        "problems": scores.problems,
+        "left_out": dict(scores.left_out),
+        "samples": scores.samples,
+        "responses": scores.responses,
+        "correct": scores.correct,
+        "accuracy": None
+        if scores.accuracy is None
+        else {**_interval_json(scores.accuracy), "interval": scores.interval},
+        "pass_at_k": {str(k): _interval_json(value) for k, value in scores.pass_at_k.items()},
+        "reward": None if scores.reward is None else _interval_json(scores.reward),
+        "unscored": scores.unscored,
+        "truncated": scores.truncated,
+        "mean_tokens": scores.tokens,
+        "counts": dict(scores.counts),
     }
 
 
@@ -109,13 +112,13 @@ def _interval_json(value: Interval) -> dict[str, float]:
     return {"estimate": value.estimate, "low": value.low, "high": value.high}
 
 
-def _curve_json(one: Curve) -> dict[str, Any]:
+def _curve_json(curve: Curve) -> dict[str, Any]:
     return {
-        "steps": list(one.steps),
-        "values": list(one.values),
-        "ema": list(one.smoothed),
-        "last_mean": one.last,
-        "last_count": one.last_count,
+        "steps": list(curve.steps),
+        "values": list(curve.values),
+        "ema": list(curve.smoothed),
+        "last_mean": curve.last,
+        "last_count": curve.last_count,
     }
 
 
@@ -125,17 +128,17 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
     for name in ("set", "model"):
         table.add_column(name, overflow="fold")
     for name in ("accuracy in %", "reward"):
-        if any(_cells(one)[name] for model in scores.models for one in model.sets):
+        if any(_cells(scored_set)[name] for model in scores.models for scored_set in model.sets):
             table.add_column(name, justify="right", no_wrap=True)
     shown = [str(column.header) for column in table.columns][2:]
-    for number, one in enumerate(scores.models[0].sets):
+    for number, scored_set in enumerate(scores.models[0].sets):
         for model in scores.models:
             cells = _cells(model.sets[number])
-            table.add_row(_heading(one), Text(model.model.name), *(cells[name] for name in shown))
+            table.add_row(_heading(scored_set), Text(model.model.name), *(cells[name] for name in shown))
         if len(scores.models) > 1:
             table.add_section()
     table.add_section()
-    benchmarks = sum(one.kind == "benchmark" for one in scores.models[0].sets)
+    benchmarks = sum(scored_set.kind == "benchmark" for scored_set in scores.models[0].sets)
     for model in scores.models:
         if benchmarks > 1 and model.average is not None:
             rest = [""] * (len(shown) - 1)
@@ -144,52 +147,51 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
     for series, curves in scores.curves.items():
         console.print(_curve_table(series, curves, scores))
     for model in scores.models:
-        for one in model.sets:
-            _print_lines(console, model.model.name, one)
+        for scored_set in model.sets:
+            _print_lines(console, model.model.name, scored_set)
 
 
 def _curve_table(series: str, curves: Mapping[str, Curve], scores: EvaluationScores) -> Table:
-    rewards = {one.name for one in scores.models[0].sets if one.kind == "dialogue"}
-    longest = max(curves.values(), key=lambda one: len(one.steps))
+    rewards = {scored_set.name for scored_set in scores.models[0].sets if scored_set.kind == "dialogue"}
+    longest = max(curves.values(), key=lambda scored_set: len(scored_set.steps))
     table = Table(
         title=Text(f"{series}: {len(longest.steps)} checkpoints, steps {longest.steps[0]} to {longest.steps[-1]}"),
         title_justify="left",
     )
     for name in ("set", f"mean of the last {longest.last_count}", "EMA 0.6 at the end"):
         table.add_column(name, justify="left" if name == "set" else "right")
-    for name, one in curves.items():
-        values = (one.last, one.smoothed[-1])
+    for name, scored_set in curves.items():
+        values = (scored_set.last, scored_set.smoothed[-1])
         table.add_row(Text(name), *(f"{v:.4g}" if name in rewards else f"{100 * v:.1f}" for v in values))
     return table
 
 
-def _heading(one: SetScores) -> Text:
-    return Text(one.name if one.samples == 1 else f"{one.name} avg@{one.samples}")
+def _heading(scored_set: SetScores) -> Text:
+    return Text(scored_set.name if scored_set.samples == 1 else f"{scored_set.name} avg@{scored_set.samples}")
 
 
-def _cells(one: SetScores) -> dict[str, str]:
-    found = one.reward
-    reward = "" if found is None else f"{found.estimate:.4g} ({found.low:.3g}..{found.high:.3g})"
-    return {"accuracy in %": "" if one.accuracy is None else _percent(one.accuracy), "reward": reward}
+def _cells(scored_set: SetScores) -> dict[str, str]:
+    mean = scored_set.reward
+    reward = "" if mean is None else f"{mean.estimate:.4g} ({mean.low:.3g}..{mean.high:.3g})"
+    return {"accuracy in %": "" if scored_set.accuracy is None else _percent(scored_set.accuracy), "reward": reward}
 
 
 def _percent(value: Interval) -> str:
     return f"{100 * value.estimate:.1f} ({100 * value.low:.1f}-{100 * value.high:.1f})"
 
 
-def _print_lines(console: Console, model: str, one: SetScores) -> None:
+def _print_lines(console: Console, model: str, scored_set: SetScores) -> None:
     lines = []
-    if one.left_out:
-        why = ", ".join(f"{count} {reason}" for reason, count in one.left_out.items())
-        lines.append(
-            f"{sum(one.left_out.values())} of {one.problems + sum(one.left_out.values())} prompts left out: {why}"
-        )
-    happened = {**one.counts, "unscored": one.unscored, "truncated": one.truncated}
+    if scored_set.left_out:
+        why = ", ".join(f"{count} {reason}" for reason, count in scored_set.left_out.items())
+        left_out = sum(scored_set.left_out.values())
+        lines.append(f"{left_out} of {scored_set.problems + left_out} prompts left out: {why}")
+    happened = {**scored_set.counts, "unscored": scored_set.unscored, "truncated": scored_set.truncated}
     words = {**_WORDS, "unscored": "without a score", "truncated": "cut off at the length limit"}
     parts = [f"{count} {words.get(name, name)}" for name, count in happened.items() if count]
     if parts:
-        lines.append(f"of {one.responses} responses {', '.join(parts)}")
-    if len(one.pass_at_k) > 1:
-        lines.append("pass@k " + ", ".join(f"{k}: {100 * v.estimate:.1f}" for k, v in one.pass_at_k.items()))
+        lines.append(f"of {scored_set.responses} responses {', '.join(parts)}")
+    if len(scored_set.pass_at_k) > 1:
+        lines.append("pass@k " + ", ".join(f"{k}: {100 * v.estimate:.1f}" for k, v in scored_set.pass_at_k.items()))
     for line in lines:
-        console.print(f"{model}, {one.name}: {line}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{model}, {scored_set.name}: {line}", markup=False, highlight=False, soft_wrap=True)

@@ -28,7 +28,7 @@ def run_model(
     config: EvaluateConfig,
     folder: EvaluationFolder,
     *,
-    progress: Callable[[PromptedSet, int], None] = lambda one, done: None,
+    progress: Callable[[PromptedSet, int], None] = lambda prompted_set, done: None,
 ) -> dict[str, Part]:
     """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
 
@@ -37,38 +37,38 @@ def run_model(
 
     Args:
         sources: what scores a set; None for one that is not scored.
-        progress: told a set, and how many responses of it were added.
+        progress: called with a set, and how many responses of it were added.
 
     Raises:
         ConfigError: the model cannot be loaded.
         RunFolderError: a part that is there holds something else.
         UnscoredError: too many responses of a part could not be scored; the parts before it are kept.
     """
-    found: dict[str, Part] = {}
+    parts_by_set: dict[str, Part] = {}
     with ExitStack() as stack:
         engine: Engine | None = None
-        for one in sets:
-            source, parts, slots = sources(one), [], one.slots()
+        for prompted_set in sets:
+            source, parts, slots = sources(prompted_set), [], prompted_set.slots()
             for number, start in enumerate(range(0, len(slots), config.batch)):
                 batch = slots[start : start + config.batch]
-                path = folder.part(model.model.name, one.set.name, number)
+                path = folder.part(model.model.name, prompted_set.set.name, number)
                 if path.is_file():
-                    parts.append(read_part(path, [_key(model, one, slot) for slot in batch]))
+                    parts.append(read_part(path, [_key(model, prompted_set, slot) for slot in batch]))
                 else:
                     if engine is None:
                         engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))
-                    part = make_part(engine, model, one, batch, source, config)
+                    part = make_part(engine, model, prompted_set, batch, source, config)
                     write_part(path, part)
                     parts.append(part)
-                progress(one, len(batch))
-            found[one.set.name] = joined(parts)
-    return found
+                progress(prompted_set, len(batch))
+            parts_by_set[prompted_set.set.name] = joined(parts)
+    return parts_by_set
 
 
 def make_part(
     engine: Engine,
     model: Described,
-    one: PromptedSet,
+    prompted_set: PromptedSet,
     batch: Sequence[Slot],
     source: RewardSource | None,
     config: EvaluateConfig,
@@ -85,20 +85,20 @@ def make_part(
             engine,
             batch,
             source,
-            Sampling(config.seed, one.set.name, config.temperature, one.set.max_new_tokens),
+            Sampling(config.seed, prompted_set.set.name, config.temperature, prompted_set.set.max_new_tokens),
         )
     except torch.OutOfMemoryError as error:
         raise ConfigError(
             f"batch_size: expected as many responses as fit into memory, got {len(batch)} of up to "
-            f"{one.set.max_new_tokens} tokens: start with a smaller one in another --output ({error})"
+            f"{prompted_set.set.max_new_tokens} tokens: start with a smaller one in another --output ({error})"
         ) from error
     counts = {"not_text": sum(scored.response != scored.generated.text for scored in answers)}
     if source is not None:
         since = reasons_since(source, before)
         rewards = [scored.reward for scored in answers if scored.reward is not None]
-        check_scored(rewards, config.reward.max_unscored, why=since, what=f"a batch of {one.set.name}")
+        check_scored(rewards, config.reward.max_unscored, why=since, what=f"a batch of {prompted_set.set.name}")
         counts |= since
-    return Part(tuple(_row(model, one, scored) for scored in answers), counts)
+    return Part(tuple(_row(model, prompted_set, scored) for scored in answers), counts)
 
 
 def joined(parts: Sequence[Part]) -> Part:
@@ -110,14 +110,14 @@ def joined(parts: Sequence[Part]) -> Part:
     return Part(tuple(row for part in parts for row in part.rows), counts)
 
 
-def _key(model: Described, one: PromptedSet, slot: Slot) -> tuple[str, str, str, int]:
+def _key(model: Described, prompted_set: PromptedSet, slot: Slot) -> tuple[str, str, str, int]:
     prompt, sample = slot
-    return (model.model.name, one.set.name, whole_text(prompt.problem.id), sample)
+    return (model.model.name, prompted_set.set.name, whole_text(prompt.problem.id), sample)
 
 
-def _row(model: Described, one: PromptedSet, scored: Answer) -> Row:
+def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
     prompt = scored.prompt
-    name, in_set, problem, sample = _key(model, one, (prompt, scored.sample))
+    name, in_set, problem, sample = _key(model, prompted_set, (prompt, scored.sample))
     return Row(
         model=name,
         set=in_set,
@@ -127,7 +127,7 @@ def _row(model: Described, one: PromptedSet, scored: Answer) -> Row:
         response=scored.response,
         answer=whole_text(prompt.problem.answer),
         reward=scored.reward,
-        correct=scored.correct if one.set.kind == "benchmark" else None,
+        correct=scored.correct if prompted_set.set.kind == "benchmark" else None,
         tokens=scored.generated.tokens,
         prompt_tokens=len(prompt.tokens),
         truncated=scored.generated.truncated,

@@ -74,27 +74,27 @@ class Curve:
     last_count: int
 
 
-def score(one: PromptedSet, part: Part) -> SetScores:
+def score(prompted_set: PromptedSet, part: Part) -> SetScores:
     """The scores of a model on a set from all its rows."""
-    rows, benchmark = part.rows, one.set.kind == "benchmark"
+    rows, benchmark = part.rows, prompted_set.set.kind == "benchmark"
     right, accuracy, how, passed = [0], None, None, {}
     if benchmark:
-        right = right_answers(rows, one.set.samples)
-        accuracy, how = accuracy_interval(right, one.set.samples)
-        passed = {k: pass_interval(right, one.set.samples, k) for k in powers_of_two(one.set.samples)}
+        right = right_answers(rows, prompted_set.set.samples)
+        accuracy, how = accuracy_interval(right, prompted_set.set.samples)
+        passed = {k: pass_interval(right, prompted_set.set.samples, k) for k in powers_of_two(prompted_set.set.samples)}
     scored = not benchmark and all(row.reward is not None for row in rows)
     return SetScores(
-        name=one.set.name,
-        kind=one.set.kind,
-        problems=len(one.prompts),
-        left_out=one.left_out,
-        samples=one.set.samples,
+        name=prompted_set.set.name,
+        kind=prompted_set.set.kind,
+        problems=len(prompted_set.prompts),
+        left_out=prompted_set.left_out,
+        samples=prompted_set.set.samples,
         responses=len(rows),
         correct=sum(right) if benchmark else None,
         accuracy=accuracy,
         interval=how,
         pass_at_k=passed,
-        reward=_reward(_by_problem(rows, one.set.samples)) if scored else None,
+        reward=_reward(_by_problem(rows, prompted_set.set.samples)) if scored else None,
         unscored=sum(row.reward is not None and math.isnan(row.reward) for row in rows),
         truncated=sum(row.truncated for row in rows),
         tokens=math.fsum(row.tokens for row in rows) / len(rows),
@@ -170,12 +170,12 @@ def average(scores: Sequence[SetScores]) -> Interval | None:
     Sets are independent, so the bounds follow from theirs (Zou and Donner 2008): with m sets, the mean less
     sqrt(sum of (estimate - low)^2) / m, and likewise above.
     """
-    found = [one.accuracy for one in scores if one.accuracy is not None]
-    if not found:
+    accuracies = [value.accuracy for value in scores if value.accuracy is not None]
+    if not accuracies:
         return None
-    mean = math.fsum(one.estimate for one in found) / len(found)
-    below = math.hypot(*(one.estimate - one.low for one in found)) / len(found)
-    above = math.hypot(*(one.high - one.estimate for one in found)) / len(found)
+    mean = math.fsum(value.estimate for value in accuracies) / len(accuracies)
+    below = math.hypot(*(value.estimate - value.low for value in accuracies)) / len(accuracies)
+    above = math.hypot(*(value.high - value.estimate for value in accuracies)) / len(accuracies)
     return Interval(mean, max(0.0, mean - below), min(1.0, mean + above))
 
 
@@ -195,8 +195,8 @@ def curve(points: Mapping[int, float]) -> Curve:
 
 def _wilson(successes: int, trials: int) -> Interval:
     # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    found = wilson_interval(successes, trials)
-    return Interval(found.estimate, min(found.low, found.estimate), max(found.high, found.estimate))
+    interval = wilson_interval(successes, trials)
+    return Interval(interval.estimate, min(interval.low, interval.estimate), max(interval.high, interval.estimate))
 
 
 def _by_problem(rows: Sequence[_Item], samples: int) -> list[Sequence[_Item]]:

@@ -62,44 +62,46 @@ class PromptedSet:
 
 
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:
-    """The sets of `NAME=PLACE` texts; a name given again is one set from several places (AIME 2025 I and II).
+    """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II).
 
     Raises:
         ConfigError: no set at all, not of this form, no such benchmark, a name that is taken, samples for a set that is
-            not there, nothing at a place that can be read.
-        InputError: a place without a usable row.
+            not there, nothing that can be read.
+        InputError: a file without a usable row.
     """
     if not benchmarks and not dialogues:
-        raise ConfigError("evaluate: expected --benchmark NAME=PLACE or --dialogue NAME=PLACE, got neither")
-    found: dict[str, list[str]] = {}
+        raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
+    benchmark_paths: dict[str, list[str]] = {}
     for text in benchmarks:
-        benchmark, place = parse_benchmark(text)
-        found.setdefault(benchmark.name, []).append(place)
+        benchmark, path = parse_benchmark(text)
+        benchmark_paths.setdefault(benchmark.name, []).append(path)
     talks: dict[str, list[str]] = {}
     for text in dialogues:
-        name, place = _dialogue(text)
-        talks.setdefault(name, []).append(place)
+        name, path = _dialogue(text)
+        talks.setdefault(name, []).append(path)
     if isinstance(config.samples, Mapping):
         for name in config.samples:
-            if name not in found and name not in talks:
-                raise ConfigError(f"samples.{name}: expected one of {', '.join([*found, *talks])}, got {name!r}")
+            if name not in benchmark_paths and name not in talks:
+                raise ConfigError(
+                    f"samples.{name}: expected one of {', '.join([*benchmark_paths, *talks])}, got {name!r}"
+                )
     return [
-        *(_benchmark(name, places, config) for name, places in found.items()),
-        *(_dialogues(name, places, config) for name, places in talks.items()),
+        *(_benchmark(name, paths, config) for name, paths in benchmark_paths.items()),
+        *(_dialogues(name, paths, config) for name, paths in talks.items()),
     ]
 
 
 def _dialogue(text: str) -> tuple[str, str]:
-    name, equals, place = (part.strip() for part in text.partition("="))
-    if not equals or not place or not _NAME.fullmatch(name):
-        raise ConfigError(f"--dialogue: expected NAME=PLACE with letters and digits in the name, got {text!r}")
+    name, equals, path = (part.strip() for part in text.partition("="))
+    if not equals or not path or not _NAME.fullmatch(name):
+        raise ConfigError(f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {text!r}")
     if name in BENCHMARKS:
         raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {name!r}")
-    return name, place
+    return name, path
 
 
-def _benchmark(name: str, places: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    loaded = load_benchmark(name, places, system_prompt=config.system_prompt)
+def _benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
+    loaded = load_benchmark(name, paths, system_prompt=config.system_prompt)
     problems = loaded.problems[: config.problems]
     samples, tokens = config.samples_of(name, loaded.benchmark), config.tokens_of(loaded.benchmark)
     return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *_cut(name, problems, loaded)))
@@ -111,8 +113,8 @@ def _cut(name: str, problems: Sequence[Problem], loaded: Any) -> list[str]:
     return [f"benchmark {name}: the first {len(problems)} of {len(loaded.problems)} problems"]
 
 
-def _dialogues(name: str, places: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    problems, notes = load_dialogue_prompts(places, DialogueReading())
+def _dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
+    problems, notes = load_dialogue_prompts(paths, DialogueReading())
     kept = tuple(problems[: config.problems])
     cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} prompts"]
     samples, tokens = config.samples_of(name, None), config.tokens_of(None)
@@ -120,7 +122,7 @@ def _dialogues(name: str, places: Sequence[str], config: EvaluateConfig) -> Eval
 
 
 def prompted(
-    one: EvaluationSet,
+    evaluated: EvaluationSet,
     tokenizer: Any,
     options: Mapping[str, Any],
     *,
@@ -130,7 +132,7 @@ def prompted(
     """The prompts of a set in a model's chat template; what the model cannot take is left out, never cut.
 
     Args:
-        options: what the template is told.
+        options: arguments of the chat template.
         longest: tokens that prompt and response together may have; None: any number.
         max_prompt_tokens: of a prompt, besides.
 
@@ -138,15 +140,15 @@ def prompted(
         ConfigError: responses alone are longer than `longest`.
         InputError: no prompt is left; the message has the reasons.
     """
-    if longest is not None and one.max_new_tokens >= longest:
+    if longest is not None and evaluated.max_new_tokens >= longest:
         raise ConfigError(
-            f"max_new_tokens: expected less than the {longest} tokens that the model takes, got {one.max_new_tokens} "
-            f"for {one.name}"
+            f"max_new_tokens: expected less than the {longest} tokens that the model takes, "
+            f"got {evaluated.max_new_tokens} for {evaluated.name}"
         )
-    room = min((limit for limit in (max_prompt_tokens, _room(longest, one)) if limit is not None), default=None)
+    room = min((limit for limit in (max_prompt_tokens, _room(longest, evaluated)) if limit is not None), default=None)
     prompts: list[Prompt] = []
     left_out: Counter[str] = Counter()
-    for problem in one.problems:
+    for problem in evaluated.problems:
         tokens, reason = _tokens(problem, tokenizer, options)
         if tokens is not None and room is not None and len(tokens) > room:
             tokens, reason = None, f"longer than {room} tokens"
@@ -156,12 +158,12 @@ def prompted(
             prompts.append(Prompt(problem, tuple(tokens)))
     if not prompts:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise InputError(f"{one.name}: expected at least one prompt that the model takes, got none: {why}")
-    return PromptedSet(one, tuple(prompts), dict(left_out))
+        raise InputError(f"{evaluated.name}: expected at least one prompt that the model takes, got none: {why}")
+    return PromptedSet(evaluated, tuple(prompts), dict(left_out))
 
 
-def _room(longest: int | None, one: EvaluationSet) -> int | None:
-    return None if longest is None else longest - one.max_new_tokens
+def _room(longest: int | None, evaluated: EvaluationSet) -> int | None:
+    return None if longest is None else longest - evaluated.max_new_tokens
 
 
 def _tokens(problem: Problem, tokenizer: Any, options: Mapping[str, Any]) -> tuple[list[int] | None, str]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Callable
 from contextlib import aclosing
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.http_client.replies import message_of, quoted
 from geoalign.lab.http_client.retries import Retries, retry_after
+from geoalign.shown import brief
 
 # Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
 MAX_REPLY_BYTES = 3 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
+# Characters of what the server says that a message repeats.
+_QUOTED = 500
 
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
 _PASSING = frozenset({408, 409, 425, 429})
@@ -133,7 +136,7 @@ class HTTPClient:
 
     def quoted(self, text: str) -> str:
         """The beginning of a foreign text on one printable line, without the token."""
-        return quoted(self.hidden(text))
+        return brief(self.hidden(text), _QUOTED)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -157,7 +160,7 @@ class HTTPClient:
             if len(data) > MAX_REPLY_BYTES:
                 raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")
             return data
-        status, said = response.status_code, self.quoted(message_of(data[:_MAX_ERROR_BYTES]))
+        status, said = response.status_code, self.quoted(_message_of(data[:_MAX_ERROR_BYTES]))
         if status in _PASSING or status >= 500:
             wait = retry_after(response.headers.get("Retry-After"), now=time.time())
             raise UnreachableError(f"HTTP {status}: {said}", wait)
@@ -181,3 +184,34 @@ def _on_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def read_json(data: bytes) -> Any:
+    """The value of a JSON text; a name that occurs twice in one object is refused, because either value may be meant.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(data, object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _message_of(data: bytes) -> str:
+    """The message in an error's body, as FastAPI (`detail`), OpenAI and vLLM (`error.message`) put it; or the body."""
+    try:
+        body = read_json(data)
+    except ValueError:
+        body = None
+    message = body.get("detail") or body.get("error") or body.get("message") if isinstance(body, dict) else None
+    if isinstance(message, dict):
+        message = message.get("message")
+    return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name that occurs twice in an object")
+    return fields

@@ -86,15 +86,15 @@ async def ask_all(
     Raises:
         EndpointError: so many comparisons failed one after another.
     """
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     waiting = iter(comparisons.items())
     streak = _Streak(failures_in_a_row)
 
     async def work(items: Iterator[tuple[str, Comparison]]) -> None:
         for key, comparison in items:
-            found[key] = await _settle(judge, key, comparison, kept, tries=malformed_retries + 1)
-            settled(found[key])
-            streak.note(found[key])
+            answers[key] = await _settle(judge, key, comparison, kept, tries=malformed_retries + 1)
+            settled(answers[key])
+            streak.note(answers[key])
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -103,7 +103,7 @@ async def ask_all(
     except BaseExceptionGroup as errors:
         # The first one; the other tasks were cancelled for it.
         raise errors.exceptions[0] from None
-    return found
+    return answers
 
 
 async def _settle(judge: Judge, key: str, comparison: Comparison, kept: Answers, *, tries: int) -> Answer:

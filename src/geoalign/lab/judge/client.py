@@ -9,14 +9,13 @@ from types import TracebackType
 
 from geoalign.errors import MissingExtraError
 from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.http_client.replies import read_json
 from geoalign.lab.http_client.retries import Retries
 from geoalign.lab.http_client.token import token_from
 from geoalign.lab.judge.asking import Judge, RequestFailedError
 from geoalign.lab.judge.prompt import Comparison, judge_messages
 
 try:
-    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError
+    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json
 except ImportError as _error:
     raise MissingExtraError(
         "geoalign judge: asking an endpoint needs httpx2: pip install 'geoalign[judge]'"

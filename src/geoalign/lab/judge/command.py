@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import read_responses
 from geoalign.lab.judge.asking import Answers, Judge, MemoryAnswers, ask_all
 from geoalign.lab.judge.local import RULES, LocalJudge
@@ -18,30 +17,20 @@ from geoalign.lab.judge.outcome import Answer, JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses, ResponsePair, match_responses
 from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison
 from geoalign.lab.judge.results import JudgeResult, judgment_lines, print_result, result_json, result_of
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.judging import AnswerCache, JudgeFolder
 from geoalign.lab.terminal import Console
 
 
-def judge(
-    a: Path,
-    b: Path,
-    config: JudgeConfig | None,
-    output: Path,
-    *,
-    allow_missing: bool = False,
-    console: Console | None = None,
-) -> JudgeResult:
+def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> JudgeResult:
     """Judges the responses of two files pair by pair, both orders, and writes judgments and result into a folder.
 
-    Called again on the same folder it goes on: answers that are there are not asked for again. Pairs whose judgment
+    Called again on the same folder it resumes: answers that are there are not asked for again. Pairs whose judgment
     failed or stayed malformed are counted and left out of the rates.
 
     Args:
-        a, b: response files over one prompt list.
         config: the judge behind an endpoint; None: the local rules, which measure no quality.
-        output: folder for this judging alone.
-        allow_missing: leave out, and list, responses that only one file has.
 
     Raises:
         ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
@@ -50,11 +39,12 @@ def judge(
         EndpointError: the endpoint answers nothing any more; what it did answer is kept.
     """
     console = console or Console()
+    a, b = request.a, request.b
     file_a, file_b = read_responses(a), read_responses(b)
-    matched = match_responses(file_a, file_b, allow_missing=allow_missing)
+    matched = match_responses(file_a, file_b, allow_missing=request.allow_missing)
     asked = _judge(config)
     identity = identity_of(a, b, config, RULES)
-    folder = JudgeFolder(output)
+    folder = JudgeFolder(request.output)
     with locked(folder.root):
         folder.begin(identity)
         pairs = _judged(asked, config, matched.pairs, folder, console)
@@ -97,17 +87,15 @@ def _judged(
 async def _ask(
     asked: Judge, comparisons: Mapping[str, Comparison], kept: Answers, config: JudgeConfig | None, console: Console
 ) -> dict[str, Answer]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    counts = {"malformed": 0, "failed": 0}
     async with asked:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("Judging", total=len(comparisons))
-            counts = {"malformed": 0, "failed": 0}
+        with passing_progress(console, "Judging", len(comparisons)) as update:
 
             def settled(answer: Answer) -> None:
                 if answer.status in counts:
                     counts[answer.status] += 1
-                said = "".join(f", {count} {status}" for status, count in counts.items() if count)
-                progress.update(task, advance=1, description=f"Judging{said}")
+                unusable = "".join(f", {count} {status}" for status, count in counts.items() if count)
+                update(advance=1, description=f"Judging{unusable}")
 
             return await ask_all(
                 asked,

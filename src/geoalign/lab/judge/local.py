@@ -57,8 +57,8 @@ def local_score(asked: str, response: str) -> float:
         return 0.0
     wanted = {word for word in _words(asked) if len(word) >= 4 and word not in _COMMON}
     different = set(words)
-    found = len(wanted & different) / len(wanted) if wanted else 1.0
-    return round(0.6 * found + 0.4 * len(different) / len(words), 4)
+    covered = len(wanted & different) / len(wanted) if wanted else 1.0
+    return round(0.6 * covered + 0.4 * len(different) / len(words), 4)
 
 
 def _words(text: str) -> list[str]:

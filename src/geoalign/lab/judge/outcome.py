@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from geoalign.lab.evaluation.responses import Key
-from geoalign.lab.judge.verdict import Place, Verdict
+from geoalign.lab.judge.verdict import Position, Verdict
 
 Side = Literal["a", "b"]
 Winner = Literal["a", "b", "tie"]
@@ -42,16 +42,16 @@ class Judgment:
     answer: Answer
 
     @property
-    def place(self) -> Place | None:
-        """Where the winner stood; None without a verdict."""
+    def position(self) -> Position | None:
+        """The position of the winner; None without a verdict."""
         return None if self.answer.verdict is None else self.answer.verdict.winner
 
     @property
     def winner(self) -> Winner | None:
         """Whose response won; None without a verdict."""
-        if self.place is None or self.place == "tie":
-            return self.place
-        return self.first if self.place == "first" else _OTHER[self.first]
+        if self.position is None or self.position == "tie":
+            return self.position
+        return self.first if self.position == "first" else _OTHER[self.first]
 
     def score(self, side: Side) -> float | None:
         """The score of a side's response; None without a verdict."""
@@ -77,8 +77,8 @@ class JudgedPair:
     @property
     def status(self) -> Status:
         """ "judged" only where both judgments are; "failed" where one is; otherwise "malformed"."""
-        found = {judgment.answer.status for judgment in self.judgments}
-        return "judged" if found == {"judged"} else "failed" if "failed" in found else "malformed"
+        statuses = {judgment.answer.status for judgment in self.judgments}
+        return "judged" if statuses == {"judged"} else "failed" if "failed" in statuses else "malformed"
 
     @property
     def winner(self) -> Winner | None:
@@ -88,5 +88,5 @@ class JudgedPair:
         """
         if self.status != "judged":
             return None
-        one, two = self.a_first.winner, self.b_first.winner
-        return one if one == two else "tie"
+        first, second = self.a_first.winner, self.b_first.winner
+        return first if first == second else "tie"

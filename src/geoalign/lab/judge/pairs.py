@@ -70,12 +70,12 @@ def _missing(there: ResponseFile, absent: ResponseFile, keys: Sequence[Key]) -> 
 
 
 def _check_prompts(a: ResponseFile, b: ResponseFile) -> None:
-    found: dict[tuple[str, str], tuple[tuple[dict[str, str], ...], str]] = {}
+    prompts: dict[tuple[str, str], tuple[tuple[dict[str, str], ...], str]] = {}
     for file in (a, b):
-        for row, place in zip(file.rows, file.places, strict=True):
-            prompt, where = found.setdefault((row.set, row.id), (row.prompt, f"{file.path}, {place}"))
+        for row, line in zip(file.rows, file.lines, strict=True):
+            prompt, where = prompts.setdefault((row.set, row.id), (row.prompt, f"{file.path}, {line}"))
             if prompt != row.prompt:
                 raise InputError(
-                    f"{file.path}, {place}: expected the prompt of set {row.set!r}, id {row.id!r} to be that of "
+                    f"{file.path}, {line}: expected the prompt of set {row.set!r}, id {row.id!r} to be that of "
                     f"{where}, got another"
                 )

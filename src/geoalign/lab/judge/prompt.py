@@ -56,8 +56,8 @@ def judge_messages(comparison: Comparison) -> list[dict[str, str]]:
     them: no text can know it, so none can begin a part, and the same comparison always gives the same request, which a
     random mark would not. Both orders of two responses have the same mark.
     """
-    turns = [(turn["role"], shown(turn["content"])) for turn in comparison.prompt]
-    first, second = shown(comparison.first), shown(comparison.second)
+    turns = [(turn["role"], as_prompted(turn["content"])) for turn in comparison.prompt]
+    first, second = as_prompted(comparison.first), as_prompted(comparison.second)
     mark = _mark([*(text for _, text in turns), *sorted((first, second))])
     parts = [(f"dialogue, turn {number}, {role}", text) for number, (role, text) in enumerate(turns, start=1)]
     parts += [("response of model_a", first), ("response of model_b", second)]
@@ -66,10 +66,10 @@ def judge_messages(comparison: Comparison) -> list[dict[str, str]]:
     return [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": content}]
 
 
-def shown(text: str) -> str:
-    """The text as a judge is shown it: lone surrogates, which no request can hold, become U+FFFD, and the borders of
-    chat templates (`<|im_start|>`, `[INST]`, `</s>` and the like) are broken by a zero-width space. Otherwise as is."""
-    return _CHAT_MARKS.sub(lambda found: found[0] + _BREAK, _SURROGATES.sub("\ufffd", text))
+def as_prompted(text: str) -> str:
+    """The text as it stands in the prompt: unchanged, but for lone surrogates, which no request can hold (U+FFFD), and
+    the borders of chat templates (`<|im_start|>`, `[INST]`, `</s>` and the like), broken by a zero-width space."""
+    return _CHAT_MARKS.sub(lambda match: match[0] + _BREAK, _SURROGATES.sub("\ufffd", text))
 
 
 def _mark(texts: Sequence[str]) -> str:

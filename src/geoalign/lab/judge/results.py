@@ -15,7 +15,7 @@ from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.responses import ResponseFile
 from geoalign.lab.judge.outcome import JudgedPair, Judgment
 from geoalign.lab.judge.pairs import MatchedResponses
-from geoalign.lab.judge.prompt import shown
+from geoalign.lab.judge.prompt import as_prompted
 from geoalign.lab.judge.summary import JudgeSummary, summarise
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals, estimate, percent
@@ -75,7 +75,7 @@ def _line(pair: JudgedPair, judgment: Judgment) -> dict[str, Any]:
 
 def result_json(a: ResponseFile, b: ResponseFile, matched: MatchedResponses, result: JudgeResult) -> dict[str, Any]:
     """What `judge.json` holds besides the settings."""
-    sets = {name: summary_json(found) for name, found in result.sets.items()}
+    sets = {name: summary_json(rates) for name, rates in result.sets.items()}
     return {
         "a": _file_json(a),
         "b": _file_json(b),
@@ -83,7 +83,7 @@ def result_json(a: ResponseFile, b: ResponseFile, matched: MatchedResponses, res
         "overall": summary_json(result.overall),
         # The paper's "Mean" column: every set counts alike, however many pairs it has.
         "mean_of_sets": {
-            name: math.fsum(found[name] for found in sets.values()) / len(sets) for name in ("score_a", "score_b")
+            name: math.fsum(rates[name] for rates in sets.values()) / len(sets) for name in ("score_a", "score_b")
         },
         "unmatched": {"only_a": [list(key) for key in matched.only_a], "only_b": [list(key) for key in matched.only_b]},
     }
@@ -107,7 +107,7 @@ def _file_json(file: ResponseFile) -> dict[str, Any]:
         "responses": len(file.rows),
         "truncated": sum(row.truncated for row in file.rows),
         "empty": sum(not row.response.strip() for row in file.rows),
-        "shown_changed": sum(shown(row.response) != row.response for row in file.rows),
+        "shown_changed": sum(as_prompted(row.response) != row.response for row in file.rows),
     }
 
 
@@ -120,14 +120,14 @@ def print_result(console: Console, result: JudgeResult, title: str) -> None:
     table.add_column("")
     for name, _ in columns:
         table.add_column(Text(name), justify="right", no_wrap=True)
-    table.add_row("pairs judged", *(f"{found.judged} of {found.pairs}" for _, found in columns))
+    table.add_row("pairs judged", *(f"{rates.judged} of {rates.pairs}" for _, rates in columns))
     for name, label in _RATES.items():
-        table.add_row(label, *(estimate(getattr(found, name), percent) for _, found in columns))
+        table.add_row(label, *(estimate(getattr(rates, name), percent) for _, rates in columns))
     for name, label in _SCORES.items():
-        table.add_row(label, *(estimate(getattr(found, name), partial(decimals, digits=4)) for _, found in columns))
-    table.add_row("first shown wins", *(estimate(found.first_share, percent) for _, found in columns))
+        table.add_row(label, *(estimate(getattr(rates, name), partial(decimals, digits=4)) for _, rates in columns))
+    table.add_row("first shown wins", *(estimate(rates.first_share, percent) for _, rates in columns))
     for name, label in _COUNTS.items():
-        counts = [getattr(found, name) for _, found in columns]
+        counts = [getattr(rates, name) for _, rates in columns]
         if any(counts):
             table.add_row(label, *map(str, counts))
     console.print(table)

@@ -23,7 +23,7 @@ class JudgeSummary:
         score_a, score_b: mean score over all judgments of the judged pairs, from 0 to 1.
         first_share: of the judgments of judged pairs that named a winner, the share that named the one shown first;
             0.5 without position bias, however good A and B are, because both orders of every pair count.
-        first, second, undecided: judgments of judged pairs for either place, and ties.
+        first, second, undecided: judgments of judged pairs for either position, and ties.
         contradictions: ties because the two judgments named different responses.
         half_ties: ties because one judgment was a tie and the other not.
         unequal_ties: judgments "tie" with two different scores.
@@ -68,7 +68,7 @@ def summarise(pairs: Sequence[JudgedPair]) -> JudgeSummary:
     status = Counter(pair.status for pair in pairs)
     shown = [judgment for pair in judged for judgment in pair.judgments]
     every = [judgment for pair in pairs for judgment in pair.judgments]
-    places = Counter(judgment.place for judgment in shown)
+    positions = Counter(judgment.position for judgment in shown)
     sides = [{judgment.winner for judgment in pair.judgments} for pair in judged]
     return JudgeSummary(
         pairs=len(pairs),
@@ -84,11 +84,11 @@ def summarise(pairs: Sequence[JudgedPair]) -> JudgeSummary:
         score_a=_score(judged, "a"),
         score_b=_score(judged, "b"),
         first_share=_first_share(judged),
-        first=places["first"],
-        second=places["second"],
-        undecided=places["tie"],
-        contradictions=sum(found == {"a", "b"} for found in sides),
-        half_ties=sum(len(found) == 2 and "tie" in found for found in sides),
+        first=positions["first"],
+        second=positions["second"],
+        undecided=positions["tie"],
+        contradictions=sum(pair_winners == {"a", "b"} for pair_winners in sides),
+        half_ties=sum(len(pair_winners) == 2 and "tie" in pair_winners for pair_winners in sides),
         unequal_ties=sum(_unequal_tie(judgment) for judgment in shown),
         malformed_judgments=sum(judgment.answer.status == "malformed" for judgment in every),
         failed_judgments=sum(judgment.answer.status == "failed" for judgment in every),
@@ -120,9 +120,9 @@ def _score(judged: Sequence[JudgedPair], side: Side) -> Interval:
 
 
 def _first_share(judged: Sequence[JudgedPair]) -> Interval:
-    decided = [pair for pair in judged if any(judgment.place != "tie" for judgment in pair.judgments)]
-    first = [sum(judgment.place == "first" for judgment in pair.judgments) for pair in decided]
-    total = [sum(judgment.place != "tie" for judgment in pair.judgments) for pair in decided]
+    decided = [pair for pair in judged if any(judgment.position != "tie" for judgment in pair.judgments)]
+    first = [sum(judgment.position == "first" for judgment in pair.judgments) for pair in decided]
+    total = [sum(judgment.position != "tie" for judgment in pair.judgments) for pair in decided]
     return _clustered(decided, first, total)
 
 

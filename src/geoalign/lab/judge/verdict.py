@@ -11,9 +11,9 @@ from geoalign.errors import InputError
 # No verdict is nearly as long; longer answers are malformed unread.
 MAX_CHARACTERS = 10_000
 
-Place = Literal["first", "second", "tie"]
+Position = Literal["first", "second", "tie"]
 
-_WINNERS: dict[str, Place] = {"model_a": "first", "model_b": "second", "tie": "tie"}
+_WINNERS: dict[str, Position] = {"model_a": "first", "model_b": "second", "tie": "tie"}
 _KEYS = {"overall_winner", "model_a_score", "model_b_score"}
 
 
@@ -23,9 +23,9 @@ class MalformedVerdictError(InputError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judge's word on two responses, by the place in which each was shown; scores lie in [0, 1]."""
+    """A judge's word on two responses, by the position in which each was shown; scores lie in [0, 1]."""
 
-    winner: Place
+    winner: Position
     first_score: float
     second_score: float
 

@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 
 from geoalign.errors import ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.http_client.replies import shown
 from geoalign.lab.rewards.reward_client import RewardClient
+from geoalign.shown import shown
 
 Dialogue = list[dict[str, Any]]
 

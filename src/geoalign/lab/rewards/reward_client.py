@@ -9,14 +9,14 @@ from typing import Any
 
 from geoalign.errors import MissingExtraError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.http_client.replies import quoted, read_json
 from geoalign.lab.http_client.retries import Retries
 from geoalign.lab.http_client.token import token_from
+from geoalign.shown import shown
 
 try:
     from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError
+    from geoalign.lab.http_client.client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json
 except ImportError as _absent:
     raise MissingExtraError("a reward model behind a URL needs httpx2: pip install 'geoalign[trl]'") from _absent
 
@@ -86,5 +86,5 @@ def _content(data: bytes) -> Any:
     try:
         return read_json(data) if data else None
     except ValueError as error:
-        text = quoted(data[:4096].decode("utf-8", errors="replace"))
-        raise BadReplyError(f"expected JSON, got {text!r}: {error}") from error
+        text = shown(data[:4096].decode("utf-8", errors="replace"))
+        raise BadReplyError(f"expected JSON, got {text}: {error}") from error

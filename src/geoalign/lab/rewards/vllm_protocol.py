@@ -14,9 +14,9 @@ from typing import Any
 from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError, ServiceError
-from geoalign.lab.http_client.replies import shown
 from geoalign.lab.rewards.protocols import Dialogue, Protocol, is_count, number_of
 from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.shown import shown
 
 
 class VLLMProtocol(Protocol):

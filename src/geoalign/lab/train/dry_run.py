@@ -32,7 +32,7 @@ from geoalign.lab.train.reward_source import check_reward
 from geoalign.lab.train.run import Run, make_run
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.locations import NOWHERE, Locations, read_yaml
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
 _LORA_SHARE = 0.01

@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.settings.exact import strict_json
 from geoalign.settings.locations import Locations
-from geoalign.settings.shown import shown, shown_text
+from geoalign.shown import brief, shown
 
 
 def _is_number(value: Any) -> bool:
@@ -119,7 +119,7 @@ def check_value(key: str, item: dataclasses.Field[Any], value: Any, locations: L
         try:
             strict_json(value)
         except ValueError as error:
-            raise ConfigError(f"{where}: expected a section, or JSON, got {shown_text(error)}") from error
+            raise ConfigError(f"{where}: expected a section, or JSON, got {brief(error)}") from error
     if _is_number(value):
         _check_range(where, item.name, value)
 

@@ -19,7 +19,7 @@ from geoalign.lab.train.option_values import check_value
 from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.settings.shown import shown, shown_text
+from geoalign.shown import brief, shown
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
 _SET_HERE = {
@@ -227,8 +227,8 @@ def _made(
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
         name = _at_fault(kind, defaults, values)
         key = section if name is None else f"{section}.{name}"
-        reason = f"{type(error).__name__} from TRL: {shown_text(error)}"
-        raise ConfigError(f"{locations.prefix(key)}{key}: {reason}") from error
+        said = f"{type(error).__name__} from TRL: {brief(error)}"
+        raise ConfigError(f"{locations.prefix(key)}{key}: {said}") from error
 
 
 def _at_fault(kind: Any, defaults: Options, values: Options) -> str | None:

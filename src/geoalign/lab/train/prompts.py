@@ -14,7 +14,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.settings.shown import shown
+from geoalign.shown import shown
 
 # Rows in the plan of a run, which is held in memory: about 40 bytes each.
 MOST_PROMPTS = 5_000_000

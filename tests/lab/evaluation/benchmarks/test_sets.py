@@ -62,12 +62,12 @@ def test_a_name_given_again_is_one_set_from_several_places(aime: Path) -> None:
 @pytest.mark.parametrize(
     ("benchmarks", "dialogues", "values", "said"),
     [
-        ([], [], {}, "expected --benchmark NAME=PLACE or --dialogue NAME=PLACE, got neither"),
+        ([], [], {}, "expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither"),
         (["aime26=x"], [], {}, r"benchmark: expected one of .*aime25.*got 'aime26'"),
-        (["aime24"], [], {}, "expected aime24=FILE or a place on the hub"),
+        (["aime24"], [], {}, "expected aime24=FILE or a hub id"),
         (["aime24=/nowhere/x.jsonl"], [], {}, r"/nowhere/x\.jsonl: expected a local file"),
-        ([], ["helpful"], {}, "--dialogue: expected NAME=PLACE"),
-        ([], ["../x=y"], {}, "--dialogue: expected NAME=PLACE"),
+        ([], ["helpful"], {}, "--dialogue: expected NAME=PATH_OR_ID"),
+        ([], ["../x=y"], {}, "--dialogue: expected NAME=PATH_OR_ID"),
         ([], ["aime24=y"], {}, "--dialogue: expected a name that no benchmark has"),
         (["aime24=x"], [], {"samples": {"amc23": 2}}, "samples.amc23: expected one of aime24, got 'amc23'"),
     ],

@@ -1,0 +1,163 @@
+"""What each command is asked for besides the settings: its arguments and options, from which the command line is made.
+
+Every field with a help is one; it is called as the field unless `option` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+_Thousand = Annotated[int, Field(ge=1, le=1000)]
+
+
+def option(help: str, default: Any = MISSING, metavar: str | None = None, **more: Any) -> Any:
+    """A field that is an option; without a default it has to be given."""
+    return field(default=default, metadata={"help": help, "metavar": metavar, **more})
+
+
+def argument(help: str, metavar: str, default: Any = MISSING) -> Any:
+    """A field that is an argument by its position."""
+    return option(help, default, metavar, argument=True)
+
+
+def _settings(help: str) -> Any:
+    return option(help, (), "a.b=c", option="set")
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """`geoalign train`."""
+
+    config: Path | None = argument("Settings of the run.", "[CONFIG.yaml]", None)
+    overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
+    output: Path | None = option("Run folder; default: output.folder, or runs/<name>.", None, "DIR")
+    resume: bool = option("Resume the run in the folder; start it where there is none.", False)
+    smoke: bool = option("The same run made small: tiny model, few rows, corrupted rewards, a CPU.", False)
+    dry_run: bool = option("Check everything but the weights, print the plan, train nothing.", False)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """`geoalign compare`."""
+
+    config: Path | None = argument("Settings of the comparison.", "[CONFIG.yaml]", None)
+    curators: str | None = option("Only these arms; or curators by name.", None, "A,B,...")
+    seeds: str | None = option("Seeds, instead of those set.", None, "0,1,...")
+    levels: str | None = option("Only these levels.", None, "A,B,...")
+    overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
+    output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
+    workers: Annotated[int, Field(ge=1, le=1024)] | None = option("Runs at a time; default: the machine's cores.", None)
+    resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """`geoalign serve-reward`."""
+
+    model: str = option("Reward model: folder or hub id.", metavar="ID_OR_PATH")
+    host: str = option("Address to listen at.", "127.0.0.1")
+    port: Annotated[int, Field(ge=1, le=65535)] = option("Port to listen at.", 8100)
+    token_env: str | None = option("Environment variable with a token to ask for.", None, "NAME")
+    allow_without_token: bool = option("Let other machines in without a token.", False)
+    max_batch: Annotated[int, Field(ge=1)] = option("Most responses in one request.", 256)
+    max_bytes: Annotated[int, Field(ge=1024)] = option("Largest request.", 32 * 2**20)
+    device: str | None = option("Default: an accelerator where there is one.", None)
+
+
+@dataclass(frozen=True)
+class CurateRequest:
+    """`geoalign curate`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
+
+    rollouts: Sequence[str] = argument("Dumps of rollouts, or folders of them; in step order.", "ROLLOUTS...")
+    output: Path = option("New folder for the scores, pairs, curated dumps and the page.", metavar="DIR")
+    curator: str | None = option("What scores the rollouts; default: geoalign.", None, "NAME")
+    hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
+    model: str | None = option("Model that computes the hidden states.", None, "ID_OR_PATH")
+    cache: Path | None = option("Keep computed states there; default: in the output.", None, "DIR")
+    format: str | None = option("geoalign, trl, trinity, verl, responses or plain.", None, "NAME")
+    fields: Sequence[str] = option(
+        "Which field of the dumps holds a role; may be repeated.", (), "ROLE=NAME", option="field"
+    )
+    overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
+    redact: bool = option("Write no texts: no prompts, responses, answers.", False)
+    skip_bad: bool = option("Leave bad rows out and list them.", False)
+    mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
+    overwrite: bool = option("Replace an earlier curation in DIR.", False)
+    command: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class EvaluateRequest:
+    """`geoalign evaluate`."""
+
+    models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL...")
+    benchmarks: Sequence[str] = option(
+        "A benchmark and its file or hub id; may be repeated.", (), "NAME=PATH_OR_ID", option="benchmark"
+    )
+    dialogues: Sequence[str] = option(
+        "Dialogue prompts, for the judge; may be repeated.", (), "NAME=PATH_OR_ID", option="dialogue"
+    )
+    output: Path = option("Folder for this evaluation.", Path("runs/evaluation"), "DIR")
+    samples: Sequence[str] = option("Responses per problem; default: the benchmark's own.", (), "N|NAME=N")
+    greedy: bool = option("The likeliest token each time; one response.", False)
+    checkpoints: bool = option("Of a run every kept checkpoint: last-five average and EMA.", False)
+    save_responses: Path | None = option("Also write .jsonl[.gz] for the judge.", None, "FILE")
+    overrides: Sequence[str] = _settings("Another setting, such as engine=vllm; may be repeated.")
+    resume: bool = option("Resume the evaluation in the folder; start it where there is none.", False)
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """`geoalign judge`."""
+
+    a: Path = argument("Responses, as `geoalign evaluate --save-responses` writes them.", "A")
+    b: Path = argument("Responses to the same prompts.", "B")
+    output: Path = option("Folder for this judging; an unfinished one is resumed.", metavar="DIR")
+    local: bool = option("Judge by simple rules, without an endpoint: to try the command.", False)
+    overrides: Sequence[str] = option(
+        "A setting of the judge, such as temperature=1; may be repeated.", (), "a=b", option="set"
+    )
+    allow_missing: bool = option("Leave out responses that only one file has.", False)
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """`geoalign report`."""
+
+    runs: Sequence[Path] = argument("Run folders, or folders of comparisons.", "DIR...")
+    compact: Path | None = option(
+        "Write a comparison's results there, as one small file to commit or send.", None, "DIR"
+    )
+
+
+@dataclass(frozen=True)
+class WatchRequest:
+    """`geoalign watch`."""
+
+    folder: Path = argument("A run's folder, or a comparison's.", "DIR")
+    once: bool = option("Show the present state, and end.", False)
+    follow: bool = option("Stay when the run is finished.", False)
+    interval: Annotated[float, Field(ge=0.1, le=3600)] = option("Seconds between two reads of the folder.", 1.0)
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """`geoalign bench`."""
+
+    shapes: Sequence[str] = option("A shape; may be repeated.", (), "GROUPSxKxHIDDEN", option="shape")
+    repeats: _Thousand = option("Calls per figure; the median is shown.", 3)
+    naive: bool = option("Also time the naive form of the same mathematics.", True)
+    quality: bool = option("Also compare stepping over some groups with all groups.", True)
+    device: str = option("cpu or cuda.", "cpu")
+    json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")
+    detection: bool = option("Measure how well corrupted rewards are found instead.", False)
+    batches: Sequence[Path] = option("With --detection: a saved batch; may be repeated.", (), "FILE", option="batch")
+    seeds: _Thousand = option("With --detection: synthetic batches of each kind.", 5)
+    corruption: Annotated[float, Field(ge=0, le=1)] = option(
+        "With --detection: share of the synthetic rewards that is corrupted.", 0.1
+    )

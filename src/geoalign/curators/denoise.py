@@ -16,6 +16,7 @@ from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoising import (
     Belief,
     NoisyRows,
+    as_state,
     believe_replacement,
     believe_verdicts,
     combined_prediction,
@@ -96,7 +97,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not self.config.answers:
             self.optional = ()
         count = self.config.states if self.config.geometry != "none" else 0
-        self._ridges = [RunningRidge(self.config.decay) for _ in range(count)]
+        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
         self._past: list[_Rows] = []
         self._verdicts: VerdictModel | None = None
         self._replacement: ReplacementModel | None = None
@@ -127,9 +128,9 @@ class Denoise(Curator[DenoiseConfig]):
         """The ridges, the rows of the last `window` batches, and both noise models."""
         return {
             "ridges": [ridge.state_dict() for ridge in self._ridges],
-            "past": [_as_dict(rows) for rows in self._past],
-            "verdicts": _as_dict(self._verdicts),
-            "replacement": _as_dict(self._replacement),
+            "past": [as_state(rows) for rows in self._past],
+            "verdicts": as_state(self._verdicts),
+            "replacement": as_state(self._replacement),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ class Denoise(Curator[DenoiseConfig]):
             )
         for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
             ridge.load_state_dict(saved)
-        self._past = [_Rows(**rows) for rows in state["past"]]
+        self._past = [NoisyRows(**rows) for rows in state["past"]]
         self._verdicts = VerdictModel(**state["verdicts"]) if state["verdicts"] else None
         self._replacement = ReplacementModel(**state["replacement"]) if state["replacement"] else None
 
@@ -208,10 +209,10 @@ class Denoise(Curator[DenoiseConfig]):
             ridge.add(block, rows.standardised, weights, predictions[index] if ridge.fitted else None)
         self._past = [*self._past, rows][1 - self.config.window :] if self.config.window > 1 else []
 
-    def _fit_weights(self, rows: NoisyRows, belief: Belief | None) -> Float[Tensor, " n"]:
+    def _fit_weights(self, rows: NoisyRows, belief: Belief | None) -> Float[Tensor, "n 2"]:
         weights = torch.where(rows.trusted, self.config.trusted_weight, 1.0).double()
         believed = 1.0 if belief is None else 1 - belief.wrong
-        return weights * believed * rows.telling
+        return (weights * believed)[:, None] * rows.fitted_on
 
     def _carried_out(
         self,

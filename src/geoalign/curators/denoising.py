@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,6 +14,7 @@ from torch import Tensor
 from geoalign.method.advantages import group_advantages
 from geoalign.method.correlation import grouped_correlation
 from geoalign.method.groups import GroupedRows
+from geoalign.method.intervals import Interval
 from geoalign.method.replaced_rewards import (
     Claims,
     ReplacementModel,
@@ -27,6 +30,8 @@ from geoalign.types import Rollouts
 _EXCLUSIVE_PRIOR = (0.0, 1.0, 0.0, -2.0)
 _INDEPENDENT_PRIOR = (0.0, 0.0, 0.0, 1.0)
 _LIMIT = 30.0
+# Rewards of one response that are no further apart, in deviations of the group, are one reward.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,7 @@ class NoisyRows:
         answer: [N] rows of equal number gave the same answer or, without one, the same response.
         answered: [N] whether the row has an answer.
         trusted: [N] whether the reward is known to be true.
-        predictions: [N, S] by each state, made without these rows; S = 0 without states.
+        predictions: [N, S, 2] by each state, fitted on either kind of rows (`fitted_on`) of other batches.
         inflation: [N] factor on the variance of the predictions' agreement with the rewards.
         weights: [N] weight in the fits.
     """
@@ -51,7 +56,7 @@ class NoisyRows:
     answer: Int[Tensor, " n"]
     answered: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]
-    predictions: Float[Tensor, "n s"]
+    predictions: Float[Tensor, "n s 2"]
     inflation: Float[Tensor, " n"]
     weights: Float[Tensor, " n"]
 
@@ -66,16 +71,14 @@ class NoisyRows:
         return group_advantages(self.rewards, self.group)
 
     @property
-    def telling(self) -> Bool[Tensor, " n"]:
-        """Rows whose rewards the states are fitted to and tested on.
+    def fitted_on(self) -> Bool[Tensor, "n 2"]:
+        """[N, 2] the rows that states are fitted to and tested on: all of unequal groups, or those between extremes.
 
-        Binary rewards: all of groups with both values. Continuous ones: those strictly between the extremes of their
-        group, because rewards that are wrong by far stand at the extremes, right ones rarely; all of groups of unequal
-        rewards where no row stands between.
+        Rewards that are wrong by far stand at the extremes of their groups, where right ones are rare: between them
+        the rewards may agree with the states where over all rows they do not. Binary rewards have none between.
         """
-        y = self.standardised
-        between = _between(self.rewards, self.group)
-        return (y != 0) & (between if bool(between.any()) else self.scored)
+        unequal = self.standardised != 0
+        return torch.stack([unequal, unequal & _between(self.rewards, self.group)], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,7 @@ def noisy_rows(rollouts: Rollouts, order: GroupedRows, *, answers: bool) -> Nois
         answer=_dense(labels),
         answered=torch.tensor([answer is not None for answer in given]),
         trusted=trusted,
-        predictions=rewards.new_zeros(len(rows), 0),
+        predictions=rewards.new_zeros(len(rows), 0, 2),
         inflation=torch.ones_like(rewards),
         weights=torch.ones_like(rewards),
     )
@@ -165,33 +168,40 @@ def combined_prediction(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " 
     """The predictions of all states as one, of mean square 1; None where they say nothing.
 
     A state takes part where the interval of its correlation with the rewards lies above 0; those that do are weighted
-    by least squares on the rewards, so that a state without a signal of its own adds nothing.
+    by least squares on the rewards, so that one without a signal of its own adds nothing. Of fits on all rows and on
+    rows between the extremes, each tested on its own kind, the one with the higher lower bound is taken; `level` is
+    that of both tests together.
     """
-    y, weights = rows.standardised, rows.weights
-    weights = weights * rows.telling
-    tests = [
-        grouped_correlation(z, y, rows.group, weights, inflation=rows.inflation, level=level)
-        for z in rows.predictions.unbind(1)
-    ]
-    metrics = {f"correlation_{index}": test.estimate for index, test in enumerate(tests)} if len(tests) > 1 else {}
-    used = [index for index, test in enumerate(tests) if test.low > 0]
-    metrics |= {"states_used": float(len(used))}
+    y, kinds = rows.standardised, rows.fitted_on
+    views = [_view(rows, y, rows.weights * kinds[:, kind], kind, (1 + level) / 2) for kind in range(2)]
+    z, whole, used = max(views, key=lambda view: -torch.inf if math.isnan(view[1].low) else view[1].low)
+    metrics = {"states_used": float(used), "fitted_between": float(views[1][1] is whole)}
+    return z, {
+        **metrics,
+        "correlation": whole.estimate,
+        "correlation_low": whole.low,
+        "correlation_high": whole.high,
+    }
+
+
+def _view(
+    rows: NoisyRows, y: Tensor, weights: Tensor, kind: int, level: float
+) -> tuple[Float[Tensor, " n"] | None, Interval, int]:
+    """The combined prediction by fits on one kind of rows, its correlation with the rewards, and the states in it."""
+
+    def test(z: Tensor) -> Interval:
+        return grouped_correlation(z, y, rows.group, weights, inflation=rows.inflation, level=level)
+
+    predictions = rows.predictions[:, :, kind]
+    tests = [test(z) for z in predictions.unbind(1)]
+    used = [index for index, each in enumerate(tests) if each.low > 0]
     if not used:
-        best = tests[0] if tests else None
-        return None, {**metrics, **_correlation(best)}
-    z = rows.predictions[:, used]
+        return None, max(tests, key=lambda each: each.low, default=Interval(*[float("nan")] * 3)), 0
+    z = predictions[:, used]
     gram = z.T @ (z * weights[:, None])
     gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
     z = z @ torch.linalg.solve(gram, z.T @ (weights * y)).clamp(min=0)
-    size = ((weights @ z.square()) / weights.sum()).sqrt()
-    whole = grouped_correlation(z, y, rows.group, weights, inflation=rows.inflation, level=level)
-    return z / size, {**metrics, **_correlation(whole)}
-
-
-def _correlation(test) -> dict[str, float]:
-    nan = float("nan")
-    values = (nan, nan, nan) if test is None else (test.estimate, test.low, test.high)
-    return dict(zip(("correlation", "correlation_low", "correlation_high"), values, strict=True))
+    return z / ((weights @ z.square()) / weights.sum()).sqrt(), test(z), len(used)
 
 
 def is_binary(rows: NoisyRows) -> bool:
@@ -208,7 +218,7 @@ def believe_verdicts(
     cluster_prior: float | None,
 ) -> tuple[Belief, VerdictModel | None]:
     """The belief about binary rewards, and the model behind it; nothing is believed of rewards that are all equal."""
-    scored = rows.scored
+    scored = rows.scored & _accompanied(rows)
     values = rows.rewards[scored].unique()
     exclusive = answers and bool(rows.answered.any())
     if len(values) < 2 or (z is None and not exclusive and not _contradictory(rows)):
@@ -229,16 +239,16 @@ def believe_verdicts(
     evidence = verdict_evidence(right, scored, rows.trusted, model)
     truth = cluster_probabilities(clusters, model.theta, clusters.total(evidence))[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
-    span = high - low
+    span, known = high - low, certain(rows)
     belief = Belief(
-        log_odds=torch.where(right, -odds, odds).clamp(-_LIMIT, _LIMIT),
-        expected=(low + span * truth).masked_fill(~scored, torch.nan),
-        variance=span**2 * truth * (1 - truth),
+        log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-_LIMIT, _LIMIT), known.log_odds),
+        expected=torch.where(scored, low + span * truth, rows.rewards),
+        variance=torch.where(scored, span**2 * truth * (1 - truth), known.variance),
         metrics={
             "true_positive_rate": model.true_positive,
             "false_positive_rate": model.false_positive,
             "informedness": model.informedness,
-            "wrong_share": _share(torch.where(right, 1 - truth, truth), rows, scored),
+            "wrong_share": _mean(torch.where(right, 1 - truth, truth)[scored], rows.weights[scored]),
             "cluster_prior": float(model.theta[1]) if exclusive else torch.nan,
             "prediction_weight": float(model.theta[2]),
         },
@@ -257,9 +267,8 @@ def believe_replacement(
     judged = rows.scored & (y != 0) if z is not None else _contradictory_rows(rows, rows.response) & (y != 0)
     if not bool(judged.any()):
         return belief, start
-    response = _dense(rows.response[judged].tolist())
-    reward = rows.rewards[judged].tolist()
-    claim = _dense(list(zip(response.tolist(), reward, strict=True)))
+    response = rows.response[judged].unique(return_inverse=True)[1]
+    claim = _claims(y[judged], response)
     about = torch.zeros(int(claim.max()) + 1, dtype=torch.long)
     about[claim] = response
     claims = Claims(
@@ -275,12 +284,10 @@ def believe_replacement(
     offset, scale = _units(rows)
     expected, variance, log_odds = belief.expected.clone(), belief.variance.clone(), belief.log_odds.clone()
     expected[judged] = offset[judged] + scale[judged] * replaced.expected
-    # Rows that are certainly right keep their reward to the bit.
-    expected = torch.where((log_odds > -_LIMIT) | judged, expected, rows.rewards)
     variance[judged] = scale[judged].square() * replaced.variance
     log_odds[judged] = torch.logit(replaced.probability, eps=1e-13).clamp(-_LIMIT, _LIMIT)
     metrics = {
-        "wrong_share": _share(replaced.probability, rows, judged, within=judged),
+        "wrong_share": _mean(replaced.probability, claims.weights),
         "prediction_weight": model.slope,
     }
     return Belief(log_odds, expected, variance, metrics), model
@@ -294,6 +301,11 @@ def certain(rows: NoisyRows) -> Belief:
         variance=torch.zeros_like(rows.rewards),
         metrics={"wrong_share": 0.0, "prediction_weight": 0.0},
     )
+
+
+def as_state(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as a state of plain values and tensors; empty for None."""
+    return {} if record is None else {item.name: getattr(record, item.name) for item in fields(record)}
 
 
 def shuffled_within(group: Int[Tensor, " n"], generator: torch.Generator | None) -> Int[Tensor, " n"]:
@@ -334,11 +346,34 @@ def _contradictory(rows: NoisyRows) -> bool:
 
 def _contradictory_rows(rows: NoisyRows, label: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
     """Scored rows whose response was also given another reward."""
-    scored = rows.scored
-    high = rows.rewards.new_full((int(label.max()) + 1,), -torch.inf)
-    high = high.scatter_reduce(0, label[scored], rows.rewards[scored], "amax")
-    low = -high.new_full(high.shape, -torch.inf).scatter_reduce(0, label[scored], -rows.rewards[scored], "amax")
-    return scored & (high > low)[label]
+    scored, y = rows.scored, rows.standardised
+    low, high = _extremes(y.masked_fill(~scored, torch.nan), label)
+    return scored & (high - low > _ROUNDING)[label]
+
+
+def _accompanied(rows: NoisyRows) -> Bool[Tensor, " n"]:
+    """Rows of groups with two rewards at least."""
+    return (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]
+
+
+def _extremes(
+    values: Float[Tensor, " n"], label: Int[Tensor, " n"]
+) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    """The least and the greatest value of each label, NaN left out; inf and -inf where there is none."""
+    known = ~values.isnan()
+    empty = values.new_full((int(label.max()) + 1,), torch.inf)
+    low = empty.scatter_reduce(0, label[known], values[known], "amin")
+    return low, (-empty).scatter_reduce(0, label[known], values[known], "amax")
+
+
+def _claims(y: Float[Tensor, " n"], response: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Rows of one response whose rewards are equal, up to what padding makes of a reward model's, share a number."""
+    order = y.argsort(stable=True)
+    order = order[response[order].argsort(stable=True)]
+    new = (response[order].diff() != 0) | (y[order].diff() > _ROUNDING)
+    claim = torch.empty_like(response)
+    claim[order] = torch.cat([new.new_zeros(1), new]).cumsum(0)
+    return claim
 
 
 def _units(rows: NoisyRows) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
@@ -353,19 +388,11 @@ def _units(rows: NoisyRows) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
 
 def _between(rewards: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
     """Rows whose reward lies strictly between the least and the greatest of their group."""
-    scored = ~rewards.isnan()
-    outside = rewards.new_full((int(group.max()) + 1,), -torch.inf)
-    high = outside.scatter_reduce(0, group[scored], rewards[scored], "amax")
-    low = -outside.scatter_reduce(0, group[scored], -rewards[scored], "amax")
-    return scored & (rewards < high[group]) & (rewards > low[group])
+    low, high = _extremes(rewards, group)
+    return (rewards > low[group]) & (rewards < high[group])
 
 
-def _share(
-    wrong: Float[Tensor, " n"], rows: NoisyRows, of: Bool[Tensor, " n"], within: Tensor | None = None
-) -> float:
-    """The weighted mean of the probability that a reward is wrong."""
-    weights = rows.weights[of]
-    values = wrong if within is not None else wrong[of]
+def _mean(values: Float[Tensor, " n"], weights: Float[Tensor, " n"]) -> float:
     return float(weights @ values / weights.sum().clamp(min=1e-30))
 
 

@@ -1,15 +1,16 @@
 """Continuous rewards of which some were replaced: which ones, and what the true reward would have been.
 
 A kept reward follows the prediction z: P(bin of y | z) = h(bin) exp(slope z v(bin)) / Z(z), v the bin's middle, y the
-reward standardised in its group. A replaced one has no regard for it: P(bin of y) = q(bin). Both histograms, the slope
-and the share of replaced rewards are fitted by expectation maximisation; q is free, so it finds extremes that are too
-common, wherever they stand. Rows that hold the same response have one true reward: at most one of the different rewards
-that they were given is it.
+reward standardised in its group; one kept reward in ten follows nothing, and is distributed as the kept ones are on
+average, so that a reward which merely surprises is not taken for wrong. A replaced one has no regard for z:
+P(bin of y) = q(bin). Both histograms, the slope and the share of replaced rewards are fitted by expectation
+maximisation; q is free, so it finds extremes that are too common, wherever they stand. Rows that hold the same response
+have one true reward: at most one of the different rewards that they were given is it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,8 +19,11 @@ from torch import Tensor
 # Standardised rewards of a group of K lie within (K - 1) / sqrt(K); beyond these edges the outermost bins take them.
 _EDGE, _BINS = 4.0, 32
 _CENTRES = (torch.arange(_BINS, dtype=torch.float64) + 0.5) * (2 * _EDGE / _BINS) - _EDGE
+# Of kept rewards that follow no prediction.
+_SURPRISES = 0.1
 # Pseudo-counts spread over a histogram.
 _COUNTS = 1.0
+_FLOOR = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +49,11 @@ class Claims:
 
 @dataclass(frozen=True, eq=False)
 class ReplacementModel:
-    """Share of replaced rewards, slope of the kept ones on z, and both histograms [bins]."""
+    """Share of replaced rewards, slope of the kept ones on z, h, the kept ones' average distribution, and q [bins]."""
 
     share: float
     slope: float
+    base: Float[Tensor, " n"]
     kept: Float[Tensor, " n"]
     replaced: Float[Tensor, " n"]
 
@@ -71,29 +76,31 @@ class Replaced:
 def initial_model(claims: Claims) -> ReplacementModel:
     """One fifth replaced, anywhere; the kept ones distributed as all are, with slope 1."""
     marginal = _histogram(_bin(claims.rewards), claims.weights)
-    return ReplacementModel(0.2, 1.0, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
+    return ReplacementModel(0.2, 1.0, marginal, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
 
 
 def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 30) -> ReplacementModel:
     """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round."""
     model = start
-    bins = _bin(claims.rewards)
+    bins, z = _bin(claims.rewards), claims.predictions
     for _ in range(rounds):
         kept = 1 - _probability(claims, bins, model)
         likely = claims.weights * kept
-        expected = _kept_distribution(model, claims.predictions)
-        mean = expected @ _CENTRES
-        variance = expected @ _CENTRES.square() - mean.square()
-        gradient = likely @ (claims.predictions * (_CENTRES[bins] - mean))
-        curvature = likely @ (claims.predictions.square() * variance)
+        following = _following(model, z)
+        at = following.gather(1, bins[:, None])[:, 0]
+        share = (1 - _SURPRISES) * at / ((1 - _SURPRISES) * at + _SURPRISES * model.kept[bins])
+        mean = following @ _CENTRES
+        variance = following @ _CENTRES.square() - mean.square()
+        gradient = (likely * share) @ (z * (_CENTRES[bins] - mean))
+        curvature = (likely * share) @ (z.square() * variance)
         counts = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, likely) + _COUNTS / _BINS
-        ratio = counts / (likely @ expected + _COUNTS / _BINS)
-        scaled = model.kept * ratio
-        model = replace(
-            model,
-            share=float(claims.weights @ (1 - kept) / claims.weights.sum().clamp(min=1e-30)),
+        average = likely @ following + _COUNTS / _BINS
+        base = (model.base * counts / average).clamp(min=_FLOOR)
+        model = ReplacementModel(
+            share=float(claims.weights @ (1 - kept) / claims.weights.sum().clamp(min=_FLOOR)),
             slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
-            kept=scaled / scaled.sum(),
+            base=base / base.sum(),
+            kept=claims.weights @ following / claims.weights.sum(),
             replaced=_histogram(bins, claims.weights * (1 - kept)),
         )
     return model
@@ -132,15 +139,15 @@ def _claim_probabilities(
 ) -> tuple[Float[Tensor, " c"], Float[Tensor, " r"]]:
     """P(claim is the true one) [C], and P(none of them is) of each response [R].
 
-    Given that a claim is true its rows were kept and all others of the response replaced; relative to all of them
-    replaced this is P(y | z) times the product over its rows of (1 - share) / (share q).
+    Given that a claim is true it was kept and all others of the response were replaced; relative to all of them
+    replaced this is P(y | z) (1 - share) / (share q).
     """
     share = min(max(model.share, 1e-6), 1 - 1e-6)
     kept = _kept_distribution(model, claims.predictions).gather(1, bins[:, None])[:, 0]
     ratio = torch.log(torch.tensor((1 - share) / share)) - model.replaced[bins].log()
     count = len(claims.response)
-    # One draw of the true reward for all rows of a claim: the mean of their (equal) log-densities.
-    odds = _means(kept.log(), claims.claim, count).index_add(0, claims.claim, ratio)
+    # A claim made twice is one claim: what wronged a response once wrongs it again in the same way.
+    odds = _means(kept.log() + ratio, claims.claim, count)
     responses = int(claims.response.max()) + 1 if count else 0
     highest = odds.new_zeros(responses).scatter_reduce(0, claims.response, odds, "amax")
     likely = (odds - highest[claims.response]).exp()
@@ -149,8 +156,14 @@ def _claim_probabilities(
     return likely / total[claims.response], none / total
 
 
+def _following(model: ReplacementModel, predictions: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
+    """P(bin | z) of the kept rewards that follow z."""
+    return (model.base.log() + model.slope * predictions[:, None] * _CENTRES).softmax(dim=1)
+
+
 def _kept_distribution(model: ReplacementModel, predictions: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
-    return (model.kept.log() + model.slope * predictions[:, None] * _CENTRES).softmax(dim=1)
+    """P(bin | z) of all kept rewards."""
+    return (1 - _SURPRISES) * _following(model, predictions) + _SURPRISES * model.kept
 
 
 def _bin(rewards: Float[Tensor, " n"]) -> Int[Tensor, " n"]:

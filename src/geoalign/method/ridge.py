@@ -35,28 +35,28 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
 
 
 def ridge_weights(
-    gram: Float[Tensor, "d d"], moment: Float[Tensor, " d"], penalty: float
-) -> Float[Tensor, " d"]:
-    """(A + penalty tr(A)/d I)^-1 b by Cholesky; zeros where A is zero."""
+    gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float
+) -> Float[Tensor, "d t"]:
+    """(A + penalty tr(A)/d I)^-1 b of each column b by Cholesky; zeros where A is zero."""
     shift = penalty * float(gram.diagonal().mean())
     if shift <= 0:
-        return torch.zeros_like(moment)
+        return torch.zeros_like(moments)
     shifted = gram.clone()
     shifted.diagonal().add_(shift)
-    return torch.cholesky_solve(moment[:, None], torch.linalg.cholesky(shifted))[:, 0]
+    return torch.cholesky_solve(moments, torch.linalg.cholesky(shifted))
 
 
 def factored_ridge_weights(
-    factor: Float[Tensor, "r d"], moment: Float[Tensor, " d"], penalty: float
-) -> Float[Tensor, " d"]:
+    factor: Float[Tensor, "r d"], moments: Float[Tensor, "d t"], penalty: float
+) -> Float[Tensor, "d t"]:
     """`ridge_weights` of A = F'F without forming A: (b - F'(FF' + s I)^-1 F b) / s with s = penalty tr(A)/d."""
-    shift = penalty * float(factor.square().sum()) / len(moment)
+    shift = penalty * float(factor.square().sum()) / len(moments)
     if shift <= 0:
-        return torch.zeros_like(moment)
+        return torch.zeros_like(moments)
     inner = (factor @ factor.T).double()
     inner.diagonal().add_(shift)
-    coefficients = torch.cholesky_solve((factor @ moment).double()[:, None], torch.linalg.cholesky(inner))[:, 0]
-    return (moment - factor.T @ coefficients.to(factor)) / shift
+    coefficients = torch.cholesky_solve((factor @ moments).double(), torch.linalg.cholesky(inner))
+    return (moments - factor.T @ coefficients.to(factor)) / shift
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,19 +64,22 @@ class Predictions:
     """What a fit says of B rows it has not seen: by the chosen penalty and by its neighbours, which are on trial."""
 
     penalties: tuple[int, ...]
-    values: Float[Tensor, "p b"]
+    values: Float[Tensor, "p b t"]
     chosen: int
 
     @property
-    def best(self) -> Float[Tensor, " b"]:
-        """[B] the prediction by the chosen penalty."""
+    def best(self) -> Float[Tensor, "b t"]:
+        """[B, T] the predictions of each target by the chosen penalty."""
         return self.values[self.penalties.index(self.chosen)]
 
 
 class RunningRidge:
-    """The sums behind the fit, and how well each penalty has predicted batches before they were added.
+    """The sums behind the fits of T targets on the same states, and how well each penalty has predicted new batches.
+
+    One A serves all targets, for one solve: it is that of the last target which is fitted on any row of the batch.
 
     Args:
+        targets: T.
         decay: gamma, the factor on all earlier batches at each `add`.
         penalties: the lambdas to choose from, ascending.
         exact_width: states wider than this are kept by a factor of at most `factor_rows` rows instead of d^2 numbers:
@@ -85,19 +88,20 @@ class RunningRidge:
 
     def __init__(
         self,
+        targets: int = 1,
+        *,
         decay: float = 0.9,
         penalties: Sequence[float] = PENALTIES,
-        *,
         exact_width: int = EXACT_WIDTH,
         factor_rows: int = FACTOR_ROWS,
     ) -> None:
-        self._decay, self._penalties = decay, tuple(penalties)
+        self._targets, self._decay, self._penalties = targets, decay, tuple(penalties)
         self._exact_width, self._factor_rows = exact_width, factor_rows
         # A itself, or its factor F where the states are wide.
         self._sums: Tensor | None = None
-        self._moment: Tensor | None = None
-        # By penalty: decayed sums of z y, z^2 and y^2 over the batches that it predicted.
-        self._record = torch.zeros(3, len(self._penalties), dtype=torch.float64)
+        self._moments: Tensor | None = None
+        # Decayed sums of z y, z^2 and y^2 by penalty and target, over the batches that it predicted.
+        self._record = torch.zeros(3, len(self._penalties), targets, dtype=torch.float64)
         self._chosen = len(self._penalties) // 2
 
     @property
@@ -117,20 +121,20 @@ class RunningRidge:
             InputError: the states are not as wide as earlier ones.
         """
         near = tuple(i for i in range(self._chosen - 1, self._chosen + 2) if 0 <= i < len(self._penalties))
-        if self._sums is None or self._moment is None:
-            return Predictions(near, states.new_zeros(len(near), len(states)), self._chosen)
+        if self._sums is None or self._moments is None:
+            return Predictions(near, states.new_zeros(len(near), len(states), self._targets), self._chosen)
         if self._sums.shape[1] != states.shape[1]:
             raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {states.shape[1]}")
-        sums, moment = self._sums.to(states), self._moment.to(states)
+        sums, moments = self._sums.to(states), self._moments.to(states)
         solve = ridge_weights if self._exact(states) else factored_ridge_weights
-        weights = torch.stack([solve(sums, moment, self._penalties[i]) for i in near])
-        return Predictions(near, weights @ states.T, self._chosen)
+        weights = torch.stack([solve(sums, moments, self._penalties[i]) for i in near])
+        return Predictions(near, states @ weights, self._chosen)
 
     def add(
         self,
         states: Float[Tensor, "b d"],
         targets: Float[Tensor, " b"],
-        weights: Float[Tensor, " b"],
+        weights: Float[Tensor, "b t"],
         predictions: Predictions | None = None,
     ) -> None:
         """Judges the penalties by what they predicted of this batch, then takes the batch in.
@@ -138,40 +142,37 @@ class RunningRidge:
         Args:
             states: centred within their groups.
             targets: rewards standardised within their groups.
-            weights: how far each row is to be trusted, 0 to leave it out.
+            weights: how far each row counts for each target's fit, 0 to leave it out.
             predictions: what `predict` gave for these states; None: nothing is judged.
         """
         targets, weights = targets.to(states), weights.to(states)
         if predictions is not None and self.fitted:
             self._judge(predictions, targets, weights)
-        moment = states.T @ (weights * targets)
-        rooted = states * weights.sqrt()[:, None]
-        if self._sums is None or self._moment is None:
-            self._sums = rooted.T @ rooted if self._exact(states) else _compressed(rooted, self._factor_rows)
-            self._moment = moment
-            return
-        self._moment = self._decay * self._moment.to(states) + moment
+        moments = states.T @ (weights * targets[:, None])
+        used = (weights > 0).any(dim=0).nonzero()
+        last = int(used[-1]) if len(used) else 0
+        spread = states * weights[:, last].sqrt()[:, None]
+        self._moments = moments if self._moments is None else self._decay * self._moments.to(states) + moments
         if self._exact(states):
-            self._sums = torch.addmm(self._sums.to(states), rooted.T, rooted, beta=self._decay)
+            self._sums = spread.T @ spread + (0 if self._sums is None else self._decay * self._sums.to(states))
         else:
-            rows = torch.cat([self._sums.to(states) * self._decay**0.5, rooted])
-            self._sums = _compressed(rows, self._factor_rows)
+            earlier = [] if self._sums is None else [self._sums.to(states) * self._decay**0.5]
+            self._sums = _compressed(torch.cat([*earlier, spread]), self._factor_rows)
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, and the record of the penalties."""
-        return {"sums": self._sums, "moment": self._moment, "record": self._record, "chosen": self._chosen}
+        return {"sums": self._sums, "moments": self._moments, "record": self._record, "chosen": self._chosen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict`.
 
         Raises:
-            ConfigError: it was saved with another number of penalties.
+            ConfigError: it was saved with other numbers of penalties or targets.
         """
         if state["record"].shape != self._record.shape:
-            raise ConfigError(
-                f"ridge state: expected {len(self._penalties)} penalties, got {state['record'].shape[1]}"
-            )
-        self._sums, self._moment = state["sums"], state["moment"]
+            expected, came = tuple(self._record.shape[1:]), tuple(state["record"].shape[1:])
+            raise ConfigError(f"ridge state: expected {expected} penalties and targets, got {came}")
+        self._sums, self._moments = state["sums"], state["moments"]
         self._record, self._chosen = state["record"], int(state["chosen"])
 
     def _exact(self, states: Tensor) -> bool:
@@ -179,35 +180,41 @@ class RunningRidge:
 
     def _judge(self, predictions: Predictions, targets: Tensor, weights: Tensor) -> None:
         near, values = list(predictions.penalties), predictions.values
+        rewarded = weights * targets[:, None]
         products = torch.stack(
-            [values @ (weights * targets), values.square() @ weights, (weights @ targets.square()).expand(len(near))]
+            [
+                torch.einsum("pbt,bt->pt", values, rewarded),
+                torch.einsum("pbt,bt->pt", values.square(), weights),
+                (weights.T @ targets.square()).expand(len(near), -1),
+            ]
         )
         self._record *= self._decay
         self._record[:, near] += products.double().cpu()
         agreement = self._record[0] / (self._record[1] * self._record[2]).clamp(min=1e-30).sqrt()
-        self._chosen = near[int(agreement[near].argmax())]
+        # Of the targets, the one that is predicted best decides.
+        self._chosen = near[int(agreement[near].amax(dim=1).argmax())]
 
 
 def fold_predictions(
     states: Float[Tensor, "b d"],
     targets: Float[Tensor, " b"],
-    weights: Float[Tensor, " b"],
+    weights: Float[Tensor, "b t"],
     group: Int[Tensor, " b"],
     *,
     folds: int = FOLDS,
     penalty: float = 1.0,
-) -> Float[Tensor, " b"]:
+) -> Float[Tensor, "b t"]:
     """Predictions of one batch without a past: those of each fold by a fit on the groups of the other folds.
 
     Groups are dealt to the folds in turn, so no group is predicted from itself; with one group all are 0.
     """
-    fold = group % min(folds, int(group.max()) + 1 if len(group) else 1)
-    targets, weights, fold = targets.to(states), weights.to(states), fold.to(states.device)
-    predictions = torch.zeros_like(targets)
-    for index in range(int(fold.max()) + 1 if len(fold) else 0):
-        own, other = fold == index, fold != index
-        ridge = RunningRidge(penalties=(penalty,))
-        ridge.add(states[other], targets[other], weights[other])
+    targets, weights = targets.to(states), weights.to(states)
+    predictions = torch.zeros_like(weights)
+    fold = (group % folds).to(states.device)
+    for index in fold.unique().tolist():
+        own, others = fold == index, fold != index
+        ridge = RunningRidge(weights.shape[1], penalties=(penalty,))
+        ridge.add(states[others], targets[others], weights[others])
         predictions[own] = ridge.predict(states[own]).best
     return predictions
 

@@ -88,14 +88,14 @@ class Denoise(Curator[DenoiseConfig]):
 
     config_class = DenoiseConfig
     requires = ("hidden",)
-    optional = ("answers",)
+    optional = ("answers", "response_keys")
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         if self.config.geometry == "none":
             self.requires = ()
         if not self.config.answers:
-            self.optional = ()
+            self.optional = ("response_keys",)
         count = self.config.states if self.config.geometry != "none" else 0
         self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
         self._past: list[_Rows] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.train.references import FIELD as REFERENCE_REWARDS
@@ -24,10 +25,18 @@ def rollout_fields(run: Run, reward: RewardWithCorruption) -> dict[str, RolloutF
     """
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs = run.curator.requires
-    if "answers" in needs:
+    if "answers" in needs or ("answers" in run.curator.optional and _has_answers(run)):
         fields["answers"] = lambda rows: [run.task.final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(run))
         fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
     return fields
+
+
+def _has_answers(run: Run) -> bool:
+    try:
+        run.task.final_answer("")
+    except ConfigError:
+        return False
+    return True

@@ -18,9 +18,10 @@ _Config = TypeVar("_Config")
 class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
 
-    A subclass names its settings class in `config_class`, the optional rollout fields that it needs in `requires`, those
-    that it makes use of where an engine or the user can give them in `optional`, and implements `curate`. Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no
-    training engine can carry out says why in `library_only`; adapters refuse it with these words.
+    A subclass names its settings class in `config_class`, the optional rollout fields that it needs in `requires`,
+    those that it makes use of where an engine or the user can give them in `optional`, and implements `curate`.
+    Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no training engine can carry
+    out says why in `library_only`; adapters refuse it with these words.
 
     Raises:
         ConfigError: a setting is unknown or out of range.

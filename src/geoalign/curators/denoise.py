@@ -16,7 +16,6 @@ from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoising import (
     Belief,
     NoisyRows,
-    as_state,
     believe_replacement,
     believe_verdicts,
     combined_prediction,
@@ -28,13 +27,11 @@ from geoalign.curators.denoising import (
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
-from geoalign.method.replaced_rewards import ReplacementModel
 from geoalign.method.ridge import Predictions, RunningRidge, fold_predictions, group_centred
-from geoalign.method.verdicts import VerdictModel
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
 
 @settings
 class DenoiseConfig:
@@ -49,7 +46,9 @@ class DenoiseConfig:
     states: Annotated[int, Field(ge=1)] = setting(
         default=1, help="Hidden states of several positions or layers stand side by side: so many of equal width."
     )
-    answers: bool = setting(default=True, help="Use final answers, where rows have them: at most one of a group is right.")
+    answers: bool = setting(
+        default=True, help="Use final answers, where rows have them: at most one of a group is right."
+    )
     cluster_prior: Annotated[float, Field(ge=0)] | None = setting(
         default=None, help="Exponent of a cluster's share in its prior odds of being right; null: estimated."
     )
@@ -98,9 +97,7 @@ class Denoise(Curator[DenoiseConfig]):
             self.optional = ("response_keys",)
         count = self.config.states if self.config.geometry != "none" else 0
         self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
-        self._past: list[_Rows] = []
-        self._verdicts: VerdictModel | None = None
-        self._replacement: ReplacementModel | None = None
+        self._past: list[NoisyRows] = []
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -125,12 +122,10 @@ class Denoise(Curator[DenoiseConfig]):
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """The ridges, the rows of the last `window` batches, and both noise models."""
+        """The fits, and the rows of the batches that the next one's noise model is fitted on."""
         return {
             "ridges": [ridge.state_dict() for ridge in self._ridges],
-            "past": [as_state(rows) for rows in self._past],
-            "verdicts": as_state(self._verdicts),
-            "replacement": as_state(self._replacement),
+            "past": [vars(rows) for rows in self._past],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -139,9 +134,8 @@ class Denoise(Curator[DenoiseConfig]):
         Raises:
             ConfigError: the state is of another curator, or was saved with another `states` or `geometry`.
         """
-        expected = {"ridges", "past", "verdicts", "replacement"}
-        if set(state) != expected:
-            raise ConfigError(f"Denoise state: expected the keys {', '.join(sorted(expected))}, got {sorted(state)}")
+        if set(state) != {"ridges", "past"}:
+            raise ConfigError(f"Denoise state: expected the keys past and ridges, got {sorted(state)}")
         if len(state["ridges"]) != len(self._ridges):
             raise ConfigError(
                 f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states), got "
@@ -150,8 +144,6 @@ class Denoise(Curator[DenoiseConfig]):
         for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
             ridge.load_state_dict(saved)
         self._past = [NoisyRows(**rows) for rows in state["past"]]
-        self._verdicts = VerdictModel(**state["verdicts"]) if state["verdicts"] else None
-        self._replacement = ReplacementModel(**state["replacement"]) if state["replacement"] else None
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b w"]]:
         """The states of each position or layer, in sorted order, centred within groups."""
@@ -188,13 +180,9 @@ class Denoise(Curator[DenoiseConfig]):
 
     def _belief(self, recent: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
         """What the noise model of these rewards, fitted on the recent batches, believes of their rows."""
-        if is_binary(recent):
-            belief, self._verdicts = believe_verdicts(
-                recent, z, self._verdicts, answers=self.config.answers, cluster_prior=self.config.cluster_prior
-            )
-        else:
-            belief, self._replacement = believe_replacement(recent, z, self._replacement)
-        return belief
+        if not is_binary(recent):
+            return believe_replacement(recent, z)
+        return believe_verdicts(recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior)
 
     def _learn(
         self,
@@ -224,7 +212,8 @@ class Denoise(Curator[DenoiseConfig]):
         metrics: dict[str, float],
     ) -> Curation:
         """The curation that the belief comes to, in input order."""
-        back = in_input_order(GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
+        on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
+        back = in_input_order(on_cpu, rollouts.rewards.device)
         anomalous = (belief.log_odds > 0) & rows.scored
         change = (belief.expected - rows.rewards)[rows.scored]
         metrics = {
@@ -242,8 +231,14 @@ class Denoise(Curator[DenoiseConfig]):
             device = rollouts.rewards.device
             flags = Flags(*(mask.to(device) for mask in (flags.suspect, flags.anomalous, flags.stable)))
             return rectify(
-                rollouts, order, scores.to(device), flags, strategy=self.config.strategy, observing=False,
-                generator=generator, metrics=metrics,
+                rollouts,
+                order,
+                scores.to(device),
+                flags,
+                strategy=self.config.strategy,
+                observing=False,
+                generator=generator,
+                metrics=metrics,
             )
         unchanged = identity(rollouts, metrics)
         told = replace(unchanged, scores=back(scores), anomalous=back(anomalous))

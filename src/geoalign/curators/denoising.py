@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +16,6 @@ from geoalign.method.groups import GroupedRows
 from geoalign.method.intervals import Interval
 from geoalign.method.replaced_rewards import (
     Claims,
-    ReplacementModel,
     fit_replacement,
     initial_model,
     replaced_rewards,
@@ -212,17 +210,16 @@ def is_binary(rows: NoisyRows) -> bool:
 def believe_verdicts(
     rows: NoisyRows,
     z: Float[Tensor, " n"] | None,
-    start: VerdictModel | None,
     *,
     answers: bool,
     cluster_prior: float | None,
-) -> tuple[Belief, VerdictModel | None]:
-    """The belief about binary rewards, and the model behind it; nothing is believed of rewards that are all equal."""
+) -> Belief:
+    """The belief about binary rewards; those of groups of one, or that are all equal, are right."""
     scored = rows.scored & _accompanied(rows)
     values = rows.rewards[scored].unique()
     exclusive = answers and bool(rows.answered.any())
     if len(values) < 2 or (z is None and not exclusive and not _contradictory(rows)):
-        return certain(rows), start
+        return certain(rows)
     low, high = float(values[0]), float(values[1])
     right = rows.rewards == high
     clusters = _clusters(rows, z, right, exclusive=exclusive)
@@ -230,17 +227,13 @@ def believe_verdicts(
     free = torch.tensor([True, exclusive and cluster_prior is None, z is not None, True])
     if exclusive and cluster_prior is not None:
         prior[1] = cluster_prior
-    before = VerdictModel(0.8, 0.2, prior.clone(), prior, free)
-    if start is not None and torch.equal(start.prior, prior):
-        before = VerdictModel(
-            start.true_positive, start.false_positive, torch.where(free, start.theta, prior), prior, free
-        )
-    model = fit_verdicts(clusters, right, scored, rows.trusted, before)
+    start = VerdictModel(0.8, 0.2, prior.clone(), prior, free)
+    model = fit_verdicts(clusters, right, scored, rows.trusted, start)
     evidence = verdict_evidence(right, scored, rows.trusted, model)
     truth = cluster_probabilities(clusters, model.theta, clusters.total(evidence))[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
-    belief = Belief(
+    return Belief(
         log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-_LIMIT, _LIMIT), known.log_odds),
         expected=torch.where(scored, low + span * truth, rows.rewards),
         variance=torch.where(scored, span**2 * truth * (1 - truth), known.variance),
@@ -253,20 +246,17 @@ def believe_verdicts(
             "prediction_weight": float(model.theta[2]),
         },
     )
-    return belief, model
 
 
-def believe_replacement(
-    rows: NoisyRows, z: Float[Tensor, " n"] | None, start: ReplacementModel | None
-) -> tuple[Belief, ReplacementModel | None]:
-    """The belief about continuous rewards, and the model behind it.
+def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
+    """The belief about continuous rewards.
 
     Without predictions only responses that were given different rewards are judged. Groups of equal rewards stay.
     """
     y, belief = rows.standardised, certain(rows)
     judged = rows.scored & (y != 0) if z is not None else _contradictory_rows(rows, rows.response) & (y != 0)
     if not bool(judged.any()):
-        return belief, start
+        return belief
     response = rows.response[judged].unique(return_inverse=True)[1]
     claim = _claims(y[judged], response)
     about = torch.zeros(int(claim.max()) + 1, dtype=torch.long)
@@ -279,7 +269,7 @@ def believe_replacement(
         weights=rows.weights[judged],
         trusted=rows.trusted[judged],
     )
-    model = fit_replacement(claims, start or initial_model(claims))
+    model = fit_replacement(claims, initial_model(claims))
     replaced = replaced_rewards(claims, model)
     offset, scale = _units(rows)
     expected, variance, log_odds = belief.expected.clone(), belief.variance.clone(), belief.log_odds.clone()
@@ -287,10 +277,10 @@ def believe_replacement(
     variance[judged] = scale[judged].square() * replaced.variance
     log_odds[judged] = torch.logit(replaced.probability, eps=1e-13).clamp(-_LIMIT, _LIMIT)
     metrics = {
-        "wrong_share": _mean(replaced.probability, claims.weights),
+        "wrong_share": float(claims.weights @ replaced.probability / rows.weights[rows.scored].sum()),
         "prediction_weight": model.slope,
     }
-    return Belief(log_odds, expected, variance, metrics), model
+    return Belief(log_odds, expected, variance, metrics)
 
 
 def certain(rows: NoisyRows) -> Belief:
@@ -301,11 +291,6 @@ def certain(rows: NoisyRows) -> Belief:
         variance=torch.zeros_like(rows.rewards),
         metrics={"wrong_share": 0.0, "prediction_weight": 0.0},
     )
-
-
-def as_state(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass, as a state of plain values and tensors; empty for None."""
-    return {} if record is None else {item.name: getattr(record, item.name) for item in fields(record)}
 
 
 def shuffled_within(group: Int[Tensor, " n"], generator: torch.Generator | None) -> Int[Tensor, " n"]:
@@ -356,9 +341,7 @@ def _accompanied(rows: NoisyRows) -> Bool[Tensor, " n"]:
     return (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]
 
 
-def _extremes(
-    values: Float[Tensor, " n"], label: Int[Tensor, " n"]
-) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+def _extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """The least and the greatest value of each label, NaN left out; inf and -inf where there is none."""
     known = ~values.isnan()
     empty = values.new_full((int(label.max()) + 1,), torch.inf)

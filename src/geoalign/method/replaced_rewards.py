@@ -74,12 +74,16 @@ class Replaced:
 
 
 def initial_model(claims: Claims) -> ReplacementModel:
-    """One fifth replaced, anywhere; the kept ones distributed as all are, with slope 1."""
+    """One fifth replaced, anywhere; the kept ones distributed as all are, and following their predictions closely.
+
+    From a small slope the fit can end where the most extreme rewards are believed, however many they are; from a large
+    one it ends where the likelihood is higher.
+    """
     marginal = _histogram(_bin(claims.rewards), claims.weights)
-    return ReplacementModel(0.2, 1.0, marginal, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
+    return ReplacementModel(0.2, 4.0, marginal, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
 
 
-def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 30) -> ReplacementModel:
+def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 40) -> ReplacementModel:
     """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round."""
     model = start
     bins, z = _bin(claims.rewards), claims.predictions

@@ -34,9 +34,7 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     return states - (total / count[:, None])[group]
 
 
-def ridge_weights(
-    gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float
-) -> Float[Tensor, "d t"]:
+def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
     """(A + penalty tr(A)/d I)^-1 b of each column b by Cholesky; zeros where A is zero."""
     shift = penalty * float(gram.diagonal().mean())
     if shift <= 0:
@@ -223,6 +221,6 @@ def _compressed(rows: Float[Tensor, "n d"], most: int) -> Float[Tensor, "r d"]:
     """At most `most` rows with the same product F'F, up to its smallest directions."""
     if len(rows) <= most:
         return rows
-    values, vectors = torch.linalg.eigh((rows @ rows.T).double())
+    _, vectors = torch.linalg.eigh((rows @ rows.T).double())
     kept = vectors[:, -most:].T.to(rows)
     return kept @ rows

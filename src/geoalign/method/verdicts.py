@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 # Pseudo-counts of the flip rates: right rows rewarded and not, wrong rows rewarded and not.
-_COUNTS = (4.0, 1.0, 1.0, 4.0)
+_COUNTS = (16.0, 4.0, 4.0, 16.0)
 # Precision of theta's prior.
 _PRECISION = 1.0
 # A trusted verdict is wrong with this probability.
@@ -108,7 +108,8 @@ def fit_verdicts(
     weights = clusters.weights[clusters.member]
     judged = weights * (scored & ~trusted)
     for _ in range(rounds):
-        truth = cluster_probabilities(clusters, model.theta, clusters.total(verdict_evidence(right, scored, trusted, model)))
+        evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
+        truth = cluster_probabilities(clusters, model.theta, evidence)
         likely = truth[clusters.member]
         hits, misses = _counts(likely, right, judged), _counts(1 - likely, right, judged)
         true_positive = (hits[0] + _COUNTS[0]) / (sum(hits) + _COUNTS[0] + _COUNTS[1])

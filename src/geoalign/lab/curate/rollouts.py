@@ -84,9 +84,9 @@ def make_rollouts(
     needs: dict[str, Any] = {"ids": [row.id for row in rows]}
     if "hidden" in curator.requires:
         needs["hidden"] = hidden
-    if {"hidden", "response_keys"} & set(curator.reads):
-        if all(row.response for row in rows):  # a dump may come without its texts
-            needs["response_keys"] = response_keys(row.response for row in rows)
+    keyed = bool({"hidden", "response_keys"} & set(curator.reads))
+    if keyed and all(row.response for row in rows):  # a dump may come without its texts
+        needs["response_keys"] = response_keys(row.response for row in rows)
     if all(row.tokens is not None for row in rows):
         needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
     if any(row.true_reward is not None for row in rows):

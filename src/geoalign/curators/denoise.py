@@ -86,8 +86,8 @@ class Denoise(Curator[DenoiseConfig]):
     """
 
     config_class = DenoiseConfig
-    requires = ("hidden",)
-    optional = ("answers", "response_keys")
+    requires: tuple[str, ...] = ("hidden",)
+    optional: tuple[str, ...] = ("answers", "response_keys")
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -226,15 +226,13 @@ class Denoise(Curator[DenoiseConfig]):
         }
         scores = belief.log_odds.masked_fill(~rows.scored, torch.nan).float()
         if self.config.strategy in ("drop", "replace"):
-            stable = rows.scored & ~anomalous
-            flags = Flags(suspect=anomalous, anomalous=anomalous, stable=stable)
             device = rollouts.rewards.device
-            flags = Flags(*(mask.to(device) for mask in (flags.suspect, flags.anomalous, flags.stable)))
+            hit, stable = anomalous.to(device), (rows.scored & ~anomalous).to(device)
             return rectify(
                 rollouts,
                 order,
                 scores.to(device),
-                flags,
+                Flags(suspect=hit, anomalous=hit, stable=stable),
                 strategy=self.config.strategy,
                 observing=False,
                 generator=generator,

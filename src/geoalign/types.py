@@ -25,6 +25,7 @@ OPTIONAL_FIELDS = (
     "ids",
     "donor_ok",
     "response_keys",
+    "trusted",
 )
 # Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
 _NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
@@ -54,6 +55,7 @@ class Rollouts:
         response_keys: [B] equal for rows of a group that hold the same response, token for token (`response_keys` makes
             them). Padding and batching let the hidden states of identical responses differ by rounding, so states alone
             do not tell.
+        trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -72,6 +74,7 @@ class Rollouts:
     ids: Sequence[str] | None = None
     donor_ok: Bool[Tensor, " b"] | None = None
     response_keys: Int[Tensor, " b"] | None = None
+    trusted: Bool[Tensor, " b"] | None = None
 
     def __post_init__(self) -> None:
         _check_tensor("rewards", self.rewards, rank=1, kind="float")
@@ -85,6 +88,7 @@ class Rollouts:
         _check_tensor("advantages", self.advantages, rank=1, kind="float", size=size)
         _check_tensor("donor_ok", self.donor_ok, rank=1, kind="bool", size=size)
         _check_tensor("response_keys", self.response_keys, rank=1, kind="int", size=size)
+        _check_tensor("trusted", self.trusted, rank=1, kind="bool", size=size)
         _check_strings("answers", self.answers, size=size, none_allowed=True)
         _check_strings("ids", self.ids, size=size, none_allowed=False)
         for name in (*_NUMBERS, "hidden"):

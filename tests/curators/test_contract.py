@@ -43,6 +43,15 @@ CHANGES = {
     "pf_ppo_br": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}, {"mode": "verl", "weighting": "pow"}),
     "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
     "par": ({"slope": 3.0},),
+    "denoise": (
+        {"strategy": "weight"},
+        {"strategy": "drop"},
+        {"strategy": "replace"},
+        {"states": 2},
+        {"geometry": "permuted", "level": 0.01},
+        {"answers": False},
+        {"window": 1},
+    ),
     "seed_grpo": (
         {"mode": "paper_linear"},
         {"mode": "paper_exp"},
@@ -77,7 +86,7 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        return self.name == "par" or (self.name == "chain" and self.settings["members"])
+        return self.name in ("par", "denoise") or (self.name == "chain" and self.settings["members"])
 
     @property
     def binary_only(self):

@@ -18,9 +18,10 @@ _Config = TypeVar("_Config")
 class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
 
-    A subclass names its settings class in `config_class` and the optional rollout fields that it needs in `requires`,
-    and implements `curate`. Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no
-    training engine can carry out says why in `library_only`; adapters refuse it with these words.
+    A subclass names its settings class in `config_class`, the optional rollout fields that it needs in `requires`,
+    those that it makes use of where an engine or the user can give them in `optional`, and implements `curate`.
+    Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no training engine can carry
+    out says why in `library_only`; adapters refuse it with these words.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
@@ -28,6 +29,7 @@ class Curator(ABC, Generic[_Config]):
 
     config_class: ClassVar[type[Any]]
     requires: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     library_only: str | None = None
 
     def __init__(self, config: _Config | None = None, **settings: Any) -> None:
@@ -40,6 +42,11 @@ class Curator(ABC, Generic[_Config]):
                 f"{type(self).__name__}: expected a {self.config_class.__name__}, got {type(config).__name__}"
             )
         self.config: _Config = config
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The optional rollout fields that it looks at: those that it requires, and those that it makes use of."""
+        return (*self.requires, *self.optional)
 
     @abstractmethod
     def curate(

@@ -21,6 +21,7 @@ ENTRY_POINT_GROUP = "geoalign.curators"
 _BUILT_IN = {
     "grpo": "geoalign.curators.grpo:GRPO",
     "geoalign": "geoalign.curators.geoalign:GeoAlign",
+    "denoise": "geoalign.curators.denoise:Denoise",
     "geoalign_released": "geoalign.curators.geoalign_released:GeoAlignReleased",
     "pf_ppo_br": "geoalign.curators.pf_ppo:PFPPOBestRandom",
     "pf_ppo_bw": "geoalign.curators.pf_ppo:PFPPOBestWorst",

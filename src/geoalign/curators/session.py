@@ -13,6 +13,7 @@ import torch
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.errors import InputError
+from geoalign.method.advantages import advantage_cosine, group_advantages
 from geoalign.types import Curation, Rollouts
 
 STATE_FILE = "geoalign_state.safetensors"
@@ -56,7 +57,7 @@ class CurationSession:
             curation = self.curator.curate(rollouts, generator=self.generator, details=details)
         if len(curation.scores) != len(rollouts):
             raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
-        return curation
+        return curation.with_metrics(**agreement(curation, rollouts))
 
     def save(self, path: str | Path) -> None:
         """Writes the curator's state, the generator's and the number of calls; the folder is made where it is missing.
@@ -101,3 +102,27 @@ class CurationSession:
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(calls)
+
+
+def agreement(curation: Curation, rollouts: Rollouts) -> dict[str, float]:
+    """Cosines to the advantages of the true rewards: of the curated advantages, and of the observed rewards'.
+
+    Empty where no row's true reward is known. Advantages are GRPO's, or the curation's own: an engine that scales them
+    by another rule changes lengths of groups, hardly directions.
+    """
+    true = rollouts.true_rewards
+    if true is None or bool(true.isnan().all()):
+        return {}
+    groups = rollouts.groups
+    given = curation.advantages
+    if given is None:
+        given = group_advantages(curation.rewards, groups[curation.source])
+    curated = (given * curation.weights).nan_to_num(0.0)
+    # Rows without a true reward teach nothing either way.
+    unknown = true.isnan() | rollouts.rewards.isnan()
+    true = true.to(rollouts.rewards).masked_fill(unknown, torch.nan)
+    observed = group_advantages(rollouts.rewards, groups)
+    return {
+        "advantage_cosine": advantage_cosine(curated, curation.source, true, groups),
+        "observed_advantage_cosine": advantage_cosine(observed, torch.arange(len(true)), true, groups),
+    }

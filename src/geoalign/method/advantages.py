@@ -59,6 +59,30 @@ def group_advantages(
     return centred if weights is None else centred * weights.to(centred.dtype)
 
 
+def advantage_cosine(
+    advantages: Float[Tensor, " c"],
+    source: Int[Tensor, " c"],
+    rewards: Float[Tensor, " b"],
+    groups: Int[Tensor, " b"],
+) -> float:
+    """Cosine of the advantages that a batch is trained with to those of other rewards, usually the true ones.
+
+    A row's content may be trained on several times, or not at all: its advantage is the sum over the output rows that
+    hold it, a_j = sum over i with source_i = j of A_i. 1 where a curator gives back what true rewards would have given,
+    0 where the update has nothing to do with them; NaN where either has no advantage at all.
+
+    Args:
+        advantages: [C] of the output rows, weights included.
+        source: [C] the input row that each output row holds.
+        rewards: [B] the rewards to compare with; rows without one (NaN) have advantage 0.
+        groups: [B] group ids.
+    """
+    wanted = group_advantages(rewards, groups).double()
+    given = torch.zeros_like(wanted).index_add_(0, source.to(wanted.device), advantages.to(wanted))
+    scale = float(given.norm() * wanted.norm())
+    return float(given @ wanted) / scale if scale > 0 else float("nan")
+
+
 def _range(values: Tensor, scored: Tensor, member: Tensor, groups: int) -> Tensor:
     highest = values.new_full((groups,), -torch.inf).scatter_reduce(
         0, member, values.masked_fill(~scored, -torch.inf), "amax"

@@ -78,7 +78,7 @@ class CuratedSteps(_Base):
             check_engines(self._engines)
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        needs = self._run.session.curator.requires
+        needs = self._run.session.curator.reads
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
@@ -117,7 +117,7 @@ class CuratedSteps(_Base):
         rollouts = read_rollouts(
             batch,
             rows,
-            self._run.session.curator.requires,
+            self._run.session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
         )

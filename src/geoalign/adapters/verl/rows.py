@@ -46,7 +46,7 @@ def read_rollouts(
     Args:
         batch: after verl's old-log-probability pass.
         rows: rows of it; padding left out.
-        needs: what the curator requires.
+        needs: the fields that the curator reads.
         rollout_fields: `VerlSettings.rollout_fields`.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
 
@@ -56,7 +56,8 @@ def read_rollouts(
     """
     wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
     names = ["uid", "rm_scores", "response_mask", *(field for need, field in wanted.items() if need in needs)]
-    if "hidden" in needs:
+    keyed = bool({"hidden", "response_keys"} & set(needs))
+    if keyed:
         names.append("responses")
     data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
     masks = data["response_mask"]
@@ -64,6 +65,7 @@ def read_rollouts(
     fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
     if "hidden" in needs:
         fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
+    if keyed:
         fields["response_keys"] = response_keys(response.tolist() for response in data["responses"])
     for need in ("logprobs", "advantages"):
         if need in needs:

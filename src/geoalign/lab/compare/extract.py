@@ -31,12 +31,14 @@ _SERIES = {
     "new_group_accuracy": "geoalign/new_group_accuracy",
     "new_group_accuracy_low": "geoalign/new_group_accuracy_low",
     "heldout_pair_accuracy": "geoalign/heldout_pair_accuracy",
+    "advantage_cosine": "geoalign/advantage_cosine",
+    "observed_advantage_cosine": "geoalign/observed_advantage_cosine",
     "train_accuracy": "geoalign/train_accuracy",
     "hidden_seconds": "geoalign/hidden_seconds",
     "step_seconds": "step_time",
 }
 # Left out where the log has none of it, because not every version of the trainer or curator logs it.
-_OPTIONAL = ("mean_abs_advantage", "hidden_seconds")
+_OPTIONAL = ("mean_abs_advantage", "hidden_seconds", "advantage_cosine", "observed_advantage_cosine")
 
 
 def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,8 +120,9 @@ def make_rollouts(
     needs: dict[str, Any] = {"ids": [row.id for row in rows]}
     if "hidden" in curator.requires:
         needs["hidden"] = hidden
-        if all(row.response for row in rows):  # a dump may come without its texts
-            needs["response_keys"] = response_keys(row.response for row in rows)
+    keyed = bool({"hidden", "response_keys"} & set(curator.reads))
+    if keyed and all(row.response for row in rows):  # a dump may come without its texts
+        needs["response_keys"] = response_keys(row.response for row in rows)
     if all(row.tokens is not None for row in rows):
         needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
     if any(row.true_reward is not None for row in rows):
@@ -129,7 +130,7 @@ def make_rollouts(
         needs["true_rewards"] = torch.tensor(true, dtype=torch.float64)
     if any(row.truncated is not None for row in rows):
         needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
-    if "answers" in curator.requires:
+    if "answers" in curator.reads:
         needs["answers"] = [
             boxed_answer(row.response) if row.final_answer is None else row.final_answer for row in rows
         ]

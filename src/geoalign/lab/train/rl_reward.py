@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from geoalign.errors import ConfigError
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
+from geoalign.lab.tasks.base import Task
 from geoalign.lab.train.references import FIELD as REFERENCE_REWARDS
 from geoalign.lab.train.references import reference_rewards
 from geoalign.lab.train.run import Run
@@ -91,10 +93,18 @@ def rollout_fields(run: Run, reward: RewardWithCorruption) -> dict[str, RolloutF
     """
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs = run.curator.requires
-    if "answers" in needs:
+    if "answers" in needs or ("answers" in run.curator.optional and _has_answers(run.task)):
         fields["answers"] = lambda rows: [run.task.final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(run))
         fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
     return fields
+
+
+def _has_answers(task: Task) -> bool:
+    try:
+        task.final_answer("")
+    except ConfigError:
+        return False
+    return True

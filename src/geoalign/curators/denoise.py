@@ -1,0 +1,248 @@
+"""Denoised rewards: every rollout gets the reward that it should have been given, as far as can be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from geoalign.curators.base import Curator, hidden_states, identity
+from geoalign.curators.denoising import (
+    Belief,
+    NoisyRows,
+    believe_replacement,
+    believe_verdicts,
+    combined_prediction,
+    is_binary,
+    joined,
+    noisy_rows,
+    shuffled_within,
+)
+from geoalign.curators.precision import full_precision
+from geoalign.curators.rectifying import Flags, rectify
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
+from geoalign.method.ridge import Predictions, RunningRidge, fold_predictions, group_centred
+from geoalign.settings import setting, settings
+from geoalign.types import Curation, Rollouts
+
+
+@settings
+class DenoiseConfig:
+    """The settings of `Denoise`."""
+
+    type: ClassVar[str] = "denoise"
+
+    geometry: Literal["states", "permuted", "none"] = setting(
+        default="states",
+        help="Predict rewards from hidden states; 'permuted' shuffles the predictions within groups (a control).",
+    )
+    states: Annotated[int, Field(ge=1)] = setting(
+        default=1, help="Hidden states of several positions or layers stand side by side: so many of equal width."
+    )
+    answers: bool = setting(
+        default=True, help="Use final answers, where rows have them: at most one of a group is right."
+    )
+    cluster_prior: Annotated[float, Field(ge=0)] | None = setting(
+        default=None, help="Exponent of a cluster's share in its prior odds of being right; null: estimated."
+    )
+    strategy: Literal["soft", "weight", "drop", "replace"] = setting(
+        default="soft",
+        help="Expected true rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
+    )
+    level: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.95, help="States are used while the interval of this level of their correlation excludes chance."
+    )
+    decay: Annotated[float, Field(gt=0, le=1)] = setting(default=0.9, help="Weight of a batch relative to the next.")
+    window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the noise model is fitted on.")
+    trusted_weight: Annotated[float, Field(gt=0)] = setting(
+        default=5.0, help="Weight of a trusted row in the fit, relative to any other."
+    )
+
+
+class Denoise(Curator[DenoiseConfig]):
+    """Gives every row the expected true reward under a model of the noise, given all that is known of it.
+
+    What is known: a prediction of the reward from hidden states, by a ridge regression on earlier batches only
+    (`geoalign.method.ridge`; in the first batch, by folds over its groups); answers, of which at most one in a group is
+    right; identical responses, whose true reward is one. Binary rewards are noisy verdicts
+    (`geoalign.method.verdicts`), continuous ones kept or replaced (`geoalign.method.replaced_rewards`). The
+    predictions count while the interval of their correlation with rewards that they had not seen lies above 0. Where
+    that is not so and there are neither answers nor identical responses with different rewards, nothing is changed.
+
+    `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
+    rewards are the expected true ones, and its advantages those of them.
+
+    Needs `hidden` unless `geometry="none"`; heeds `answers`, `response_keys` and `trusted`. NaN rewards stay NaN.
+
+    Raises:
+        InputError: `hidden` is missing, its width differs from earlier calls or is no multiple of `states`.
+    """
+
+    config_class = DenoiseConfig
+    requires: tuple[str, ...] = ("hidden",)
+    optional: tuple[str, ...] = ("answers", "response_keys")
+
+    def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        if self.config.geometry == "none":
+            self.requires = ()
+        if not self.config.answers:
+            self.optional = ("response_keys",)
+        count = self.config.states if self.config.geometry != "none" else 0
+        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
+        self._past: list[NoisyRows] = []
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Returns the denoised rewards, or the rewards with wrong ones weighted down, dropped or replaced.
+
+        The same rows and generator state give the same bits on the same CPU with as many threads. Draws from
+        `generator` with `strategy="replace"` and `geometry="permuted"` only.
+        """
+        started = time.perf_counter()
+        if not len(rollouts):
+            return identity(rollouts)
+        with full_precision(rollouts):
+            order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
+            states = self._states(rollouts, order)
+            rows, predictions = self._predicted(rollouts, order, states, generator)
+            recent = joined([*self._past, rows][-self.config.window :], self.config.decay)
+            z, metrics = combined_prediction(recent, self.config.level)
+            belief = self._belief(recent, z)[-len(rollouts) :]
+            self._learn(states, rows, predictions, belief)
+            curation = self._carried_out(rollouts, order, rows, belief, generator, metrics)
+        return curation.with_metrics(seconds=time.perf_counter() - started)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The fits, and the rows of the batches that the next one's noise model is fitted on."""
+        return {
+            "ridges": [ridge.state_dict() for ridge in self._ridges],
+            "past": [vars(rows) for rows in self._past],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`.
+
+        Raises:
+            ConfigError: the state is of another curator, or was saved with another `states` or `geometry`.
+        """
+        if set(state) != {"ridges", "past"}:
+            raise ConfigError(f"Denoise state: expected the keys past and ridges, got {sorted(state)}")
+        if len(state["ridges"]) != len(self._ridges):
+            raise ConfigError(
+                f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states), got "
+                f"{len(state['ridges'])}"
+            )
+        for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
+            ridge.load_state_dict(saved)
+        self._past = [NoisyRows(**rows) for rows in state["past"]]
+
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b w"]]:
+        """The states of each position or layer, in sorted order, centred within groups."""
+        if not self._ridges:
+            return []
+        hidden = hidden_states(rollouts, by="Denoise")
+        count = self.config.states
+        if hidden.shape[1] % count:
+            raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
+        place = order.order.to(hidden.device), order.group.to(hidden.device)
+        return [group_centred(block[place[0]], place[1]) for block in hidden.chunk(count, dim=1)]
+
+    def _predicted(
+        self,
+        rollouts: Rollouts,
+        order: GroupedRows,
+        states: Sequence[Float[Tensor, "b w"]],
+        generator: torch.Generator | None,
+    ) -> tuple[NoisyRows, list[Predictions]]:
+        """The batch as the noise models read it, with what each fit says of it; a first batch is predicted by folds."""
+        rows = noisy_rows(rollouts, order, answers=self.config.answers)
+        predictions = [ridge.predict(block) for ridge, block in zip(self._ridges, states, strict=True)]
+        values = [one.best for one in predictions]
+        folded = bool(self._ridges) and not self._ridges[0].fitted
+        if folded:
+            targets, weights = rows.standardised, self._fit_weights(rows, None)
+            values = [fold_predictions(block, targets, weights, rows.group) for block in states]
+        z = torch.stack([value.double().cpu() for value in values], dim=1) if values else rows.predictions
+        if self.config.geometry == "permuted":
+            z = z[shuffled_within(rows.group, generator)]
+        # Groups of different folds predict each other: every product of reward and prediction counts twice.
+        inflation = torch.full_like(rows.rewards, 2.0 if folded else 1.0)
+        return replace(rows, predictions=z, inflation=inflation), predictions
+
+    def _belief(self, recent: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
+        """What the noise model of these rewards, fitted on the recent batches, believes of their rows."""
+        if not is_binary(recent):
+            return believe_replacement(recent, z)
+        return believe_verdicts(recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior)
+
+    def _learn(
+        self,
+        states: Sequence[Float[Tensor, "b w"]],
+        rows: NoisyRows,
+        predictions: Sequence[Predictions],
+        belief: Belief,
+    ) -> None:
+        """Takes the batch into the fits, each reward as far as it is believed, and into the recent batches."""
+        weights = self._fit_weights(rows, belief)
+        for index, (ridge, block) in enumerate(zip(self._ridges, states, strict=True)):
+            ridge.add(block, rows.standardised, weights, predictions[index] if ridge.fitted else None)
+        self._past = [*self._past, rows][1 - self.config.window :] if self.config.window > 1 else []
+
+    def _fit_weights(self, rows: NoisyRows, belief: Belief | None) -> Float[Tensor, "n 2"]:
+        weights = torch.where(rows.trusted, self.config.trusted_weight, 1.0).double()
+        believed = 1.0 if belief is None else 1 - belief.wrong
+        return (weights * believed)[:, None] * rows.fitted_on
+
+    def _carried_out(
+        self,
+        rollouts: Rollouts,
+        order: GroupedRows,
+        rows: NoisyRows,
+        belief: Belief,
+        generator: torch.Generator | None,
+        metrics: dict[str, float],
+    ) -> Curation:
+        """The curation that the belief comes to, in input order."""
+        on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
+        back = in_input_order(on_cpu, rollouts.rewards.device)
+        anomalous = (belief.log_odds > 0) & rows.scored
+        change = (belief.expected - rows.rewards)[rows.scored]
+        metrics = {
+            **metrics,
+            **belief.metrics,
+            "anomalous": float(anomalous.sum()),
+            "changed_groups": float(rows.group[rows.scored][change != 0].unique().numel()) / int(rows.group.max() + 1),
+            "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
+            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
+        }
+        scores = belief.log_odds.masked_fill(~rows.scored, torch.nan).float()
+        if self.config.strategy in ("drop", "replace"):
+            device = rollouts.rewards.device
+            hit, stable = anomalous.to(device), (rows.scored & ~anomalous).to(device)
+            return rectify(
+                rollouts,
+                order,
+                scores.to(device),
+                Flags(suspect=hit, anomalous=hit, stable=stable),
+                strategy=self.config.strategy,
+                observing=False,
+                generator=generator,
+                metrics=metrics,
+            )
+        unchanged = identity(rollouts, metrics)
+        told = replace(unchanged, scores=back(scores), anomalous=back(anomalous))
+        if self.config.strategy == "weight":
+            return replace(told, weights=told.weights * back((1 - belief.wrong).float()))
+        if not bool((change != 0).any()):
+            return told
+        rewards = back(belief.expected).to(rollouts.rewards.dtype)
+        return replace(told, rewards=rewards, advantages=back(belief.advantages(rows.group)).to(rewards.dtype))

@@ -1,0 +1,184 @@
+"""Continuous rewards of which some were replaced: which ones, and what the true reward would have been.
+
+A kept reward follows the prediction z: P(bin of y | z) = h(bin) exp(slope z v(bin)) / Z(z), v the bin's middle, y the
+reward standardised in its group; one kept reward in ten follows nothing, and is distributed as the kept ones are on
+average, so that a reward which merely surprises is not taken for wrong. A replaced one has no regard for z:
+P(bin of y) = q(bin). Both histograms, the slope and the share of replaced rewards are fitted by expectation
+maximisation; q is free, so it finds extremes that are too common, wherever they stand. Rows that hold the same response
+have one true reward: at most one of the different rewards that they were given is it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+# Standardised rewards of a group of K lie within (K - 1) / sqrt(K); beyond these edges the outermost bins take them.
+_EDGE, _BINS = 4.0, 32
+_CENTRES = (torch.arange(_BINS, dtype=torch.float64) + 0.5) * (2 * _EDGE / _BINS) - _EDGE
+# Of kept rewards that follow no prediction.
+_SURPRISES = 0.1
+# Pseudo-counts spread over a histogram.
+_COUNTS = 1.0
+_FLOOR = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """N scored rows with the claims that they make: a claim is a reward given to a response.
+
+    Attributes:
+        rewards: [N] standardised within the group.
+        predictions: [N] z, of variance about 1.
+        claim: [N] rows of equal number gave the same response the same reward.
+        response: [C] claims of equal number are about the same response.
+        weights: [N] weight of each row in the fit.
+        trusted: [N] rows whose reward is known to be true.
+    """
+
+    rewards: Float[Tensor, " n"]
+    predictions: Float[Tensor, " n"]
+    claim: Int[Tensor, " n"]
+    response: Int[Tensor, " c"]
+    weights: Float[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplacementModel:
+    """Share of replaced rewards, slope of the kept ones on z, h, the kept ones' average distribution, and q [bins]."""
+
+    share: float
+    slope: float
+    base: Float[Tensor, " n"]
+    kept: Float[Tensor, " n"]
+    replaced: Float[Tensor, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class Replaced:
+    """What a model says of N rows.
+
+    Attributes:
+        probability: [N] that the reward was replaced.
+        expected: [N] the expected true reward, standardised.
+        variance: [N] variance of the true reward around it.
+    """
+
+    probability: Float[Tensor, " n"]
+    expected: Float[Tensor, " n"]
+    variance: Float[Tensor, " n"]
+
+
+def initial_model(claims: Claims) -> ReplacementModel:
+    """One fifth replaced, anywhere; the kept ones distributed as all are, and following their predictions closely.
+
+    From a small slope the fit can end where the most extreme rewards are believed, however many they are; from a large
+    one it ends where the likelihood is higher.
+    """
+    marginal = _histogram(_bin(claims.rewards), claims.weights)
+    return ReplacementModel(0.2, 4.0, marginal, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
+
+
+def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 40) -> ReplacementModel:
+    """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round."""
+    model = start
+    bins, z = _bin(claims.rewards), claims.predictions
+    for _ in range(rounds):
+        kept = 1 - _probability(claims, bins, model)
+        likely = claims.weights * kept
+        following = _following(model, z)
+        at = following.gather(1, bins[:, None])[:, 0]
+        share = (1 - _SURPRISES) * at / ((1 - _SURPRISES) * at + _SURPRISES * model.kept[bins])
+        mean = following @ _CENTRES
+        variance = following @ _CENTRES.square() - mean.square()
+        gradient = (likely * share) @ (z * (_CENTRES[bins] - mean))
+        curvature = (likely * share) @ (z.square() * variance)
+        counts = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, likely) + _COUNTS / _BINS
+        average = likely @ following + _COUNTS / _BINS
+        base = (model.base * counts / average).clamp(min=_FLOOR)
+        model = ReplacementModel(
+            share=float(claims.weights @ (1 - kept) / claims.weights.sum().clamp(min=_FLOOR)),
+            slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
+            base=base / base.sum(),
+            kept=claims.weights @ following / claims.weights.sum(),
+            replaced=_histogram(bins, claims.weights * (1 - kept)),
+        )
+    return model
+
+
+def replaced_rewards(claims: Claims, model: ReplacementModel) -> Replaced:
+    """Each row's probability of a replaced reward, and its expected true one.
+
+    The true reward is that of the response's true claim, or, if all of its claims were replaced, what its prediction
+    says: E[y | z] of the kept.
+    """
+    bins = _bin(claims.rewards)
+    truth, none = _claim_probabilities(claims, bins, model)
+    count = len(none)
+    value = _means(claims.rewards, claims.claim, len(truth))
+    moments = torch.stack([truth * value, truth * value.square()], dim=1)
+    claimed = moments.new_zeros(count, 2).index_add_(0, claims.response, moments)
+    response = claims.response[claims.claim]
+    predicted = _kept_distribution(model, claims.predictions) @ torch.stack([_CENTRES, _CENTRES.square()], dim=1)
+    expected, square = (claimed[response] + none[response, None] * predicted).unbind(1)
+    known = claims.trusted
+    return Replaced(
+        (1 - truth[claims.claim]).masked_fill(known, 0.0),
+        torch.where(known, claims.rewards, expected),
+        (square - expected.square()).clamp(min=0).masked_fill(known, 0.0),
+    )
+
+
+def _probability(claims: Claims, bins: Tensor, model: ReplacementModel) -> Float[Tensor, " n"]:
+    truth, _ = _claim_probabilities(claims, bins, model)
+    return (1 - truth[claims.claim]).masked_fill(claims.trusted, 0.0)
+
+
+def _claim_probabilities(
+    claims: Claims, bins: Int[Tensor, " n"], model: ReplacementModel
+) -> tuple[Float[Tensor, " c"], Float[Tensor, " r"]]:
+    """P(claim is the true one) [C], and P(none of them is) of each response [R].
+
+    Given that a claim is true it was kept and all others of the response were replaced; relative to all of them
+    replaced this is P(y | z) (1 - share) / (share q).
+    """
+    share = min(max(model.share, 1e-6), 1 - 1e-6)
+    kept = _kept_distribution(model, claims.predictions).gather(1, bins[:, None])[:, 0]
+    ratio = torch.log(torch.tensor((1 - share) / share)) - model.replaced[bins].log()
+    count = len(claims.response)
+    # A claim made twice is one claim: what wronged a response once wrongs it again in the same way.
+    odds = _means(kept.log() + ratio, claims.claim, count)
+    responses = int(claims.response.max()) + 1 if count else 0
+    highest = odds.new_zeros(responses).scatter_reduce(0, claims.response, odds, "amax")
+    likely = (odds - highest[claims.response]).exp()
+    none = (-highest).exp()
+    total = none.index_add(0, claims.response, likely)
+    return likely / total[claims.response], none / total
+
+
+def _following(model: ReplacementModel, predictions: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
+    """P(bin | z) of the kept rewards that follow z."""
+    return (model.base.log() + model.slope * predictions[:, None] * _CENTRES).softmax(dim=1)
+
+
+def _kept_distribution(model: ReplacementModel, predictions: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
+    """P(bin | z) of all kept rewards."""
+    return (1 - _SURPRISES) * _following(model, predictions) + _SURPRISES * model.kept
+
+
+def _bin(rewards: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
+    return ((rewards + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp(0, _BINS - 1)
+
+
+def _histogram(bins: Int[Tensor, " n"], weights: Float[Tensor, " n"]) -> Float[Tensor, " bins"]:
+    counts = torch.full((_BINS,), _COUNTS / _BINS, dtype=torch.float64).index_add_(0, bins, weights)
+    return counts / counts.sum()
+
+
+def _means(values: Float[Tensor, " n"], member: Int[Tensor, " n"], count: int) -> Float[Tensor, " c"]:
+    total = values.new_zeros(count).index_add_(0, member, values)
+    return total / torch.bincount(member, minlength=count).clamp(min=1)

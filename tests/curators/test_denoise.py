@@ -1,0 +1,228 @@
+"""Denoise: what it believes, when it stays out of the way, and that no batch is predicted from itself."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geoalign import CURATORS, Rollouts, group_advantages
+from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.denoise import Denoise
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.analysis.statistics import auroc
+from geoalign.method.groups import canonical_order
+
+
+def world(seed, *, groups=32, size=8, d=12, wrong=0.3, signal=1.0, binary=False, shortcut=0.0):
+    """A batch whose quality lies along the first column, the same one in every batch; `wrong` rewards are corrupted.
+
+    With `shortcut` the rewards also follow the second column, which has nothing to do with the truth.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    rows = groups * size
+    quality = torch.randn(rows, generator=draw)
+    hidden = torch.randn(rows, d, generator=draw)
+    hidden[:, 0] += 2 * signal * quality
+    group = torch.arange(groups).repeat_interleave(size)
+    true = (quality > 0).float() if binary else quality
+    corrupted = torch.rand(rows, generator=draw) < wrong
+    by_group = true.view(groups, size)
+    low, high = by_group.amin(1, keepdim=True), by_group.amax(1, keepdim=True)
+    opposite = torch.where(by_group < by_group.mean(1, keepdim=True), high, low).flatten()
+    rewards = torch.where(corrupted, 1 - true if binary else opposite, true) + shortcut * hidden[:, 1]
+    return Rollouts(rewards=rewards, groups=group, hidden=hidden, true_rewards=true)
+
+
+def cosine(curation, rollouts):
+    """Of the advantages as an engine applies them with those of the true rewards."""
+    given = curation.advantages
+    if given is None:
+        given = group_advantages(curation.rewards, rollouts.groups)
+    one, other = given * curation.weights, group_advantages(rollouts.true_rewards, rollouts.groups)
+    return float(one @ other / (one.norm() * other.norm()))
+
+
+def after(curator, batches, **kwargs):
+    """The curation and the rollouts of the last of so many batches."""
+    for seed in range(batches):
+        rollouts = world(seed, **kwargs)
+        curation = curator.curate(rollouts, generator=torch.Generator().manual_seed(seed))
+    return curation, rollouts
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_advantages_come_nearer_to_the_true_ones(binary):
+    curation, rollouts = after(Denoise(), 6, binary=binary)
+    observed = cosine(CURATORS["grpo"]().curate(rollouts), rollouts)
+    assert cosine(curation, rollouts) > observed + (0.08 if binary else 0.15)
+    wrong = rollouts.rewards != rollouts.true_rewards
+    assert auroc(curation.scores.numpy(), wrong.numpy()) > 0.65
+    assert torch.equal(curation.anomalous, curation.scores > 0)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_states_without_a_signal_leave_the_batch_as_it_was(binary):
+    """Exactly: the rewards' own bits, no advantages of its own. Two or three of 24 batches may pass for a signal."""
+    untouched = 0
+    for start in range(8):
+        curator = Denoise()
+        for seed in range(3):
+            rollouts = world(100 * start + seed, signal=0.0, binary=binary)
+            curation = curator.curate(rollouts)
+            if curation.metrics["states_used"] == 0:
+                untouched += 1
+                assert torch.equal(curation.rewards, rollouts.rewards)
+                assert curation.advantages is None
+                assert not curation.anomalous.any()
+    assert untouched >= 20
+
+
+def test_a_batch_is_predicted_before_its_rewards_are_seen():
+    first, second = Denoise(), Denoise()
+    for curator in (first, second):
+        after(curator, 3)
+    rollouts = world(7)
+    other = replace(rollouts, rewards=rollouts.rewards.flip(0))
+    first.curate(rollouts)
+    second.curate(other)
+    predicted = [curator.state_dict()["past"][-1]["predictions"] for curator in (first, second)]
+    by_row = [each[_sorted(batch).argsort()] for each, batch in zip(predicted, (rollouts, other), strict=True)]
+    torch.testing.assert_close(*by_row, atol=1e-6, rtol=1e-4)
+    assert predicted[0].abs().sum() > 0
+
+
+def _sorted(rollouts):
+    return canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden).order
+
+
+def test_the_first_batch_is_predicted_by_folds():
+    curation, rollouts = after(Denoise(), 1, groups=96, wrong=0.2)
+    assert curation.metrics["states_used"] == 1
+    assert cosine(curation, rollouts) > cosine(CURATORS["grpo"]().curate(rollouts), rollouts) + 0.05
+
+
+def test_a_state_without_a_signal_does_no_harm():
+    """The state of a second position, all noise, is left out, and the first earns its weight as it would alone."""
+    alone, beside = Denoise(), Denoise(states=2)
+    for seed in range(5):
+        rollouts = world(seed)
+        noise = torch.randn(len(rollouts), 12, generator=torch.Generator().manual_seed(1000 + seed))
+        both = replace(rollouts, hidden=torch.cat([rollouts.hidden, noise], dim=1))
+        expected, curation = alone.curate(rollouts), beside.curate(both)
+    assert curation.metrics["states_used"] == 1
+    torch.testing.assert_close(curation.rewards, expected.rewards, atol=1e-4, rtol=1e-4)
+
+
+def test_answers_tell_wrong_verdicts():
+    """Four of six rows say 7, three of them rewarded; two say 8, one of them rewarded: the 8 that was is wrong."""
+    answers = ["7", "7", "7", "7", "8", "8"] * 12
+    rewards = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0] * 12)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(72) // 6, answers=answers)
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.anomalous.view(12, 6).tolist() == [[False, False, False, True, True, False]] * 12
+    assert curation.rewards.view(12, 6)[:, :4].min() > 0.6 > 0.3 > curation.rewards.view(12, 6)[:, 4:].max()
+    assert curation.metrics["true_positive_rate"] == pytest.approx(0.75, abs=0.05)
+    blind = Denoise(geometry="none", answers=False).curate(rollouts)
+    assert torch.equal(blind.rewards, rollouts.rewards)
+
+
+def test_identical_responses_with_different_rewards_are_a_contradiction():
+    """Without answers and states only the responses that got both rewards can be judged; the others keep theirs."""
+    rewards = torch.tensor([0.3, 0.3, 0.9, 0.5, 0.1, 0.7] * 8)
+    keys = torch.arange(48)
+    keys[0::6] = keys[1::6] = keys[2::6] = 1000 + torch.arange(8)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(48) // 6, response_keys=keys)
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.rewards[0] == curation.rewards[1] == curation.rewards[2]
+    assert torch.equal(curation.rewards.view(8, 6)[:, 3:], rewards.view(8, 6)[:, 3:])
+    assert (curation.scores.view(8, 6)[:, 3:] < -20).all()
+
+
+def test_advantages_of_a_group_of_which_little_is_known_stay_small():
+    """A = (m - mean) / sqrt(E[s^2]), not over the deviation of m: near-equal expected rewards are not blown up."""
+    curation, rollouts = after(Denoise(), 6, binary=True, wrong=0.3)
+    own = group_advantages(curation.rewards, rollouts.groups)
+    assert curation.advantages is not None
+    assert curation.advantages.norm() < 0.8 * own.norm()
+    assert float(curation.advantages @ own) > 0
+    sums = torch.zeros(32).index_add_(0, rollouts.groups, curation.advantages)
+    torch.testing.assert_close(sums, torch.zeros(32), atol=1e-4, rtol=0)
+
+
+def test_affine_rewards_are_denoised_alike():
+    one, other = Denoise(), Denoise()
+    for seed in range(4):
+        rollouts = world(seed)
+        first = one.curate(rollouts)
+        second = other.curate(replace(rollouts, rewards=3 * rollouts.rewards - 5))
+    torch.testing.assert_close(second.rewards, 3 * first.rewards - 5, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(second.advantages, first.advantages, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["weight", "drop", "replace"])
+def test_strategies_share_one_belief(strategy):
+    soft, rollouts = after(Denoise(), 4)
+    curation, _ = after(Denoise(strategy=strategy), 4)
+    torch.testing.assert_close(curation.scores, soft.scores)
+    assert torch.equal(curation.anomalous, soft.anomalous)
+    assert curation.anomalous.any()
+    assert curation.advantages is None
+    assert torch.equal(curation.rewards, rollouts.rewards[curation.source])
+    if strategy == "weight":
+        torch.testing.assert_close(curation.weights, 1 - soft.scores.sigmoid())
+    elif strategy == "drop":
+        assert set(range(len(rollouts))) - set(curation.source.tolist()) == set(soft.anomalous.nonzero()[:, 0].tolist())
+    else:
+        assert torch.equal(curation.replaced, soft.anomalous)
+        assert not soft.anomalous[curation.source].any()
+
+
+def test_trusted_rows_keep_their_rewards():
+    rollouts = world(0, wrong=0.3)
+    trusted = torch.arange(len(rollouts)) % 5 == 0
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    curator = Denoise()
+    after(curator, 4)
+    curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
+    torch.testing.assert_close(curation.rewards[trusted], rewards[trusted], atol=1e-5, rtol=1e-5)
+    assert not curation.anomalous[trusted].any()
+    assert not torch.equal(curation.rewards, rewards)
+
+
+def test_systematic_errors_are_not_mended():
+    """Rewards that follow a shortcut agree with the states, so they are believed, and the shortcut with them."""
+    curation, rollouts = after(Denoise(), 8, wrong=0.0, shortcut=2.0)
+    observed = cosine(CURATORS["grpo"]().curate(rollouts), rollouts)
+    assert curation.metrics["states_used"] == 1
+    assert observed < 0.5
+    assert cosine(curation, rollouts) == pytest.approx(observed, abs=0.05)
+
+
+@pytest.mark.parametrize("settings", [{}, {"states": 2}, {"strategy": "replace"}, {"geometry": "none"}])
+def test_a_saved_state_goes_on_to_the_bit(tmp_path, settings):
+    whole = Denoise(**settings)
+    after(whole, 3, binary=True)
+    save_state(tmp_path / "state.safetensors", whole.state_dict())
+    resumed = Denoise(**settings)
+    resumed.load_state_dict(load_state(tmp_path / "state.safetensors"))
+    for seed in (3, 4):
+        one, other = (
+            curator.curate(world(seed, binary=True), generator=torch.Generator().manual_seed(seed))
+            for curator in (whole, resumed)
+        )
+        assert torch.equal(one.rewards, other.rewards)
+        assert torch.equal(one.scores, other.scores)
+        assert torch.equal(one.source, other.source)
+
+
+def test_bad_input_is_named():
+    curator = Denoise()
+    curator.curate(world(0))
+    with pytest.raises(InputError, match="hidden: expected 12 columns as earlier, got 7"):
+        curator.curate(world(0, d=7))
+    with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
+        Denoise(states=5).curate(world(0))
+    with pytest.raises(ConfigError, match=r"expected 2 fits \(settings geometry, states\), got 1"):
+        Denoise(states=2).load_state_dict(curator.state_dict())
+    with pytest.raises(ConfigError, match="strategy"):
+        Denoise(strategy="hard")

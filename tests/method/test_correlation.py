@@ -1,0 +1,55 @@
+"""The correlation of predictions with unseen rewards, and how often noise passes for a signal."""
+
+import math
+
+import pytest
+import torch
+
+from geoalign.method.correlation import grouped_correlation
+from geoalign.method.ridge import RunningRidge, fold_predictions, group_centred
+
+ONES = torch.ones(4, dtype=torch.float64)
+
+
+def test_by_hand():
+    # sum zy = 1 + 2 = 3, sum z^2 = 6, sum y^2 = 3: r = 3 / sqrt(18), slope 1/2.
+    z, y = torch.tensor([1.0, 1.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    found = grouped_correlation(z, y, torch.tensor([0, 0, 1, 1]), ONES)
+    assert found.estimate == pytest.approx(3 / math.sqrt(18))
+    # z (y - z / 2) = .5, -.5, 0, 0: within group 0 they cancel; as groups of their own they do not.
+    assert found.high - found.low == pytest.approx(0, abs=1e-12)
+    apart = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES)
+    assert apart.high - apart.estimate == pytest.approx(1.959964 * math.sqrt(0.5) / math.sqrt(18), rel=1e-5)
+    doubled = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES, inflation=2 * ONES)
+    assert doubled.high - doubled.estimate == pytest.approx(math.sqrt(2) * (apart.high - apart.estimate))
+
+
+def test_nothing_to_correlate_is_nan():
+    assert math.isnan(grouped_correlation(torch.zeros(4), torch.ones(4), torch.arange(4), ONES).low)
+    assert math.isnan(grouped_correlation(torch.ones(4), torch.ones(4), torch.arange(4), 0 * ONES).low)
+
+
+def rewards(draw, groups=40, size=8):
+    values = torch.randn(groups, size, generator=draw, dtype=torch.float64)
+    return ((values - values.mean(1, keepdim=True)) / values.std(1, keepdim=True)).flatten()
+
+
+@pytest.mark.parametrize("past", [True, False])
+def test_noise_passes_no_more_often_than_the_level_says(past):
+    """Nominal 2.5% of 400 batches of noise above 0: between 1% and 4.5% (99.9% of binomial draws)."""
+    draw = torch.Generator().manual_seed(0)
+    group = torch.arange(320) // 8
+    weights = torch.ones(320, 1)
+    passed = 0
+    for _ in range(400):
+        states = group_centred(torch.randn(320, 12, generator=draw), group)
+        y = rewards(draw)
+        if past:
+            ridge = RunningRidge(penalties=(1.0,))
+            ridge.add(group_centred(torch.randn(320, 12, generator=draw), group), rewards(draw), weights)
+            z = ridge.predict(states).best[:, 0]
+        else:
+            z = fold_predictions(states, y, weights, group)[:, 0]
+        inflation = torch.full((320,), 1.0 if past else 2.0)
+        passed += grouped_correlation(z, y, group, weights[:, 0], inflation=inflation).low > 0
+    assert 4 <= passed <= 18

@@ -1,0 +1,118 @@
+"""The running ridge: against the formula, its low-rank form, and what it must never have seen."""
+
+import pytest
+import torch
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.ridge import (
+    PENALTIES,
+    RunningRidge,
+    factored_ridge_weights,
+    fold_predictions,
+    group_centred,
+    ridge_weights,
+)
+
+
+def batch(seed, rows=24, d=6, noise=0.3):
+    draw = torch.Generator().manual_seed(seed)
+    group = torch.arange(rows) // 4
+    states = group_centred(torch.randn(rows, d, generator=draw), group)
+    targets = states[:, 0] - 0.5 * states[:, 1] + noise * torch.randn(rows, generator=draw)
+    return states, targets, torch.ones(rows, 1), group
+
+
+def test_one_column_by_hand():
+    # A = 1 + 4 = 5, b = 1 * 2 + 2 * 3 = 8, tr(A)/d = 5: w = 8 / (5 + 0.2 * 5) = 4/3.
+    states, targets = torch.tensor([[1.0], [2.0]]), torch.tensor([2.0, 3.0])
+    weights = ridge_weights(states.T @ states, (states.T @ targets)[:, None], 0.2)
+    assert weights.item() == pytest.approx(4 / 3)
+
+
+def test_running_sums_are_those_of_all_batches_with_decay():
+    ridge = RunningRidge(decay=0.5, penalties=(0.1,))
+    seen = [batch(seed) for seed in range(4)]
+    for states, targets, weights, _ in seen:
+        ridge.add(states, targets, weights)
+    gram = sum(0.5 ** (3 - age) * states.T @ states for age, (states, *_) in enumerate(seen))
+    moment = sum(0.5 ** (3 - age) * states.T @ targets for age, (states, targets, *_) in enumerate(seen))
+    shifted = gram + 0.1 * gram.trace() / len(gram) * torch.eye(len(gram))
+    new = batch(9)[0]
+    torch.testing.assert_close(ridge.predict(new).best[:, 0], new @ torch.linalg.solve(shifted, moment))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_factored_form_equals_the_exact_one(penalty):
+    states, targets, _, _ = batch(0, rows=12, d=40)
+    moments = (states.T @ targets)[:, None]
+    exact = ridge_weights(states.T @ states, moments, penalty)
+    torch.testing.assert_close(factored_ridge_weights(states, moments, penalty), exact, atol=1e-4, rtol=1e-3)
+
+
+def test_wide_states_are_kept_by_a_factor_that_predicts_alike():
+    exact, factored = RunningRidge(), RunningRidge(exact_width=8, factor_rows=64)
+    for seed in range(5):
+        states, targets, weights, _ = batch(seed, d=40)
+        for ridge in (exact, factored):
+            ridge.add(states, targets, weights, ridge.predict(states))
+    new = batch(9, d=40)[0]
+    assert factored.state_dict()["sums"].shape == (64, 40)
+    torch.testing.assert_close(factored.predict(new).best, exact.predict(new).best, atol=1e-3, rtol=1e-2)
+
+
+def test_rows_of_weight_zero_and_constant_states_change_nothing():
+    states, targets, weights, _ = batch(0)
+    whole, half = RunningRidge(penalties=(1.0,)), RunningRidge(penalties=(1.0,))
+    half.add(states[:12], targets[:12], weights[:12])
+    weights[12:] = 0
+    whole.add(states, targets, weights)
+    torch.testing.assert_close(whole.predict(states).best, half.predict(states).best)
+    constant = RunningRidge()
+    constant.add(torch.zeros(4, 3), torch.ones(4), torch.ones(4, 1))
+    assert constant.predict(torch.randn(2, 3)).best.eq(0).all()
+
+
+def test_the_penalty_follows_what_predicted_new_batches():
+    """Much noise in many columns: little shrinkage predicts badly. Hardly any noise: it predicts best."""
+    chosen = []
+    for noise, d in ((0.01, 4), (20.0, 20)):
+        ridge = RunningRidge()
+        for seed in range(12):
+            states, targets, weights, _ = batch(seed, d=d, noise=noise)
+            ridge.add(states, targets, weights, ridge.predict(states))
+        chosen.append(ridge.penalty)
+    assert chosen[0] == PENALTIES[0] < chosen[1]
+
+
+def test_each_target_is_fitted_on_its_own_rows():
+    states, targets, _, _ = batch(0)
+    own = torch.ones(len(states), 2)
+    own[:12, 1] = 0
+    ridge = RunningRidge(2, penalties=(1.0,))
+    ridge.add(states, targets, own)
+    alone = RunningRidge(penalties=(1.0,))
+    alone.add(states[12:], targets[12:], torch.ones(12, 1))
+    torch.testing.assert_close(ridge.predict(states).best[:, 1:], alone.predict(states).best)
+
+
+def test_no_fold_is_predicted_from_itself():
+    states, targets, weights, group = batch(0)
+    before = fold_predictions(states, targets, weights, group)
+    own = group == 2
+    after = fold_predictions(states, torch.where(own, -7.0, targets), weights, group)
+    torch.testing.assert_close(before[own], after[own])
+    assert not torch.allclose(before[~own], after[~own])
+    alone = torch.zeros(4, dtype=torch.long)
+    assert fold_predictions(states[:4], targets[:4], weights[:4], alone).eq(0).all()
+
+
+def test_state_and_errors():
+    ridge, other = RunningRidge(), RunningRidge()
+    states, targets, weights, _ = batch(0)
+    ridge.add(states, targets, weights)
+    other.load_state_dict(ridge.state_dict())
+    assert torch.equal(ridge.predict(states).best, other.predict(states).best)
+    with pytest.raises(InputError, match="hidden: expected 6 columns as earlier, got 5"):
+        ridge.predict(states[:, :5])
+    with pytest.raises(ConfigError, match="penalties and targets"):
+        RunningRidge(2).load_state_dict(ridge.state_dict())

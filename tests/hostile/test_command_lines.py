@@ -145,7 +145,7 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             (("--temperature", "nan"), "temperature"),
             (("--temperature", "inf"), "temperature"),
             (("--temperature", "-1"), "temperature"),
-            (("--max-new-tokens", "0"), "max_new_tokens"),
+            (("--max-new-tokens", "0"), "--max-new-tokens"),
             (("--set", "temperature=yes"), "temperature"),
             (("--set", "temperature='1'"), "temperature"),
             (("--set", "pass_at_k=1"), "pass_at_k"),

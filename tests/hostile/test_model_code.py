@@ -131,7 +131,7 @@ def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -
     (model.parent / "dump.jsonl").write_text("")
     seen = []
     monkeypatch.setattr("geoalign.lab.curate.command.curate", lambda config, *_, **__: seen.append(config))
-    monkeypatch.setattr("geoalign.lab.evaluate.command.evaluate", lambda *given, **__: seen.append(given[3]))
+    monkeypatch.setattr("geoalign.lab.evaluate.command.evaluate", lambda *given, **__: seen.append(given[0]))
     assert run("curate", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]

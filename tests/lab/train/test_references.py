@@ -86,7 +86,7 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
     monkeypatch.setattr("geoalign.lab.train.rl_reward.reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
-        curator=SimpleNamespace(requires=("reference_rewards", "answers")),
+        curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
     )
     fields = rollout_fields(run, SimpleNamespace(true_rewards=[0.5, 1.5]))  # type: ignore[arg-type]

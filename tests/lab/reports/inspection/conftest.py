@@ -203,9 +203,9 @@ def _pairs(rows: list[dict], generator) -> pyarrow.Table:
                 if (better["reward"] or 0) > (worse["reward"] or 0):
                     suspect = better["anomalous"] or worse["anomalous"]
                     deviation = 1.5 if suspect else float(generator.uniform(0, 0.4))
-                    members = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
+                    pair = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
                     cosines = {"raw_cosine": 0.25, "projected_cosine": 1 - deviation}
-                    found.append({**members, "deviation": deviation, **cosines})
+                    found.append({**pair, "deviation": deviation, **cosines})
     return pyarrow.Table.from_pylist(found, schema=PAIRS)
 
 

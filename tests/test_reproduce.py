@@ -152,7 +152,7 @@ def test_an_unknown_setting_would_be_found():
 def test_the_other_commands_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     scripts = {words[2] if words[1] == "-m" else words[1] for words in ALL if words[0] == "python"}
-    assert scripts == {"benchmarks.overhead", "final.py", "updates.py"}
+    assert scripts == {"benchmarks.overhead", "recipes/final.py", "recipes/updates.py"}
     for words in ALL:
         if words[0] == "make":
             assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
@@ -176,12 +176,8 @@ def test_metrics_and_figures_have_these_names():
         assert f'"{name}' in source or name.rpartition("-")[0] in source, name
 
 
-def script(name: str) -> str:
-    return re.search(rf"`{name}`.*?```python\n(.*?)```", PAGE, re.DOTALL)[1]
-
-
 def run_script(name: str, folder: Path) -> str:
-    command = [sys.executable, "-c", script(name), str(folder)]
+    command = [sys.executable, str(ROOT / "recipes" / name), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

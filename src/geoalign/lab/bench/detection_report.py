@@ -1,4 +1,4 @@
-"""The detection benchmark's tables, on a terminal, as JSON, and as the table of docs/evidence.md.
+"""The detection benchmark's tables, on a terminal, as JSON, and as the table of benchmarks/detection.md.
 
 The last one is made from what `geoalign bench --detection --json FILE` wrote:
 python -m geoalign.lab.bench.detection_report FILE

@@ -79,33 +79,40 @@ def initial_model(claims: Claims) -> ReplacementModel:
     From a small slope the fit can end where the most extreme rewards are believed, however many they are; from a large
     one it ends where the likelihood is higher.
     """
-    marginal = _histogram(_bin(claims.rewards), claims.weights)
+    marginal = _normalised(_table(claims, claims.weights).sum(dim=0))
     return ReplacementModel(0.2, 4.0, marginal, marginal, torch.full((_BINS,), 1 / _BINS, dtype=torch.float64))
 
 
-def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 40) -> ReplacementModel:
-    """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round."""
+def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 100) -> ReplacementModel:
+    """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round.
+
+    Rows are counted by bins of z and y first, so a round costs the same for any number of them; what rows of one
+    response say of each other is left to `replaced_rewards`.
+    """
     model = start
-    bins, z = _bin(claims.rewards), claims.predictions
+    known = claims.trusted.double()
+    open_rows, kept_rows = (_table(claims, claims.weights * each) for each in (1 - known, known))
     for _ in range(rounds):
-        kept = 1 - _probability(claims, bins, model)
-        likely = claims.weights * kept
-        following = _following(model, z)
-        at = following.gather(1, bins[:, None])[:, 0]
-        share = (1 - _SURPRISES) * at / ((1 - _SURPRISES) * at + _SURPRISES * model.kept[bins])
+        following = _following(model, _CENTRES)
+        kept = (1 - model.share) * ((1 - _SURPRISES) * following + _SURPRISES * model.kept)
+        right = kept / (kept + model.share * model.replaced).clamp(min=_FLOOR)
+        likely = open_rows * right + kept_rows
+        obeying = (1 - _SURPRISES) * following
+        obeying = likely * obeying / (obeying + _SURPRISES * model.kept).clamp(min=_FLOOR)
         mean = following @ _CENTRES
         variance = following @ _CENTRES.square() - mean.square()
-        gradient = (likely * share) @ (z * (_CENTRES[bins] - mean))
-        curvature = (likely * share) @ (z.square() * variance)
-        counts = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, likely) + _COUNTS / _BINS
-        average = likely @ following + _COUNTS / _BINS
-        base = (model.base * counts / average).clamp(min=_FLOOR)
+        gradient = (obeying * _CENTRES[:, None] * (_CENTRES - mean[:, None])).sum()
+        curvature = obeying.sum(dim=1) @ (_CENTRES.square() * variance)
+        ratio = (likely.sum(dim=0) + _COUNTS / _BINS) / (likely.sum(dim=1) @ following + _COUNTS / _BINS)
+        base = (model.base * ratio).clamp(min=_FLOOR)
+        wrong = (open_rows * (1 - right)).sum(dim=0)
+        everything = open_rows + kept_rows
         model = ReplacementModel(
-            share=float(claims.weights @ (1 - kept) / claims.weights.sum().clamp(min=_FLOOR)),
+            share=float(wrong.sum() / everything.sum().clamp(min=_FLOOR)),
             slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
             base=base / base.sum(),
-            kept=claims.weights @ following / claims.weights.sum(),
-            replaced=_histogram(bins, claims.weights * (1 - kept)),
+            kept=everything.sum(dim=1) @ following / everything.sum().clamp(min=_FLOOR),
+            replaced=_normalised(wrong),
         )
     return model
 
@@ -131,11 +138,6 @@ def replaced_rewards(claims: Claims, model: ReplacementModel) -> Replaced:
         torch.where(known, claims.rewards, expected),
         (square - expected.square()).clamp(min=0).masked_fill(known, 0.0),
     )
-
-
-def _probability(claims: Claims, bins: Tensor, model: ReplacementModel) -> Float[Tensor, " n"]:
-    truth, _ = _claim_probabilities(claims, bins, model)
-    return (1 - truth[claims.claim]).masked_fill(claims.trusted, 0.0)
 
 
 def _claim_probabilities(
@@ -174,8 +176,14 @@ def _bin(rewards: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
     return ((rewards + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp(0, _BINS - 1)
 
 
-def _histogram(bins: Int[Tensor, " n"], weights: Float[Tensor, " n"]) -> Float[Tensor, " bins"]:
-    counts = torch.full((_BINS,), _COUNTS / _BINS, dtype=torch.float64).index_add_(0, bins, weights)
+def _table(claims: Claims, weights: Float[Tensor, " n"]) -> Float[Tensor, "bins bins"]:
+    """The weight of the rows in each bin of z (down) and of y (across)."""
+    cell = _bin(claims.predictions) * _BINS + _bin(claims.rewards)
+    return torch.zeros(_BINS * _BINS, dtype=torch.float64).index_add_(0, cell, weights).view(_BINS, _BINS)
+
+
+def _normalised(counts: Float[Tensor, " bins"]) -> Float[Tensor, " bins"]:
+    counts = counts + _COUNTS / _BINS
     return counts / counts.sum()
 
 

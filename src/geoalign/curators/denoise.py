@@ -172,6 +172,8 @@ class Denoise(Curator[DenoiseConfig]):
             targets, weights = rows.standardised, self._fit_weights(rows, None)
             values = [fold_predictions(block, targets, weights, rows.group) for block in states]
         z = torch.stack([value.double().cpu() for value in values], dim=1) if values else rows.predictions
+        # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the whole window.
+        z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
         if self.config.geometry == "permuted":
             z = z[shuffled_within(rows.group, generator)]
         # Groups of different folds predict each other: every product of reward and prediction counts twice.

@@ -98,7 +98,7 @@ def fit_verdicts(
     trusted: Bool[Tensor, " n"],
     start: VerdictModel,
     *,
-    rounds: int = 20,
+    rounds: int = 60,
 ) -> VerdictModel:
     """Expectation maximisation from `start`: flip rates with pseudo-counts, theta by one Newton step a round.
 

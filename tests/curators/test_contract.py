@@ -63,6 +63,8 @@ CHANGES = {
     "mc_grpo": ({"drop_median": False}, {"zero_mad": "eps"}),
     "quantile": ({"quantile": 0.7, "scale": "none"},),
     "pair_count": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
+    "rank_trim": ({"m": 2},),
+    "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
     "chain": ({"members": ()},),
@@ -86,7 +88,7 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        return self.name in ("par", "denoise") or (self.name == "chain" and self.settings["members"])
+        return self.name in ("par", "denoise", "majority_vote") or (self.name == "chain" and self.settings["members"])
 
     @property
     def binary_only(self):
@@ -108,6 +110,7 @@ class Made:
             "reward_distance",
             "random",
             "oracle",
+            "tie_detector",
         )
 
 

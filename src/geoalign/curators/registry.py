@@ -34,6 +34,8 @@ _BUILT_IN = {
     "gfpo": "geoalign.curators.gfpo:GFPO",
     "mc_grpo": "geoalign.curators.mc_grpo:MCGRPO",
     "quantile": "geoalign.curators.quantile:QuantileBaseline",
+    "noise_corrected": "geoalign.curators.noise_corrected:NoiseCorrected",
+    "nearest_centroid": "geoalign.curators.nearest_centroid:NearestCentroid",
     "majority_vote": "geoalign.curators.majority_vote:MajorityVote",
     "rank_trim": "geoalign.curators.rank_trim:RankTrim",
     "tie_detector": "geoalign.curators.tie_detector:TieDetector",

@@ -68,6 +68,8 @@ CHANGES = {
         {"correction": "backward", "window": 1},
     ),
     "nearest_centroid": ({"decay": 1.0},),
+    "confident_learning": ({"strategy": "replace"}, {"strategy": "drop"}, {"decay": 1.0}),
+    "score_agreement": ({"m": 4},),
     "rank_trim": ({"m": 2},),
     "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
@@ -99,7 +101,14 @@ class Made:
     @property
     def binary_only(self):
         """Takes no other rewards, or (pair counts of distinct rewards are all alike) decides nothing on others."""
-        return self.name in ("s_grpo", "pair_count", "noise_corrected", "nearest_centroid")
+        return self.name in (
+            "s_grpo",
+            "pair_count",
+            "noise_corrected",
+            "nearest_centroid",
+            "confident_learning",
+            "score_agreement",
+        )
 
     @property
     def learns_first(self):
@@ -127,6 +136,7 @@ class Made:
             "random",
             "oracle",
             "tie_detector",
+            "confident_learning",
         )
 
 

@@ -36,6 +36,8 @@ _BUILT_IN = {
     "quantile": "geoalign.curators.quantile:QuantileBaseline",
     "noise_corrected": "geoalign.curators.noise_corrected:NoiseCorrected",
     "nearest_centroid": "geoalign.curators.nearest_centroid:NearestCentroid",
+    "confident_learning": "geoalign.curators.confident_learning:ConfidentLearning",
+    "score_agreement": "geoalign.curators.score_agreement:ScoreAgreement",
     "majority_vote": "geoalign.curators.majority_vote:MajorityVote",
     "rank_trim": "geoalign.curators.rank_trim:RankTrim",
     "tie_detector": "geoalign.curators.tie_detector:TieDetector",

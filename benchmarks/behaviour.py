@@ -36,6 +36,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pods": {"m": 4},
     "random": {"geoalign": GeoAlignConfig(min_scores=8)},
 }
+# They take no other rewards, or decide nothing on others.
+BINARY_ONLY = (
+    "s_grpo",
+    "pair_count",
+    "noise_corrected",
+    "nearest_centroid",
+    "confident_learning",
+    "score_agreement",
+)
 # What time it took differs from run to run.
 TIMES = ("second", "time", "runtime", "per_second", "took", "duration", "versions", "created", "started")
 
@@ -77,7 +86,7 @@ def curations() -> dict[str, str]:
         curator, digest = CURATORS[name](**SETTINGS.get(name, {})), hashlib.sha256()
         for seed in (0, 1):
             for binary in (True, False):
-                if name in ("s_grpo", "pair_count") and not binary:
+                if name in BINARY_ONLY and not binary:
                     continue
                 curation = curator.curate(batch(seed, binary), generator=torch.Generator().manual_seed(seed))
                 for part in (curation.source, curation.rewards, curation.weights, curation.scores, curation.advantages):

@@ -63,6 +63,15 @@ CHANGES = {
     "mc_grpo": ({"drop_median": False}, {"zero_mad": "eps"}),
     "quantile": ({"quantile": 0.7, "scale": "none"},),
     "pair_count": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
+    "noise_corrected": (
+        {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
+        {"correction": "backward", "window": 1},
+    ),
+    "nearest_centroid": ({"decay": 1.0},),
+    "confident_learning": ({"strategy": "replace"}, {"strategy": "drop"}, {"decay": 1.0}),
+    "score_agreement": ({"m": 4},),
+    "rank_trim": ({"m": 2},),
+    "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
     "chain": ({"members": ()},),
@@ -86,12 +95,30 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        return self.name in ("par", "denoise") or (self.name == "chain" and self.settings["members"])
+        shaping = ("par", "denoise", "majority_vote", "nearest_centroid")
+        return self.name in shaping or (self.name == "chain" and self.settings["members"])
 
     @property
     def binary_only(self):
         """Takes no other rewards, or (pair counts of distinct rewards are all alike) decides nothing on others."""
-        return self.name in ("s_grpo", "pair_count")
+        return self.name in (
+            "s_grpo",
+            "pair_count",
+            "noise_corrected",
+            "nearest_centroid",
+            "confident_learning",
+            "score_agreement",
+        )
+
+    @property
+    def learns_first(self):
+        """Changes nothing in its first batch, from which it only learns."""
+        return self.name == "nearest_centroid"
+
+    @property
+    def has_no_baseline(self):
+        """Its advantages are absolute: groups of equal rewards have some too."""
+        return self.name == "noise_corrected" and self.settings.get("correction") != "backward"
 
     @property
     def counts_calls(self):
@@ -108,6 +135,8 @@ class Made:
             "reward_distance",
             "random",
             "oracle",
+            "tie_detector",
+            "confident_learning",
         )
 
 
@@ -186,6 +215,8 @@ def test_the_table_holds_curators_that_do_something(make):
         assert not curate(curator, rollouts).replaced.any()
     else:
         rollouts = batch(make)
+    if make.learns_first:
+        curate(curator, batch(make, seed=1))
     curation = curate(curator, rollouts)
     acted = (
         len(curation.source) < len(rollouts)
@@ -272,7 +303,7 @@ def test_degenerate_batches_flag_nothing(make):
         assert not curation.anomalous.any()
         assert curation.weights.isfinite().all()
         assert (curation.weights[rollouts.rewards[curation.source].isnan()] == 0).all()
-        if curation.advantages is not None:
+        if curation.advantages is not None and not make.has_no_baseline:
             assert (curation.advantages * curation.weights).nan_to_num(0.0).abs().sum() < 1e-3
         if make.rectifies:
             assert curation.source.tolist() == list(range(6))

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.curators.base import identity, reward_weights
+from geoalign.errors import InputError
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.types import Curation, Rollouts
 
@@ -70,6 +71,15 @@ def groups_of(rollouts: Rollouts) -> list[Group]:
         scored = members[~rewards[members].isnan()]
         found.append(Group(int(groups[members[0]]), scored, rewards[scored], len(members)))
     return found
+
+
+def require_binary(rollouts: Rollouts, *, by: str) -> None:
+    """Raises InputError unless every reward is 0, 1 or NaN; `by` names the curator that takes no others."""
+    rewards = rollouts.rewards
+    other = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
+    if bool(other.any()):
+        row = int(other.nonzero()[0])
+        raise InputError(f"{by}: expected binary rewards (0 or 1), got {float(rewards[row])} in row {row}")
 
 
 def subset(

@@ -10,8 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
-from geoalign.curators.batches import mean_of, reweighted
-from geoalign.errors import InputError
+from geoalign.curators.batches import mean_of, require_binary, reweighted
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -59,12 +58,9 @@ class SGRPO(Curator[SGRPOConfig]):
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
         """Weighs the groups; draws nothing from `generator`."""
+        require_binary(rollouts, by="SGRPO")
         rewards = rollouts.rewards.cpu().double()
         scored = ~rewards.isnan()
-        other = scored & (rewards != 0) & (rewards != 1)
-        if other.any():
-            row = int(other.nonzero()[0])
-            raise InputError(f"SGRPO: expected binary rewards (0 or 1), got {float(rewards[row])} in row {row}")
         _, member = rollouts.groups.cpu().unique(return_inverse=True)
         empty = rewards.new_zeros(int(member.max()) + 1 if len(member) else 0)
         count = empty.index_add(0, member, scored.double())

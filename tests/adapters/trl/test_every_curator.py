@@ -22,9 +22,18 @@ SETTINGS = {
     "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "reward_distance": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "random": {"geoalign": GeoAlignConfig(**SMALL)},
+    "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
     "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},
 }
-BINARY = ("s_grpo", "dapo_filter_only", "pair_count")
+BINARY = (
+    "s_grpo",
+    "dapo_filter_only",
+    "pair_count",
+    "noise_corrected",
+    "nearest_centroid",
+    "confident_learning",
+    "score_agreement",
+)
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
     "pf_ppo_br filter": lambda: PFPPO(variant="br", mode="filter"),

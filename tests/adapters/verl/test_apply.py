@@ -147,7 +147,10 @@ def test_which_slots_are_shaped_and_active():
     assert shaped_slots(place(curation(rollouts, rewards=[1.0, 2.5, torch.nan]), rollouts.groups), rollouts) == [1]
 
 
-CARRIED = ["grpo", "geoalign", "pods", "gfpo", "cppo", "mc_grpo", "quantile", "s_grpo", "dapo_filter_only", "random"]
+CARRIED = [
+    *("grpo", "geoalign", "pods", "gfpo", "cppo", "mc_grpo", "quantile", "s_grpo", "dapo_filter_only", "random"),
+    *("noise_corrected", "nearest_centroid", "confident_learning", "score_agreement", "rank_trim", "tie_detector"),
+]
 
 
 @pytest.mark.parametrize("name", CARRIED)

@@ -1,4 +1,4 @@
-"""The mean score of each run before RL and over its last five evaluations, by set: `python recipes/final.py RUN ...`."""
+"""The mean score of each run before RL and over its last five evaluations: `python recipes/final.py RUN ...`."""
 
 import sys
 

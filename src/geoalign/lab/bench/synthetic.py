@@ -45,8 +45,9 @@ def synthetic_rollouts(
     group = torch.arange(groups).repeat_interleave(size)
     values = quality if rewards == "continuous" else (quality > 0).float()
     corrupted = torch.rand(rows, generator=draw) < corruption
-    values = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
-    return PlantedBatch(Rollouts(rewards=values, groups=group, hidden=hidden.to(dtype)), corrupted)
+    given = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
+    rollouts = Rollouts(rewards=given, groups=group, hidden=hidden.to(dtype), true_rewards=values)
+    return PlantedBatch(rollouts, corrupted)
 
 
 def _corrupt(

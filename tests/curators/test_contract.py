@@ -43,6 +43,7 @@ CHANGES = {
         {"signed": True, "identical": "contradict", "projector": None},
         {"identical": "contradict"},
         {"trim": 1},
+        {"budget": "estimated"},
         {"trim": 1, "scoring": "cross_fit"},
     ),
     "pf_ppo_br": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}, {"mode": "verl", "weighting": "pow"}),

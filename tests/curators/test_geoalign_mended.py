@@ -140,3 +140,30 @@ def test_without_any_interior_pair_nothing_is_scored():
 def test_trim_leaves_something_of_the_extremes():
     with pytest.raises(ConfigError, match="trim: expected less than top_m 2, got 2"):
         GeoAlign(top_m=2, trim=2)
+
+
+def test_the_budget_is_estimated_from_identical_responses():
+    # 8 x 8 rows: in the first group rows 0 to 4 are one response with rewards 1 1 1 1 0, so 4 of 10 pairs differ:
+    # e = (1 - sqrt(1 - 0.8)) / 2 = 0.276. Row 4 is in no pair; of the other 63, 0.276 * 63 = 17.4, so 17, are flagged.
+    draw = torch.Generator().manual_seed(0)
+    rewards = torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 0] * 8)
+    rewards[:8] = torch.tensor([1.0, 1, 1, 1, 0, 0, 0, 0])
+    hidden = torch.randn(64, 6, generator=draw)
+    hidden[:5] = hidden[0]
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(64) // 8, hidden=hidden)
+    settings = {"projector": None, "budget": "estimated", "max_fraction": None}
+    curation = curate(rollouts, **settings)
+    assert curation.metrics["error_rate"] == pytest.approx((1 - 0.2**0.5) / 2)
+    assert int(curation.anomalous.sum()) == 17
+    others = curation.scores[~curation.anomalous]
+    assert curation.scores[curation.anomalous].min() >= others[~others.isnan()].max()
+    assert int(curate(rollouts, **{**settings, "max_fraction": 0.1}).anomalous.sum()) == 6
+    assert not curate(rollouts, **settings, min_scores=65).anomalous.any()
+
+
+def test_without_identical_responses_the_density_decides():
+    rollouts = planted().rollouts
+    plain, other = curate(rollouts, projector=SMALL), curate(rollouts, projector=SMALL, budget="estimated")
+    assert torch.equal(plain.anomalous, other.anomalous)
+    assert other.metrics["error_rate"] != other.metrics["error_rate"]
+    assert "error_rate" not in plain.metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,10 +16,11 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import flag_sparse_tail, rectify
+from geoalign.curators.rectifying import Flags, flag_highest, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import deviation_index, pair_count, prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.density import Tail
+from geoalign.method.error_rate import error_rate
 from geoalign.method.gate import ConsensusGate
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
@@ -130,6 +132,10 @@ class GeoAlignConfig:
     trim: Annotated[int, Field(ge=0)] = setting(
         default=0, help="Projector and prototype leave the m best and m worst rollouts of a group out."
     )
+    budget: Literal["density", "estimated"] = setting(
+        default="density",
+        help="Flag by density, or as many as are wrong by the rewards of identical responses (by density without any).",
+    )
     observe_only: bool = setting(default=False, help="Score and log, change nothing.")
     start_step: Annotated[int, Field(ge=0)] = setting(
         default=0, help="Calls that only observe before the first intervention."
@@ -230,13 +236,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             batch = self._prepare(rollouts, generator)
             scored = self._score(batch, generator)
             scores = self._scores(batch, scored)
-            flags = flag_sparse_tail(
-                scores,
-                alpha=self.config.alpha,
-                tail=self.config.tail,
-                max_fraction=self.config.max_fraction,
-                min_scores=self.config.min_scores,
-            )
+            flags, rate = self._flags(batch, scores)
             self._gate.add(scored.new_groups.right, scored.new_groups.total)
             closed = self.config.consensus_gate is not None and not self._gate.open
             observing = self.config.observe_only or self._calls < self.config.start_step or closed
@@ -254,6 +254,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
                     **_gate_metrics(self._gate, closed),
+                    **rate,
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,
             )
@@ -345,6 +346,16 @@ class GeoAlign(Curator[GeoAlignConfig]):
             pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
         return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
 
+    def _flags(self, batch: _Batch, scores: Float[Tensor, " b"]) -> tuple[Flags, dict[str, float]]:
+        """What is flagged, and the estimated share of wrong rewards where it is asked for."""
+        limits: dict[str, Any] = {"max_fraction": self.config.max_fraction, "min_scores": self.config.min_scores}
+        rate = _error_rate(batch) if self.config.budget == "estimated" else math.nan
+        if math.isnan(rate):
+            flags = flag_sparse_tail(scores, alpha=self.config.alpha, tail=self.config.tail, **limits)
+        else:
+            flags = flag_highest(scores, rate, **limits)
+        return flags, {"error_rate": rate} if self.config.budget == "estimated" else {}
+
     def _signed(self, batch: _Batch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
         """-y t, and with contradictions their share of the row's others besides."""
         rewards, rows, states = batch.rewards, batch.rows, batch.states
@@ -400,6 +411,15 @@ def _directed(
         # Padding leaves the states of one response apart by rounding, which is no direction.
         directed = directed & (keys[pairs.winner] != keys[pairs.loser])
     return pairs, directed
+
+
+def _error_rate(batch: _Batch) -> float:
+    rewards = batch.rewards
+    every, directed = _directed(all_pairs(rewards, batch.rows), batch.states, batch.length, batch.keys, batch.rows)
+    same = every.take(~directed)
+    differing = int((rewards[same.winner] != rewards[same.loser]).sum())
+    binary = len(rewards[~rewards.isnan()].unique()) <= 2
+    return error_rate(differing, len(same), binary=binary)
 
 
 def _scoring(name: str, folds: int) -> str:

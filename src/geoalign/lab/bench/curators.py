@@ -28,16 +28,29 @@ from geoalign.types import Curation
 
 WARM_UP = 3
 PAPER = "paper"
+_PAPER: dict[str, Any] = {"type": "geoalign", PAPER: True}
 # Label -> settings, `type` included; "paper" stands for the paper's settings for the rewards at hand.
 CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
     "grpo": {"type": "grpo"},
-    "geoalign, paper's": {"type": "geoalign", PAPER: True},
+    "geoalign, paper's": _PAPER,
     "denoise": {"type": "denoise"},
     "denoise, no geometry": {"type": "denoise", "geometry": "none"},
     "denoise, permuted": {"type": "denoise", "geometry": "permuted"},
     "pair count": {"type": "pair_count"},
     "reward distance": {"type": "reward_distance"},
     "oracle": {"type": "oracle"},
+    "geoalign, signed": {**_PAPER, "scoring": "cross_fit", "signed": True},
+    "geoalign, contradict": {**_PAPER, "identical": "contradict"},
+    "geoalign, trimmed": {**_PAPER, "trim": 2},
+    "geoalign, budget": {**_PAPER, "budget": "estimated"},
+    "geoalign, mended": {
+        **_PAPER,
+        "scoring": "cross_fit",
+        "signed": True,
+        "identical": "contradict",
+        "trim": 2,
+        "budget": "estimated",
+    },
 }
 
 

@@ -119,6 +119,23 @@ def test_every_default_runs_and_is_printed_and_written():
     assert written[0]["precision"] is None
 
 
+def test_repeated_rows_hold_one_response_and_change_nothing_else():
+    plain, repeated = (
+        synthetic_rollouts(6, 8, 4, seed=1, corruption=0.4, rewards="binary", repeated=share) for share in (0.0, 0.5)
+    )
+    one, other = plain.rollouts, repeated.rollouts
+    assert torch.equal(one.response_keys, torch.arange(48))
+    assert torch.equal(plain.corrupted, repeated.corrupted)
+    keys = other.response_keys
+    assert torch.equal(other.hidden, one.hidden[keys])
+    assert torch.equal(other.true_rewards, one.true_rewards[keys])
+    assert torch.equal(keys // 8, other.groups)
+    again = keys != torch.arange(48)
+    assert 0.2 < again.float().mean() < 0.55
+    assert (keys[again] % 8 < 2).all()
+    assert not again.view(6, 8)[:, :2].any()
+
+
 def test_the_papers_settings_follow_the_rewards():
     paper = CURATOR_SETTINGS["geoalign, paper's"]
     assert settings_of(paper, torch.tensor([0.0, 1.0])).alpha == 0.05

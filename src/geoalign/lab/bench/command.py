@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from geoalign.lab.bench.batches import PlantedBatch
 from geoalign.lab.bench.curation import Shape, measure_shapes
@@ -20,6 +22,8 @@ DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
 # The quality of stepping is compared where stepping over all groups is still quick.
 QUALITY_SHAPE = Shape(96, 8, 2048)
 QUALITY_SEEDS = (0, 1, 2)
+# Share of identical responses, at the smaller width, besides batches without any.
+REPEATED = 0.3
 
 
 def bench(request: BenchRequest, console: Console) -> None:
@@ -53,19 +57,25 @@ def bench_detection(request: BenchRequest, console: Console) -> None:
     shape = QUALITY_SHAPE
     settings = parse_curators(request.curators)
 
-    def kinds(seeds: int) -> Iterator[tuple[str, list[PlantedBatch]]]:
-        if request.batches:
-            return saved_batches(request.batches)
-        return synthetic_batches(
-            shape.groups, shape.size, widths=WIDTHS, corruption=request.corruption, seeds=range(seeds)
-        )
+    def synthetic(seeds: int, **more: Any) -> Iterator[tuple[str, list[PlantedBatch]]]:
+        values = {"widths": WIDTHS, "corruption": request.corruption, "seeds": range(seeds), **more}
+        return synthetic_batches(shape.groups, shape.size, **values)
+
+    def saved() -> Iterator[tuple[str, list[PlantedBatch]]]:
+        return saved_batches(request.batches)
 
     with console.status("Scoring batches") as status:
-        rows = measure_detection(kinds(request.seeds), lambda name: status.update(f"Scoring: {name}"))
+        rows = measure_detection(
+            saved() if request.batches else synthetic(request.seeds), lambda name: status.update(f"Scoring: {name}")
+        )
     print_detection(console, rows)
     with console.status("Curating batches") as status:
+        seeds = WARM_UP + request.seeds
+        repeated = synthetic(seeds, widths=WIDTHS[:1], repeated=REPEATED)
         curated = measure_curators(
-            kinds(WARM_UP + request.seeds), settings, lambda name: status.update(f"Curating: {name}")
+            saved() if request.batches else chain(synthetic(seeds), repeated),
+            settings,
+            lambda name: status.update(f"Curating: {name}"),
         )
     print_curators(console, curated)
     _write(request.json_file, detection_json(rows, curated), console)

@@ -9,7 +9,6 @@ import torch
 from geoalign.lab.bench.batches import PlantedBatch
 from geoalign.types import Rollouts
 
-
 # Seeds of the draws of repeated rows begin here, far from those of all others.
 _REPEATS = 1_000_000_000
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import flag_sparse_tail, rectify
+from geoalign.curators.rectifying import Flags, flag_highest, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.consensus import deviation_index, prototype_weights, raw_cosines, raw_prototype
+from geoalign.method.consensus import deviation_index, pair_count, prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.density import Tail
+from geoalign.method.error_rate import error_rate
 from geoalign.method.gate import ConsensusGate
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
-from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
+from geoalign.method.pairs import Pairs, centred_states, interior_pairs, preference_pairs, with_distances
+from geoalign.method.places import all_pairs, along_prototypes, contradiction, others, places
 from geoalign.method.planes import consensus_plane
 from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
@@ -40,14 +43,21 @@ GATE_LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """A batch in sorted order, with its pairs and the raw prototype of their displacements."""
+    """A batch in sorted order, with its pairs and the raw prototype of their displacements.
+
+    `contradictions` are the pairs of identical responses with different rewards, `learnt` the pairs that the consensus
+    is made from (None: all).
+    """
 
     rows: GroupedRows
     rewards: Float[Tensor, " b"]
     states: Float[Tensor, "b d"]
+    length: Float[Tensor, " b"]
+    keys: Int[Tensor, " b"] | None
     pairs: Pairs
     weights: Float[Tensor, " p"]
-    zero_displacements: int
+    contradictions: Pairs
+    learnt: Bool[Tensor, " p"] | None
     raw_prototype: Float[Tensor, " d"]
     raw_cosine: Float[Tensor, " p"]
 
@@ -111,6 +121,20 @@ class GeoAlignConfig:
     )
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
+    )
+    signed: bool = setting(
+        default=False,
+        help="Score how far a rollout's place along the prototype contradicts its reward, instead of `aggregation`.",
+    )
+    identical: Literal["drop", "contradict"] = setting(
+        default="drop", help="Identical responses with different rewards: left out, or a deviation of 1 for both."
+    )
+    trim: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Projector and prototype leave the m best and m worst rollouts of a group out."
+    )
+    budget: Literal["density", "estimated"] = setting(
+        default="density",
+        help="Flag by density, or as many as are wrong by the rewards of identical responses (by density without any).",
     )
     observe_only: bool = setting(default=False, help="Score and log, change nothing.")
     start_step: Annotated[int, Field(ge=0)] = setting(
@@ -195,6 +219,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._width: int | None = None
         self._consensus: list[Consensus] = []
         self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
+        if self.config.top_m is not None and self.config.top_m <= self.config.trim:
+            raise ConfigError(f"trim: expected less than top_m {self.config.top_m}, got {self.config.trim}")
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -209,14 +235,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         with full_precision(rollouts):
             batch = self._prepare(rollouts, generator)
             scored = self._score(batch, generator)
-            scores = deviation_index(1 - scored.cosine, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
-            flags = flag_sparse_tail(
-                scores,
-                alpha=self.config.alpha,
-                tail=self.config.tail,
-                max_fraction=self.config.max_fraction,
-                min_scores=self.config.min_scores,
-            )
+            scores = self._scores(batch, scored)
+            flags, rate = self._flags(batch, scores)
             self._gate.add(scored.new_groups.right, scored.new_groups.total)
             closed = self.config.consensus_gate is not None and not self._gate.open
             observing = self.config.observe_only or self._calls < self.config.start_step or closed
@@ -234,6 +254,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
                     **_gate_metrics(self._gate, closed),
+                    **rate,
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,
             )
@@ -289,20 +310,22 @@ class GeoAlign(Curator[GeoAlignConfig]):
         rewards = rewards[rows.order]
         pairs = preference_pairs(rewards, rows, top_m=self.config.top_m, generator=generator)
         states, length = centred_states(hidden, rows)
-        pairs, directed = with_distances(pairs, states, length, rows)
-        if rollouts.response_keys is not None:
-            # Padding leaves the states of one response apart by rounding, which is no direction.
-            keys = rollouts.response_keys.to(hidden.device)[rows.order]
-            directed = directed & (keys[pairs.winner] != keys[pairs.loser])
-        pairs, zero = pairs.take(directed), int((~directed).sum())
+        keys = None if rollouts.response_keys is None else rollouts.response_keys.to(hidden.device)[rows.order]
+        pairs, directed = _directed(pairs, states, length, keys, rows)
+        pairs, same = pairs.take(directed), pairs.take(~directed)
         weights = prototype_weights(pairs, self.config.margin_weighted_prototype)
-        prototype = raw_prototype(states, pairs, weights)
-        return _Batch(rows, rewards, states, pairs, weights, zero, prototype, raw_cosines(states, pairs, prototype))
+        trim = self.config.trim
+        learnt = interior_pairs(pairs, rewards, rows, trim, generator) if trim else None
+        makers, their_weights = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
+        prototype = raw_prototype(states, makers, their_weights)
+        cosine = raw_cosines(states, pairs, prototype)
+        return _Batch(rows, rewards, states, length, keys, pairs, weights, same, learnt, prototype, cosine)
 
     def _score(self, batch: _Batch, generator: torch.Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
         config, pairs = self.config, batch.pairs
-        if len(pairs.group.unique_consecutive()) < self._folds:
+        learnt = pairs if batch.learnt is None else pairs.take(batch.learnt)
+        if len(learnt.group.unique_consecutive()) < self._folds:
             return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
         earlier = self._consensus
         width = batch.states.shape[1]
@@ -310,8 +333,45 @@ class GeoAlign(Curator[GeoAlignConfig]):
             self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
         parts = (batch.states, batch.rows, pairs, batch.weights, generator)
         if config.scoring == "cross_fit":
-            return score_cross_fit(self._consensus, *parts)
-        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
+            return score_cross_fit(self._consensus, *parts, learnt=batch.learnt)
+        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts, learnt=batch.learnt)
+
+    def _scores(self, batch: _Batch, scored: ScoredPairs) -> Float[Tensor, " b"]:
+        """[B] the score of each row, NaN for rows in no pair that counts."""
+        pairs, deviation, count = batch.pairs, 1 - scored.cosine, len(batch.rewards)
+        same = batch.contradictions if self.config.identical == "contradict" else None
+        if self.config.signed:
+            return self._signed(batch, scored, same)
+        if same is not None:
+            pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
+        return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
+
+    def _flags(self, batch: _Batch, scores: Float[Tensor, " b"]) -> tuple[Flags, dict[str, float]]:
+        """What is flagged, and the estimated share of wrong rewards where it is asked for."""
+        limits: dict[str, Any] = {"max_fraction": self.config.max_fraction, "min_scores": self.config.min_scores}
+        rate = _error_rate(batch) if self.config.budget == "estimated" else math.nan
+        if math.isnan(rate):
+            flags = flag_sparse_tail(scores, alpha=self.config.alpha, tail=self.config.tail, **limits)
+        else:
+            flags = flag_highest(scores, rate, **limits)
+        return flags, {"error_rate": rate} if self.config.budget == "estimated" else {}
+
+    def _signed(self, batch: _Batch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
+        """-y t, and with contradictions their share of the row's others besides."""
+        rewards, rows, states = batch.rewards, batch.rows, batch.states
+        compared = torch.zeros(len(rewards), device=states.device)
+        scores = torch.zeros_like(compared)
+        if scored.fold is not None:
+            every, directed = _directed(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
+            along = along_prototypes(self._consensus, scored.fold, states, every.take(directed))
+            place = places(along, every.take(directed), rewards, rows)
+            scores = contradiction(place, rewards, rows.group)
+            compared = compared + pair_count(batch.pairs, len(rewards))
+        if same is not None:
+            contradicted = pair_count(same, len(rewards))
+            scores = scores + contradicted / others(rewards, rows)
+            compared = compared + contradicted
+        return scores.masked_fill(compared == 0, torch.nan)
 
     def _details(self, batch: _Batch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
@@ -338,6 +398,30 @@ class GeoAlign(Curator[GeoAlignConfig]):
         )
 
 
+def _directed(
+    pairs: Pairs,
+    states: Float[Tensor, "b d"],
+    length: Float[Tensor, " b"],
+    keys: Int[Tensor, " b"] | None,
+    rows: GroupedRows,
+) -> tuple[Pairs, Bool[Tensor, " p"]]:
+    """The pairs with their distances, and [P] True where there is a direction between two responses."""
+    pairs, directed = with_distances(pairs, states, length, rows)
+    if keys is not None:
+        # Padding leaves the states of one response apart by rounding, which is no direction.
+        directed = directed & (keys[pairs.winner] != keys[pairs.loser])
+    return pairs, directed
+
+
+def _error_rate(batch: _Batch) -> float:
+    rewards = batch.rewards
+    every, directed = _directed(all_pairs(rewards, batch.rows), batch.states, batch.length, batch.keys, batch.rows)
+    same = every.take(~directed)
+    differing = int((rewards[same.winner] != rewards[same.loser]).sum())
+    binary = len(rewards[~rewards.isnan()].unique()) <= 2
+    return error_rate(differing, len(same), binary=binary)
+
+
 def _scoring(name: str, folds: int) -> str:
     return f"scoring={name}" + (f" with folds={folds}" if name == "cross_fit" else "")
 
@@ -350,7 +434,7 @@ def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, floa
         "pairs": float(len(pairs)),
         "scored_groups": float(paired),
         "scored_rollouts": float((~scores.isnan()).sum()),
-        "zero_displacements": float(batch.zero_displacements),
+        "zero_displacements": float(len(batch.contradictions)),
         "unscored_rewards": float(batch.rewards.isnan().sum()),
         "single_groups": float((sizes == 1).sum()),
         "tied_groups": float((scored > 1).sum() - paired),

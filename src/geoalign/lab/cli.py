@@ -265,7 +265,8 @@ def bench_command(request: BenchRequest) -> None:
     """Measure time and memory of curation on this machine, by shape, against a naive form in the same run.
 
     With --detection: AUROC and average precision of every score and control for corrupted rewards, on synthetic states
-    (128 and 2048 columns, isotropic and compressible, binary and continuous rewards) or on saved batches.
+    (128 and 2048 columns, isotropic and compressible, binary and continuous rewards) or on saved batches; and how close
+    the advantages of curators come to those of the true rewards.
     """
     from geoalign.lab.bench.command import bench, bench_detection
 

@@ -41,6 +41,11 @@ class Pairs:
         """The pairs named by an index, a mask or a slice."""
         return Pairs(self.winner[index], self.loser[index], self.group[index], self.margin[index], self.distance[index])
 
+    def joined(self, other: Pairs) -> Pairs:
+        """These pairs and then the others; no longer sorted by group."""
+        names = ("winner", "loser", "group", "margin", "distance")
+        return Pairs(*(torch.cat([getattr(self, name), getattr(other, name)]) for name in names))
+
     def blocks(self, size: int) -> Iterator[slice]:
         """Slices that cover all pairs, `size` at a time."""
         for start in range(0, len(self), size):
@@ -107,6 +112,19 @@ def preference_pairs(
         winner, loser, group = winner[by_group], loser[by_group], group[by_group]
     margin = rewards[winner] - rewards[loser]
     return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
+
+
+def interior_pairs(
+    pairs: Pairs, rewards: Float[Tensor, " b"], rows: GroupedRows, trim: int, generator: torch.Generator | None
+) -> Bool[Tensor, " p"]:
+    """True for the pairs of two rows that are neither among the `trim` best nor the `trim` worst of their group.
+
+    Corruption that goes to a group's extremes leaves the rows between them alone. Which of several equal rewards are
+    among the best or worst is drawn, as for `top_m`.
+    """
+    worst, best = _extremes(rewards, rows, trim, generator)
+    inner = ~(worst | best)
+    return inner[pairs.winner] & inner[pairs.loser]
 
 
 def _extremes(

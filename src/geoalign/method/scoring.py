@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.method.distillation import Distilled
@@ -39,11 +39,13 @@ METRICS = (
 
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """[P] cosine of each pair to its prototype, the metrics named in METRICS, and how new groups were judged."""
+    """[P] cosine of each pair to its prototype, the metrics named in METRICS, how new groups were judged, and [G] the
+    number of the consensus that each group was asked of (None: no group was)."""
 
     cosine: Float[Tensor, " p"]
     metrics: dict[str, float]
     new_groups: NewGroups = UNKNOWN
+    fold: Int[Tensor, " g"] | None = None
 
 
 def score_in_sample(
@@ -54,22 +56,28 @@ def score_in_sample(
     pairs: Pairs,
     weights: Float[Tensor, " p"],
     generator: torch.Generator | None,
+    *,
+    learnt: Bool[Tensor, " p"] | None = None,
 ) -> ScoredPairs:
     """The paper's scoring: one consensus, trained on all groups and asked about the same groups.
 
     `earlier` (the same object where weights are kept) judges the batch as it stands after the batch before, so accuracy
     and deviation on new groups are honest; the gap compares that deviation with the one in its own training.
+
+    Args:
+        learnt: the pairs that projector and prototype are made from; None: all. All are scored.
     """
     new = judge_new_groups(earlier, states, pairs, generator)
     before = earlier.train_deviation
-    distilled = consensus.fit(states, rows, pairs, generator, scored=True)
+    training, their_weights = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
+    distilled = consensus.fit(states, rows, training, generator, scored=True)
     view = consensus.view(states)
-    consensus.settle(view, pairs, weights)
+    consensus.settle(view, training, their_weights)
     cosine = consensus.cosines(view, pairs)
     consensus.train_deviation = float((1 - cosine).mean())
     accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
     metrics = _metrics([distilled], [accuracy], consensus.train_deviation, new, new.deviation - before)
-    return ScoredPairs(cosine, metrics, new)
+    return ScoredPairs(cosine, metrics, new, torch.zeros_like(rows.sizes))
 
 
 def score_cross_fit(
@@ -79,6 +87,8 @@ def score_cross_fit(
     pairs: Pairs,
     weights: Float[Tensor, " p"],
     generator: torch.Generator | None,
+    *,
+    learnt: Bool[Tensor, " p"] | None = None,
 ) -> ScoredPairs:
     """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
 
@@ -86,16 +96,23 @@ def score_cross_fit(
     groups is that of the first fold alone: two folds judge each other by nearly the same statistic (raw directions: the
     product of their prototypes), so both together would pass for twice the evidence that there is. Needs as many groups
     with pairs as there are folds.
+
+    Args:
+        learnt: the pairs that projectors and prototypes are made from; None: all. All are scored; groups without any
+            such pair by the first consensus, which has not seen them either.
     """
-    fold = fold_of_groups(pairs, len(rows.sizes), len(folds), generator)[pairs.group]
+    makers = pairs if learnt is None else pairs.take(learnt)
+    fold_of = fold_of_groups(makers, len(rows.sizes), len(folds), generator).clamp(min=0)
+    fold = fold_of[pairs.group]
     cosine, right = torch.empty_like(weights), torch.empty_like(weights)
     distilled, accuracies, deviations = [], [], []
     for number, consensus in enumerate(folds):
         held = fold == number
-        training, asked = pairs.take(~held), pairs.take(held)
+        known = ~held if learnt is None else ~held & learnt
+        training, asked = pairs.take(known), pairs.take(held)
         distilled.append(consensus.fit(states, rows, training, generator, scored=False))
         view = consensus.view(states)
-        consensus.settle(view, training, weights[~held])
+        consensus.settle(view, training, weights[known])
         cosine[held] = consensus.cosines(view, asked)
         right[held] = consensus.orientation(states, asked)
         some = every_nth(training)
@@ -109,7 +126,7 @@ def score_cross_fit(
     )
     train_deviation = _mean(deviations)
     metrics = _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation)
-    return ScoredPairs(cosine, metrics, new)
+    return ScoredPairs(cosine, metrics, new, fold_of)
 
 
 def _metrics(

@@ -10,6 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from geoalign.lab.analysis.agreement import agreement_of
+from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
 from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, consensus, level_of
 from geoalign.lab.analysis.detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect, pair_counts
@@ -18,7 +20,9 @@ from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract, read_generations, snapshot
 from geoalign.lab.curate.steps import group_pairs
 from geoalign.lab.curate.terminal import consensus_in_words
+from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals
+from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import parse_cell
 from geoalign.lab.store.run import read_run
 from geoalign.lab.store.run_folder import RunFolder
@@ -43,6 +47,10 @@ def run(make_run):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         if line["stage"] == "rl":
+            # One generation without a true reward.
+            if line["step"] != 2:
+                line["geoalign/advantage_cosine"] = 0.5 + 0.1 * line["step"]
+            line["geoalign/observed_advantage_cosine"] = 0.3 + 0.05 * line["step"]
             line["geoalign/hidden_seconds"] = 0.05 * line["step"]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
@@ -94,6 +102,12 @@ def in_a_comparison(run):
     result = extract(RunFolder(run), {"type": "geoalign", "aggregation": "sum"})
     whose = {"schema_version": 1, "status": "finished", "arm": "geoalign", "level": "flip", "seed": 0}
     return parse_cell({**whose, **result}, run)
+
+
+def compared_row(run):
+    """The run as the only arm of a comparison's table."""
+    (level,) = analyse((in_a_comparison(run),), Plan(arms=("geoalign",), levels=("flip",), seeds=(0,))).levels
+    return level.rows[0]
 
 
 def test_accuracy_on_new_groups_is_the_same(run):
@@ -153,3 +167,38 @@ def test_the_seconds_of_curation_are_the_same(run):
     # Four steps of 0.2 seconds in the curator, and 0.05, 0.1, 0.15 and 0.2 for hidden states.
     assert total == pytest.approx(4 * 0.2 + 0.5)
     assert in_a_comparison(run).column("curation_seconds").sum() == pytest.approx(total)
+
+
+def test_the_advantage_cosine_is_the_same(run):
+    # Steps 1, 3 and 4: 0.6, 0.8, 0.9, mean 2.3 / 3; as the rewards came 0.35, 0.4, 0.45, 0.5, mean 0.425.
+    found = agreement_of(read_run(run))
+    assert (found.applied.estimate, found.observed.estimate) == pytest.approx((2.3 / 3, 0.425))
+    assert found.generations == 3
+    summary = summarise(RunFolder(run))["curator"]
+    ends = (summary["advantage_cosine_low"], summary["advantage_cosine_high"])
+    assert (summary["advantage_cosine"], *ends) == pytest.approx(
+        (found.applied.estimate, found.applied.low, found.applied.high)
+    )
+    assert summary["observed_advantage_cosine"] == pytest.approx(found.observed.estimate)
+    row = compared_row(run)
+    assert row.advantage_cosine.interval.estimate == pytest.approx(found.applied.estimate, rel=1e-5)
+    assert row.observed_advantage_cosine.interval.estimate == pytest.approx(found.observed.estimate, rel=1e-5)
+    console = Console(record=True, width=200)
+    print_summary(console, summarise(RunFolder(run)), "geoalign", run)
+    shown = f"{found.applied.estimate:.3f} ({found.applied.low:.3f} to {found.applied.high:.3f}; 0.425)"
+    assert shown in console.export_text()
+    page = build_run_report(run).read_text(encoding="utf-8")
+    assert f"<strong>{found.applied.estimate:.3f}</strong> with those of the true rewards (3 generations" in page
+
+
+def test_a_run_that_logged_no_advantage_cosine_has_a_dash(make_run):
+    run = make_run(steps=4, flip=0.15)
+    summary = summarise(RunFolder(run))
+    assert summary["curator"]["advantage_cosine"] is None
+    assert np.isnan(compared_row(run).advantage_cosine.interval.estimate)
+    assert "with those of the true rewards: – (not logged)" in build_run_report(run).read_text(encoding="utf-8")
+    console = Console(record=True, width=200)
+    for name in ("advantage_cosine", "advantage_cosine_low", "advantage_cosine_high", "observed_advantage_cosine"):
+        del summary["curator"][name]  # as an older version wrote it
+    print_summary(console, summary, "geoalign", run)
+    assert "cosine" not in console.export_text()

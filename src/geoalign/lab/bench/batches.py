@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -15,6 +16,10 @@ from geoalign.errors import InputError
 from geoalign.types import Rollouts
 
 _TENSORS = ("hidden", "rewards", "groups", "corrupted")
+# Kept where the rollouts have them.
+_OPTIONAL = ("true_rewards", "response_keys")
+# Answers, numbered; rows without one have this number.
+_ANSWERS, _NO_ANSWER = "answers", -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +31,23 @@ class PlantedBatch:
 
 
 def save_batch(path: Path, batch: PlantedBatch) -> None:
-    """Writes `hidden` [B, d], `rewards` [B], `groups` [B] and `corrupted` [B]; an existing file is replaced."""
-    batch.rollouts.require("hidden", by="save_batch")
-    assert batch.rollouts.hidden is not None
+    """Writes `hidden` [B, d], `rewards` [B], `groups` [B] and `corrupted` [B]; an existing file is replaced.
+
+    Also `true_rewards` [B], `response_keys` [B] and `answers` [B] (numbered, equal ones alike; -1: none) where the
+    rollouts have them.
+    """
+    rollouts = batch.rollouts
+    rollouts.require("hidden", by="save_batch")
+    assert rollouts.hidden is not None
     tensors = {
-        "hidden": batch.rollouts.hidden,
-        "rewards": batch.rollouts.rewards,
-        "groups": batch.rollouts.groups,
+        "hidden": rollouts.hidden,
+        "rewards": rollouts.rewards,
+        "groups": rollouts.groups,
         "corrupted": batch.corrupted,
+        **{name: value for name in _OPTIONAL if (value := getattr(rollouts, name)) is not None},
     }
+    if rollouts.answers is not None:
+        tensors[_ANSWERS] = _numbered(rollouts.answers)
     partial = path.with_name(path.name + ".partial")
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
     partial.replace(path)
@@ -61,5 +74,21 @@ def load_batch(path: Path) -> PlantedBatch:
             f"batch: expected `corrupted` as bool of shape {tuple(tensors['rewards'].shape)}, "
             f"got {corrupted.dtype} {tuple(corrupted.shape)} in {path}"
         )
-    rollouts = Rollouts(rewards=tensors["rewards"], groups=tensors["groups"], hidden=tensors["hidden"])
+    rollouts = Rollouts(
+        rewards=tensors["rewards"],
+        groups=tensors["groups"],
+        hidden=tensors["hidden"],
+        true_rewards=tensors.get("true_rewards"),
+        response_keys=tensors.get("response_keys"),
+        answers=_named(tensors[_ANSWERS]) if _ANSWERS in tensors else None,
+    )
     return PlantedBatch(rollouts, corrupted)
+
+
+def _numbered(answers: Sequence[str | None]) -> Int[Tensor, " b"]:
+    numbers: dict[str, int] = {}
+    return torch.tensor([_NO_ANSWER if one is None else numbers.setdefault(one, len(numbers)) for one in answers])
+
+
+def _named(numbers: Int[Tensor, " b"]) -> list[str | None]:
+    return [None if number == _NO_ANSWER else str(number) for number in numbers.tolist()]

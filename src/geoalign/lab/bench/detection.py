@@ -53,14 +53,29 @@ class Detected:
 
 
 def synthetic_batches(
-    groups: int, size: int, *, widths: Sequence[int], corruption: float, seeds: Sequence[int]
+    groups: int,
+    size: int,
+    *,
+    widths: Sequence[int],
+    corruption: float,
+    seeds: Sequence[int],
+    repeated: float = 0.0,
 ) -> Iterator[tuple[str, list[PlantedBatch]]]:
-    """Batches by kind: width, states, rewards; one batch a seed."""
+    """Batches by kind: width, states, rewards; one batch a seed. `repeated`: share of identical responses."""
     for d, states, rewards in itertools.product(widths, STATES, REWARDS):
         yield (
-            f"d = {d}, {states}, {rewards}",
+            f"d = {d}, {states}, {rewards}" + (f", {repeated:.0%} repeated" if repeated else ""),
             [
-                synthetic_rollouts(groups, size, d, seed=seed, states=states, rewards=rewards, corruption=corruption)
+                synthetic_rollouts(
+                    groups,
+                    size,
+                    d,
+                    seed=seed,
+                    states=states,
+                    rewards=rewards,
+                    corruption=corruption,
+                    repeated=repeated,
+                )
                 for seed in seeds
             ],
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any
 
 from rich.table import Table
 
+from geoalign.lab.bench.curators import WARM_UP, Curated
 from geoalign.lab.bench.detection import Detected
 from geoalign.lab.bench.report import machine
 from geoalign.lab.store.json_files import finite
 from geoalign.lab.terminal import Console, say_lines
-from geoalign.lab.text import decimals, estimate
+from geoalign.lab.text import decimals, estimate, percent
 
 # The columns of the table in the documentation: title and score.
 COLUMNS = {
@@ -53,9 +55,42 @@ def print_detection(console: Console, rows: Sequence[Detected]) -> None:
         console.print(table)
 
 
-def detection_json(rows: Sequence[Detected]) -> str:
+def print_curators(console: Console, rows: Sequence[Curated]) -> None:
+    """One table a kind of batch: what curators make of the rewards, best cosine first."""
+    for name, members in itertools.groupby(rows, key=lambda row: row.batch):
+        kind = sorted(members, key=_worst_last)
+        title = (
+            f"{name}: cosine with the true rewards' advantages, {kind[0].batches} batches after {WARM_UP} "
+            f"(as the rewards came: {decimals(kind[0].observed_advantage_cosine.estimate, 3)})"
+        )
+        table = Table(title=title, title_justify="left")
+        table.add_column("curator", no_wrap=True)
+        for column in ("cosine (95% interval)", "AUROC", "precision", "recall", "s/batch"):
+            table.add_column(column, justify="right")
+        for row in kind:
+            table.add_row(
+                row.curator,
+                estimate(row.advantage_cosine, lambda value: decimals(value, 3)),
+                decimals(row.auroc.estimate),
+                percent(row.precision),
+                percent(row.recall),
+                decimals(row.seconds),
+            )
+        console.print(table)
+
+
+def _worst_last(row: Curated) -> float:
+    cosine = row.advantage_cosine.estimate
+    return math.inf if math.isnan(cosine) else -cosine
+
+
+def detection_json(rows: Sequence[Detected], curated: Sequence[Curated] = ()) -> str:
     """Everything measured; NaN as null."""
-    record = {"machine": machine(), "detection": [dataclasses.asdict(row) for row in rows]}
+    record = {
+        "machine": machine(),
+        "detection": [dataclasses.asdict(row) for row in rows],
+        "curators": [dataclasses.asdict(row) for row in curated],
+    }
     return json.dumps(finite(record), indent=2)
 
 

@@ -9,6 +9,9 @@ import torch
 from geoalign.lab.bench.batches import PlantedBatch
 from geoalign.types import Rollouts
 
+# Seeds of the draws of repeated rows begin here, far from those of all others.
+_REPEATS = 1_000_000_000
+
 
 def synthetic_rollouts(
     groups: int,
@@ -22,6 +25,7 @@ def synthetic_rollouts(
     corruption: float = 0.05,
     dtype: torch.dtype = torch.float32,
     axis_seed: int = 0,
+    repeated: float = 0.0,
 ) -> PlantedBatch:
     """Hidden states h = prompt + signal * quality * axis + noise, rewards = quality (or its sign), some corrupted.
 
@@ -30,6 +34,8 @@ def synthetic_rollouts(
     axis is a unit vector drawn from `axis_seed`, so that batches of different `seed` share it, as the batches of one
     training do; one unit of quality moves a state by `signal` * d^(1/4) along it. A corrupted binary reward is flipped;
     a corrupted continuous one goes to the group's opposite extreme, with a hair of jitter that avoids ties.
+    With `repeated`, that share of a group's rows after the first two is one of these again, state and true reward;
+    their errors are their own, and `response_keys` says which rows are equal.
     """
     draw = torch.Generator().manual_seed(seed)
     rows = groups * size
@@ -43,10 +49,22 @@ def synthetic_rollouts(
     hidden += (signal * d**0.25) * quality[:, None] * axis
     hidden += 2 * (torch.randn(groups, d, generator=draw) * spectrum).repeat_interleave(size, 0)
     group = torch.arange(groups).repeat_interleave(size)
+    keys = _responses(groups, size, repeated, seed)
+    hidden, quality = hidden[keys], quality[keys]
     values = quality if rewards == "continuous" else (quality > 0).float()
     corrupted = torch.rand(rows, generator=draw) < corruption
-    values = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
-    return PlantedBatch(Rollouts(rewards=values, groups=group, hidden=hidden.to(dtype)), corrupted)
+    given = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
+    rollouts = Rollouts(rewards=given, groups=group, hidden=hidden.to(dtype), true_rewards=values, response_keys=keys)
+    return PlantedBatch(rollouts, corrupted)
+
+
+def _responses(groups: int, size: int, repeated: float, seed: int) -> torch.Tensor:
+    """The row whose response each row holds; draws of its own, so that those of the rest are the same without."""
+    draw = torch.Generator().manual_seed(_REPEATS + seed)
+    own = torch.arange(groups * size).view(groups, size)
+    first = own[:, :1] + torch.randint(min(2, size), own.shape, generator=draw)
+    again = (torch.rand(own.shape, generator=draw) < repeated) & (torch.arange(size) >= 2)
+    return torch.where(again, first, own).flatten()
 
 
 def _corrupt(

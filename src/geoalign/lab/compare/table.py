@@ -30,6 +30,8 @@ _MEASURES = (
     "clip_mean",
     "clip_median",
     "new_group_accuracy",
+    "advantage_cosine",
+    "observed_advantage_cosine",
     "replaced",
     "curation_seconds",
     "curation_share",
@@ -105,26 +107,25 @@ def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
 
 
 def _detection(level: LevelTable) -> Drawn | None:
-    rows = [row for row in level.rows if row.detection is not None]
-    if not rows:
+    if not level.judged:
         return None
     drawn = _columns(
-        f"{level.level}: finding the corrupted rollouts, means over seeds",
-        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base"),
+        f"{level.level}: finding the corrupted rollouts, means over seeds; cosine with the true rewards' advantages",
+        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base", "cosine", "as came"),
     )
-    for row in rows:
-        assert row.detection is not None
-        areas = {item.score: item for item in row.detection.rows}
-        own = areas.get("score")
-        control = areas.get(row.detection.control)
+    for row in level.judged:
+        found = row.detection
+        own, control = (found.row("score"), found.row(found.control)) if found else (None, None)
         drawn.add_row(
             row.arm,
             _number(own.auroc.estimate if own else math.nan),
             _number(control.auroc.estimate if control else math.nan),
             _number(own.auprc.estimate if own else math.nan),
             _number(row.replaced.interval.estimate),
-            _number(row.detection.precision.estimate),
-            _number(row.detection.base_rate.estimate),
+            _number(found.precision.estimate if found else math.nan),
+            _number(found.base_rate.estimate if found else math.nan),
+            _number(row.advantage_cosine.interval.estimate),
+            _number(row.observed_advantage_cosine.interval.estimate),
         )
     return drawn
 

@@ -158,6 +158,9 @@ class BenchRequest:
     detection: bool = option("Measure how well corrupted rewards are found instead.", False)
     batches: Sequence[Path] = option("With --detection: a saved batch; may be repeated.", (), "FILE", option="batch")
     seeds: _Thousand = option("With --detection: synthetic batches of each kind.", 5)
+    curators: Sequence[str] = option(
+        "With --detection: a curator, or its settings as JSON; may be repeated.", (), "NAME|JSON", option="curator"
+    )
     corruption: Annotated[float, Field(ge=0, le=1)] = option(
         "With --detection: share of the synthetic rewards that is corrupted.", 0.1
     )

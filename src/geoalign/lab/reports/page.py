@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.analysis.agreement import agreement_of
 from geoalign.lab.analysis.consensus import consensus
 from geoalign.lab.analysis.detection import detect
 from geoalign.lab.reports.documents import make_folder, picture, write
@@ -55,6 +56,7 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
             repeated=(_setting(run, "evaluation", "samples") or 1) != 1,
             totals=curator_totals(run),
             detection=detection,
+            agreement=agreement_of(run),
             sections=sections,
             pictures={name: [picture(panel, figures) for panel in item.panels] for name, item in sections.items()},
             flagged=flagged,

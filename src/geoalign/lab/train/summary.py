@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, agreement
 from geoalign.lab.analysis.consensus import accuracy_on_new_groups
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
 from geoalign.lab.store.json_files import read_json, read_lines
@@ -39,7 +40,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "reward_model": read_json(accuracy) if (accuracy := folder.reward_model / ACCURACY_FILE).is_file() else None,
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
-        "curator": {**counts, **_consensus(curated), **detection(folder.rollouts)},
+        "curator": {**counts, **_consensus(curated), **_agreement(curated), **detection(folder.rollouts)},
     }
 
 
@@ -52,6 +53,18 @@ def _consensus(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
         "new_group_accuracy_low": _defined(interval.low),
         "new_group_accuracy_high": _defined(interval.high),
         "chance_accuracy": _mean(_values(curated, f"{_PREFIX}chance_accuracy")),
+    }
+
+
+def _agreement(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Cosine of the advantages with those of the true rewards, with its 95% interval, and that of the rewards as they
+    came."""
+    found = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
+    return {
+        APPLIED: _defined(found.applied.estimate),
+        f"{APPLIED}_low": _defined(found.applied.low),
+        f"{APPLIED}_high": _defined(found.applied.high),
+        OBSERVED: _defined(found.observed.estimate),
     }
 
 
@@ -139,7 +152,17 @@ def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
             ("corrupted among the flagged; among all in a pair",
              f"{percent(curator['corrupted_share_of_anomalous'])}; {percent(curator['corrupted_share'])}")
         )  # fmt: skip
+    # Summaries of older versions lack it.
+    if curator.get(APPLIED) is not None:
+        rows.append(("cosine with the true rewards' advantages (95% interval; as the rewards came)", _cosine(curator)))
     return rows
+
+
+def _cosine(curator: dict[str, Any]) -> str:
+    applied, low, high, observed = (
+        decimals(curator[name], 3) for name in (APPLIED, f"{APPLIED}_low", f"{APPLIED}_high", OBSERVED)
+    )
+    return f"{applied} ({low} to {high}; {observed})"
 
 
 def _new_groups(curator: dict[str, Any]) -> str:

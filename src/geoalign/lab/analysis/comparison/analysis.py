@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.comparison.scores import (
     by_generation,
     detection,
@@ -131,6 +132,8 @@ def _row(
         clip_median=trusted("clip_fraction", median),
         new_group_accuracy=logged("new_group_accuracy"),
         heldout_accuracy=logged("heldout_pair_accuracy"),
+        advantage_cosine=measure(lambda cell: _agreement(cell).applied.estimate),
+        observed_advantage_cosine=measure(lambda cell: _agreement(cell).observed.estimate),
         replaced=logged("replaced"),
         curation_seconds=logged("curation_seconds"),
         curation_share=measure(lambda cell: _share(mean(cell.column("curation_seconds")), cell.seconds_per_step)),
@@ -141,6 +144,10 @@ def _row(
         reward_curve=stacked(done, [evaluation_series(cell, "reward") for cell in done]),
         gold_curve=stacked(done, [evaluation_series(cell, "gold_utility") for cell in done]),
     )
+
+
+def _agreement(cell: Cell) -> Agreement:
+    return agreement(cell.column(APPLIED), cell.column(OBSERVED))
 
 
 def _measure(mine: _Numbers, theirs: _Numbers) -> Measure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,8 @@ class ArmRow:
         oscillation, largest_drop: of the evaluation curve.
         kl_mean, kl_median, clip_mean, clip_median: over the generations of a run, each the mean of its updates.
         new_group_accuracy, heldout_accuracy: of the projector, mean over steps.
+        advantage_cosine: of the advantages with those of the true rewards, mean over generations;
+            `observed_advantage_cosine`: that of the rewards as they came.
         replaced: rollouts replaced per generation.
         curation_seconds: per step; `curation_share`: of the step's seconds.
         memory: peak of the process in bytes; its difference to the baseline is what the curator added.
@@ -137,6 +140,8 @@ class ArmRow:
     clip_median: Measure
     new_group_accuracy: Measure
     heldout_accuracy: Measure
+    advantage_cosine: Measure
+    observed_advantage_cosine: Measure
     replaced: Measure
     curation_seconds: Measure
     curation_share: Measure
@@ -178,6 +183,16 @@ class LevelTable:
     def decidable(self) -> bool:
         """Whether a verdict on a curator is possible: the headroom's interval lies above zero."""
         return self.headroom is not None and self.headroom.difference.interval.low > 0
+
+    @property
+    def judged(self) -> tuple[ArmRow, ...]:
+        """The arms of which it is known how well they found the corrupted rewards, or how close they came to the true
+        ones."""
+        return tuple(
+            row
+            for row in self.rows
+            if row.detection is not None or not math.isnan(row.advantage_cosine.interval.estimate)
+        )
 
     @property
     def detection_scores(self) -> list[str]:

@@ -8,12 +8,6 @@ from typing import Any
 
 from geoalign.lab.store.values import number, whole
 
-_RATES = {
-    "false_positive_rate": "rewards a wrong answer",
-    "false_negative_rate": "refuses a right one",
-    "informedness": "J, 1 less both",
-}
-
 
 @dataclass(frozen=True)
 class DoubtfulPrompt:
@@ -78,19 +72,25 @@ def _contradictions(found: Mapping[str, Any], one: str, many: str) -> str:
 
 
 def _rates(found: Mapping[str, Any]) -> str:
-    rates = found.get("rates")
-    if not isinstance(rates, Mapping):
+    rates = _mapping(found, "rates")
+    said = [
+        _rate(_mapping(rates, "false_positive_rate"), ".1%"),
+        _rate(_mapping(rates, "false_negative_rate"), ".1%"),
+        _rate(_mapping(rates, "informedness"), ".2f"),
+    ]
+    if not all(said):
         return ""
-    parts = []
-    for name, words in _RATES.items():
-        rate = _mapping(rates, name)
-        estimate, low, high = (number(rate.get(key)) for key in ("estimate", "low", "high"))
-        if estimate is None or low is None or high is None:
-            return ""
-        parts.append(f"{words}: {estimate:.1%} ({low:.1%} to {high:.1%})")
     return (
-        f"Estimated from these verdicts alone, the verifier {'; '.join(parts)}. 95% intervals, bootstrap over groups."
+        f"By a model of noisy verdicts, the verifier rewards {said[0]} of the wrong answers and refuses {said[1]} of "
+        f"the right ones; J, which is 1 less both, is {said[2]}. In brackets 95% intervals, bootstrap over groups."
     )
+
+
+def _rate(rate: Mapping[str, Any], form: str) -> str:
+    estimate, low, high = (number(rate.get(name)) for name in ("estimate", "low", "high"))
+    if estimate is None or low is None or high is None:
+        return ""
+    return f"{estimate:{form}} ({low:{form}} to {high:{form}})"
 
 
 def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

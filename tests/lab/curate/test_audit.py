@@ -9,6 +9,7 @@ import pytest
 import torch
 from dumps import plain, write_lines
 
+from geoalign.curators.denoising import believe_verdicts
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.curate import audit as audit_module
 from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, rate_intervals, verdict_counts
@@ -78,6 +79,27 @@ def test_the_rates_of_a_simulated_verifier_are_found(monkeypatch):
         assert rates[name]["high"] - rates[name]["low"] < 0.2
     estimates = [rates[name]["estimate"] for name in ("false_positive_rate", "false_negative_rate", "informedness")]
     assert sum(estimates) == pytest.approx(1)
+
+
+def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
+    # One answer of eight prompts is always rewarded, the other always refused: the prior's rates would be over 4%.
+    found, _ = audited(*[[("r", 1)] * 4 + [("w", 0)] * 4] * 8)
+    assert found["verifier"]["rates"]["false_positive_rate"]["estimate"] < 0.001
+    assert found["verifier"]["rates"]["false_negative_rate"]["estimate"] < 0.001
+
+
+def test_rates_are_shares_of_what_the_posterior_expects():
+    _, audit = audited(*simulated(np.random.default_rng(5), prompts=20), [("r", 1)])
+    rows = audit._batches[0]
+    belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
+    rewarded = refused = right = wrong = 0.0
+    for truth, reward, group in zip(belief.expected.tolist(), rows.rewards.tolist(), rows.group.tolist(), strict=True):
+        if group == 20:
+            continue  # alone in its group
+        right, wrong = right + truth, wrong + 1 - truth
+        rewarded, refused = rewarded + (1 - truth) * reward, refused + truth * (1 - reward)
+    expected = [rewarded / wrong, refused / right, 1 - rewarded / wrong - refused / right]
+    assert error_rates(rows).tolist() == pytest.approx(expected)
 
 
 def test_intervals_hold_the_rates_about_as_often_as_they_say():

@@ -96,14 +96,26 @@ def verdict_counts(
 def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
-    None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts. The model's
-    pseudo-counts hold where rows are few (`geoalign.method.verdicts`).
+    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.method.verdicts`),
+
+        FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
+
+    the model's rates without the pseudo-counts that hold them where verdicts are few: a verifier that contradicts
+    nothing has rates of nearly 0, not those of the prior. Rows alone in their group say nothing and are left out.
+
+    None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    metrics = believe_verdicts(rows, None, answers=True, cluster_prior=None).metrics
-    if "informedness" not in metrics:
+    belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
+    if "informedness" not in belief.metrics:
         return None
-    positive, negative = metrics["false_positive_rate"], 1 - metrics["true_positive_rate"]
-    return torch.tensor([positive, negative, metrics["informedness"]], dtype=torch.float64)
+    known = rows.scored & (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]
+    rewards = rows.rewards[known]
+    low, high = rewards.min(), rewards.max()
+    weights, verdict = rows.weights[known], (rewards == high).double()
+    truth = (belief.expected[known] - low) / (high - low)
+    positive = (weights * (1 - truth) * verdict).sum() / (weights * (1 - truth)).sum().clamp(min=1e-30)
+    negative = (weights * truth * (1 - verdict)).sum() / (weights * truth).sum().clamp(min=1e-30)
+    return torch.stack([positive, negative, 1 - positive - negative])
 
 
 def rate_intervals(rows: NoisyRows, *, draws: int, generator: torch.Generator) -> list[Interval] | None:

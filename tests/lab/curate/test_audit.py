@@ -88,6 +88,13 @@ def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
     assert found["verifier"]["rates"]["false_negative_rate"]["estimate"] < 0.001
 
 
+def test_one_group_among_many_that_stand_alone():
+    # Most draws leave out the only group that says anything: no rows, no errors.
+    found, _ = audited([("a", 1), ("a", 0), ("b", 0)], *[[("c", 1)]] * 30)
+    rates = found["verifier"]["rates"]
+    assert all(math.isfinite(end) for rate in rates.values() for end in rate.values())
+
+
 def test_rates_are_shares_of_what_the_posterior_expects():
     _, audit = audited(*simulated(np.random.default_rng(5), prompts=20), [("r", 1)])
     rows = audit._batches[0]

@@ -221,6 +221,8 @@ class CurationRun:
 
     def _summary(self) -> dict[str, Any]:
         totals, request = self.totals, self.request
+        with self.console.status("Auditing the verdicts"):
+            audited = self.audit.summary(redact=request.redact)
         skipped = [asdict(row) for row in totals.skipped]
         if request.redact:
             # What came instead may quote a text.
@@ -253,7 +255,7 @@ class CurationRun:
             "pairs_left_out": totals.pairs_left_out,
             "steps": totals.steps,
             "consensus": self.meter.summary(),
-            **self.audit.summary(redact=request.redact),
+            **audited,
         }
 
 

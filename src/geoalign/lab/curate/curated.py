@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from geoalign.errors import InputError
 from geoalign.lab.curate.formats import Layout
@@ -21,6 +24,7 @@ from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import dump_rows, is_array, is_parquet
+from geoalign.method.advantages import group_advantages
 from geoalign.shown import brief
 
 # Rows that are written at a time.
@@ -35,7 +39,7 @@ class Slot:
     Attributes:
         source: the rollout whose content it is, by its index among the file's rollouts; -1: left out.
         reward: its reward, NaN where it has none; `changed`: the curator made it another than the source's own.
-        advantage: the curator's own; None where it gives none.
+        advantage: the curator's own, in all rows of a file or in none; None where it gives none.
         score, anomalous: of the rollout that stood here.
     """
 
@@ -51,11 +55,12 @@ class Slot:
 def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
     """The slot of each rollout of a file, in their order."""
     slots: list[Slot | None] = [None] * len(dump.rows)
+    own_advantages = any(step.placement.advantages is not None for step in steps)
     for step in steps:
         placement, curation = step.placement, step.curation
         members = np.asarray(step.members)
         source = np.where(placement.kept.numpy(), members[placement.source.numpy()], -1)
-        advantages = None if placement.advantages is None else placement.advantages.tolist()
+        advantages = _advantages(step).tolist() if own_advantages else None
         columns = zip(
             step.members,
             source.tolist(),
@@ -71,6 +76,14 @@ def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
             advantage = None if advantages is None else advantages[row]
             slots[member] = Slot(origin, reward, changed, weight, advantage, score, anomalous)
     return cast(list[Slot], slots)
+
+
+def _advantages(step: CuratedStep) -> Float[Tensor, " b"]:
+    """The curator's advantages; of a step for which it gives none, GRPO's of the rewards that stand there."""
+    placement = step.placement
+    if placement.advantages is not None:
+        return placement.advantages
+    return group_advantages(placement.rewards, torch.tensor(list(step.groups), device=placement.rewards.device))
 
 
 def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> int:

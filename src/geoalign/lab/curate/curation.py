@@ -17,7 +17,9 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.config.requests import CurateRequest
+from geoalign.lab.curate.audit import VerdictAudit
 from geoalign.lab.curate.curated import changed, slots_of, write_curated
+from geoalign.lab.curate.denoised import NO_STATES, denoised_rewards, without_states, wrong_probabilities
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
 from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
@@ -61,11 +63,17 @@ class CurationRun:
     """One call of the command."""
 
     def __init__(self, config: CurateConfig, request: CurateRequest, folder: CuratedFolder, console: Console) -> None:
+        self.states_note: str | None = None
+        if not request.hidden and request.model is None:
+            section = without_states(config.curator)
+            if section is not config.curator:
+                config, self.states_note = replace(config, curator=section), NO_STATES
         self.config, self.request, self.folder, self.console = config, request, folder, console
         self.session = CurationSession(make_curator(config.curator), seed=config.seed)
         self.name = config.curator.type
         self.meter = ConsensusMeter(self.session.curator, check=config.consensus_check)
         self.totals = _Totals()
+        self.audit = VerdictAudit()
         self.repeats = Repeats()
         self._unjudged: Rollouts | None = None
         self._model: Any = None
@@ -87,6 +95,7 @@ class CurationRun:
                 first = self.totals.rollouts
                 tables.add_scores(score_rows(dump, steps, first))
                 for step in steps:
+                    self.audit.add(step.step, step.rows, step.groups, [first + member for member in step.members])
                     pairs, left_out = pair_columns(step, first, self.config.pairs_per_step)
                     self.totals.pairs_left_out += left_out
                     if pairs:
@@ -125,7 +134,9 @@ class CurationRun:
             self.meter.add()
             # If no step is judged by the end, the last one is asked by cross-fitting.
             self._unjudged = rollouts if self.meter.wants_check else None
-            steps.append(CuratedStep(step, rows, members, groups, *curated))
+            curator, curation = self.session.curator, curated[0]
+            beliefs = wrong_probabilities(curator, curation), denoised_rewards(curator, curation)
+            steps.append(CuratedStep(step, rows, members, groups, *curated, *beliefs))
         self.totals.named |= dict.fromkeys((step.step for step in steps), source.path)
         return dump, steps
 
@@ -210,12 +221,16 @@ class CurationRun:
 
     def _summary(self) -> dict[str, Any]:
         totals, request = self.totals, self.request
+        with self.console.status("Auditing the verdicts"):
+            audited = self.audit.summary(redact=request.redact)
         skipped = [asdict(row) for row in totals.skipped]
         if request.redact:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         source = "file" if request.hidden else "model" if totals.hidden else "none"
         hidden: dict[str, Any] = {"from": source if totals.hidden else "none", "files": totals.hidden}
+        if self.states_note is not None:
+            hidden["note"] = self.states_note
         if totals.hidden and source == "model":
             names = ("hidden_position", "batch_size", "max_tokens", "chat_template_kwargs")
             settings = {name: getattr(self.config, name) for name in names}
@@ -240,6 +255,7 @@ class CurationRun:
             "pairs_left_out": totals.pairs_left_out,
             "steps": totals.steps,
             "consensus": self.meter.summary(),
+            **audited,
         }
 
 

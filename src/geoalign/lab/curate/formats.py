@@ -164,6 +164,7 @@ PLAIN = Format(
         "true_reward": ("true_reward",),
         "correct": ("correct",),
         "answer": ("answer", "ground_truth"),
+        "final_answer": ("final_answer",),
         "group": ("group", "group_id", "prompt_id", "prompt", "query", "question", "problem", "input"),
         "id": ("id",),
         "step": ("step",),

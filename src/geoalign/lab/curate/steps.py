@@ -20,6 +20,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
+from geoalign.lab.curate.denoised import without_states
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.rewards.boxed import boxed_answer
 from geoalign.method.advantages import group_advantages
@@ -42,6 +43,7 @@ class CuratedStep:
         curation: what the curator said.
         placement: the same in the slots of the input.
         group_pairs: [B] pairs of each rollout's group.
+        probability_wrong: [B] of each reward; `denoised`: [B] the expected true one. None for other curators.
     """
 
     step: int
@@ -51,6 +53,8 @@ class CuratedStep:
     curation: Curation
     placement: Placement
     group_pairs: np.ndarray
+    probability_wrong: Float[Tensor, " b"] | None = None
+    denoised: Float[Tensor, " b"] | None = None
 
     @property
     def details(self) -> CurationDetails | None:
@@ -98,9 +102,16 @@ def offered(available: set[str]) -> list[str]:
             curator = CURATORS[name]()
         except (GeoAlignError, TypeError, ImportError):
             continue  # of another package, and with settings that have no default
+        # What is offered to those who have no states.
+        curator = type(curator)(without_states(curator.config))
         if set(curator.requires) <= available and curator.library_only is None and name not in ("chain", "grpo"):
             names.append(name)
     return names
+
+
+def given_answer(row: Row) -> str | None:
+    """The answer that a response gives: the dump's own field, else the last box; None where there is neither."""
+    return boxed_answer(row.response) if row.final_answer is None else row.final_answer
 
 
 def make_rollouts(
@@ -131,9 +142,7 @@ def make_rollouts(
     if any(row.truncated is not None for row in rows):
         needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
     if "answers" in curator.reads:
-        needs["answers"] = [
-            boxed_answer(row.response) if row.final_answer is None else row.final_answer for row in rows
-        ]
+        needs["answers"] = [given_answer(row) for row in rows]
     if "advantages" in curator.requires:
         needs["advantages"] = group_advantages(rewards, grouping)
     return Rollouts(rewards=rewards, groups=grouping, **needs)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.lab.curate.denoised import column
 from geoalign.lab.curate.reading import Dump
-from geoalign.lab.curate.steps import CuratedStep
+from geoalign.lab.curate.steps import CuratedStep, given_answer
 
 
 def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator[dict[str, Any]]:
@@ -28,6 +29,7 @@ def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator
             "prompt": row.prompt,
             "response": row.response,
             "answer": row.answer,
+            "final_answer": given_answer(row),
             "reward": _known(row.reward),
             "true_reward": row.true_reward,
             "correct": row.correct,
@@ -87,6 +89,7 @@ def _facts(step: CuratedStep, first: int) -> list[dict[str, Any]]:
     statistics = _group_statistics(step)
     scores = _numbers(step.curation.scores)
     weights, rewards = _numbers(placement.weights), _numbers(placement.rewards)
+    wrong, denoised = column(step.probability_wrong, len(step.rows)), column(step.denoised, len(step.rows))
     return [
         {
             "step": step.step,
@@ -96,6 +99,8 @@ def _facts(step: CuratedStep, first: int) -> list[dict[str, Any]]:
             "source": -1 if source[row] < 0 else int(index[source[row]]),
             "weight": float(weights[row]),
             "new_reward": _known(rewards[row]),
+            "probability_wrong": wrong[row],
+            "denoised_reward": denoised[row],
             "group_pairs": int(step.group_pairs[row]),
             **statistics[int(group)],
         }

@@ -9,11 +9,13 @@ from typing import Any
 
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.curate.inputs import Input
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
+from geoalign.shown import shown
 
-# Skipped rows that are named; all of them stand in the summary.
+# Skipped rows, and prompts, that are named; all of them stand in the summary.
 _SHOWN = 5
 
 
@@ -51,7 +53,16 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
         f"other rewards: {counts['changed_rewards']:,}.",
     )
+    if "note" in summary["hidden"]:
+        say(console, summary["hidden"]["note"], "yellow")
     say(console, consensus_in_words(summary["consensus"]))
+    for line in (*verifier_lines(summary), refused_line(summary)):
+        if line:
+            say(console, line)
+    for prompt in doubtful_prompts(summary)[:_SHOWN]:
+        answer = "" if prompt.answer is None else f" {shown(prompt.answer)}"
+        where = f"group {prompt.group} of step {prompt.step}"
+        say(console, f"  Refused: {where}, answer{answer} given {prompt.count} times ({prompt.share:.0%})")
     if summary["redacted"]:
         say(console, "Redacted: no texts, and so no curated dump, were written.")
     say(console, f"Written to {folder}; the page: {report}")

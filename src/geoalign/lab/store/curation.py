@@ -26,6 +26,8 @@ _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
+# Columns that folders of earlier versions lack: null there.
+LATER = ("final_answer", "probability_wrong", "denoised_reward")
 
 
 def _required(name: str, kind: pyarrow.DataType) -> pyarrow.Field:
@@ -56,6 +58,9 @@ SCORES = pyarrow.schema(
         _required("source", pyarrow.int64()),  # `index` of the row whose content is here afterwards; -1: left out
         _required("weight", pyarrow.float64()),
         pyarrow.field("new_reward", pyarrow.float64()),
+        pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
+        pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
+        pyarrow.field("denoised_reward", pyarrow.float64()),  # expected true reward; likewise
         _required("group_size", pyarrow.int64()),
         pyarrow.field("group_mean", pyarrow.float64()),
         pyarrow.field("group_std", pyarrow.float64()),

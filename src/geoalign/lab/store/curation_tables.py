@@ -34,9 +34,10 @@ LONGEST = 32_000
 # The columns of `flagged.csv`; people who label fill in the last two.
 _FACTS = (
     "index", "step", "file", "line", "sample", "id", "group", "score", "reward", "new_reward", "true_reward", "correct",
-    "group_mean", "group_size", "replaced_by", "characters",
+    "probability_wrong", "denoised_reward", "group_mean", "group_size", "replaced_by",
+    "characters",
 )  # fmt: skip
-_FLAGGED_TEXTS = ("answer", "prompt", "response", "replacement")
+_FLAGGED_TEXTS = ("answer", "final_answer", "prompt", "response", "replacement")
 _LABELS = ("label", "note")
 
 
@@ -102,7 +103,7 @@ class CurationTables:
 
 
 def _whole(row: Mapping[str, Any], redact: bool) -> dict[str, Any]:
-    hidden = {"answer", *TEXTS} if redact else set()
+    hidden = {"answer", "final_answer", *TEXTS} if redact else set()
     return {
         name: None if name in hidden else whole_text(value) if isinstance(value, str) else value
         for name, value in row.items()

@@ -15,6 +15,7 @@ from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_c
 from geoalign.lab.store.curation import (
     DENSITIES,
     DENSITIES_FILE,
+    LATER,
     PAIRS,
     PAIRS_FILE,
     SCORES,
@@ -24,7 +25,7 @@ from geoalign.lab.store.curation import (
 )
 from geoalign.lab.store.json_files import present, read_json
 
-_NAMES = ("file", "id", "answer")
+_NAMES = ("file", "id", "answer", "final_answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +38,14 @@ class Scored:
         group_id: the group's id as the file has it, unique within its step.
         row: row in its input file; `sample`: index among the responses of its prompt.
         reward: NaN where the rollout could not be scored; `true_reward`, `new_reward`, `score`: NaN where unknown.
+        probability_wrong: of the reward; `denoised_reward`: the expected true one; NaN where none is estimated.
         correct: 1, 0, or NaN where the input does not say; `truncated` likewise.
         tokens: NaN where unknown.
         anomalous: what was flagged.
         source: the row whose content is here afterwards; its own number where untouched, -1 where it is left out.
         group_pairs: pairs of the rollout's group.
-        file, identity, answer: columns of text as bytes; `answer` may be null.
+        file, identity, answer, final_answer: columns of text as bytes; the answers (gold, and the response's) may be
+            null.
     """
 
     step: Ints
@@ -61,10 +64,13 @@ class Scored:
     source: Ints
     weight: Floats
     new_reward: Floats
+    probability_wrong: Floats
+    denoised_reward: Floats
     group_pairs: Ints
     file: pyarrow.ChunkedArray
     identity: pyarrow.ChunkedArray
     answer: pyarrow.ChunkedArray
+    final_answer: pyarrow.ChunkedArray
 
     def __len__(self) -> int:
         return len(self.step)
@@ -129,12 +135,14 @@ def read_inspection(folder: Path) -> Inspection:
     folder = Path(folder)
     path = folder / SCORES_FILE
     notes: list[str] = []
-    wanted = [name for name in SCORES.names if name not in TEXTS]
+    wanted = [name for name in SCORES.names if name not in (*TEXTS, *LATER)]
     schema = schema_of(path, wanted)
+    wanted += [name for name in LATER if name in schema.names]
     redacted = not set(TEXTS) & set(schema.names)
     if not redacted:
-        schema_of(path, SCORES.names)
-    require_texts(schema, _NAMES if redacted else (*_NAMES, *TEXTS), path)
+        schema_of(path, [*wanted, *TEXTS])
+    named = _NAMES if "final_answer" in schema.names else tuple(name for name in _NAMES if name not in LATER)
+    require_texts(schema, named if redacted else (*named, *TEXTS), path)
     scored = _scored(read_columns(path, wanted), path, notes)
     return Inspection(
         folder=folder,
@@ -149,6 +157,9 @@ def read_inspection(folder: Path) -> Inspection:
 
 def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
     rows = len(table)
+    for name in LATER:
+        if name not in table.column_names:
+            table = table.append_column(name, pyarrow.nulls(rows, SCORES.field(name).type))
 
     def numbers(name: str) -> Floats:
         return floats(table, name, path, notes)
@@ -178,10 +189,13 @@ def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
         source=source,
         weight=numbers("weight"),
         new_reward=numbers("new_reward"),
+        probability_wrong=numbers("probability_wrong"),
+        denoised_reward=numbers("denoised_reward"),
         group_pairs=whole("group_pairs"),
         file=texts(table, "file"),
         identity=texts(table, "id"),
         answer=texts(table, "answer"),
+        final_answer=texts(table, "final_answer"),
     )
 
 

@@ -32,12 +32,16 @@ def page(tmp_path_factory, write_inspection, build_light):
     def spoil(rows):
         for row, text in zip(rows, TEXTS, strict=True):
             row.update(prompt=TEXTS[0], response=text, id=f"<b>{text[:60]}", answer=text[:200], file=TEXTS[0][:80])
-            row.update(characters=len(text))
+            row.update(characters=len(text), final_answer=text[:200], probability_wrong=0.5, denoised_reward=0.5)
 
     write_inspection(
         folder, groups=2, size=6, change=spoil, curator={"type": TEXTS[0], "alpha": 0.05},
         inputs=[{"file": TEXTS[1], "format": TEXTS[0]}], skipped=[{"file": TEXTS[0], "reason": TEXTS[8]}],
-        consensus={"reason": TEXTS[0]}, note="\ud800",
+        consensus={"reason": TEXTS[0]}, note="\ud800", hidden={"note": TEXTS[1]},
+        prompts={"refused": 12, "least_count": 3, "least_share": 0.5, "listed": [
+            {"step": 1, "group": 0, "index": at, "count": 3, "share": 0.5, "answer": text, "gold": text}
+            for at, text in enumerate(TEXTS)
+        ]},
     )  # fmt: skip
     table = pyarrow.parquet.read_table(folder / "scores.parquet")
     responses = [text.encode() for text in table["response"].to_pylist()]

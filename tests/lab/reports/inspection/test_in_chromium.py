@@ -1,6 +1,7 @@
 """The page in a real browser, from disk. Every test also fails on any message of the console and on any request."""
 
 import re
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -147,7 +148,7 @@ def spread(watch, tmp_path_factory, write_inspection, build_light):
             group, sample = divmod(index, 6)
             row.update(reward=REWARDS[group][sample], characters=LENGTHS[group], answer=f"gold {group}.{sample}")
             if row["anomalous"]:
-                row.update(score=0.1, source=row["index"], weight=0.0 if group else 1.0)
+                row.update(score=0.1, source=row["index"], new_reward=row["reward"], weight=0.0 if group else 1.0)
 
     return watch(build_light(write_inspection(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
 
@@ -373,6 +374,85 @@ def test_marks_leave_no_empty_lines_around_a_formula(until, watched, tmp_path, w
     marks = found.locator(".text.left mark").evaluate_all("marks => marks.map((mark) => mark.textContent)")
     assert all(mark.strip() == mark for mark in marks), marks
     assert len(marks) == 3
+
+
+VERIFIER = {
+    "groups_with_repeated_answers": 3, "groups_with_answers_judged_both_ways": 2,
+    "rates": {name: {"estimate": 0.25, "low": 0.125, "high": 0.5}
+              for name in ("false_positive_rate", "false_negative_rate", "informedness")},
+}  # fmt: skip
+REFUSED = {"step": 1, "group": 1, "index": 6, "answer": "y", "gold": "z", "count": 4, "share": 4 / 6}
+
+
+@pytest.fixture(scope="module")
+def denoised(watch, tmp_path_factory, write_inspection, build_light):
+    """Three groups of six verdicts: "x" rewarded twice and refused once, "y" refused twice, one without an answer."""
+
+    def change(rows):
+        for index, row in enumerate(rows):
+            group, sample = divmod(index, 6)
+            reward, wrong = (1, 1, 0, 0, 0, 1)[sample], (0.1, 0.1, 0.9 - group / 5, 0.0001, 0.2, 0.3)[sample]
+            denoised = 1 - wrong if reward else wrong
+            row.update(reward=reward, final_answer=("x", "x", "x", "y", "y", None)[sample], probability_wrong=wrong,
+                       denoised_reward=denoised, new_reward=denoised, anomalous=wrong > 0.5, source=row["index"],
+                       score=wrong * 4 - 2)  # fmt: skip
+
+    prompts = {"refused": 1, "least_count": 3, "least_share": 0.5, "listed": [REFUSED]}
+    folder = write_inspection(
+        tmp_path_factory.mktemp("denoised") / "dump", groups=3, change=change, pairs=False, verifier=VERIFIER,
+        prompts=prompts, curator={"type": "denoise"},
+    )  # fmt: skip
+    return watch(build_light(folder))
+
+
+def test_answers_stand_together_with_their_verdicts(until, denoised):
+    found = denoised.page
+    found.locator("#group-0").click()
+    lines = [re.sub(r"\s+", " ", line) for line in found.locator(".clusters tbody tr").all_inner_texts()]
+    # Denoised: (0.9 + 0.9 + 0.9) / 3; (0.0001 + 0.2) / 2, to a ten-thousandth; 1 - 0.3.
+    assert lines == ["x 3 2 1 0.9 judged both ways", "y 2 0 2 0.1 ", "no answer 1 1 0 0.7 "]
+    heads = found.locator(".rollouts thead").inner_text().split("\t")
+    assert heads[2:5] == ["reward", "probably wrong", "what became of it"]
+    first = re.sub(r"\s+", " ", found.locator(".rollouts tbody tr").first.inner_text()).strip()
+    assert first.startswith("2 0 90% flagged: reward 0.9 ")
+    assert "< 0.1%" in found.locator(".rollouts tbody").inner_text()
+    assert found.get_by_role("radio", name="Rollout 2: reward 0, probably wrong 90%").count() == 1
+    found.get_by_label("Search").fill("no such")
+    wait_for_count(until, found, "0 of 3 groups")
+    found.get_by_role("button", name="Clear").click()
+    wait_for_count(until, found, "3 groups, 18 rollouts")
+    assert denoised.wrong == []
+
+
+def test_groups_by_the_probability_of_a_wrong_reward(until, denoised):
+    found = denoised.page
+    assert found.get_by_label("Sort by").input_value() == "wrong"
+    assert groups(until, found) == [0, 1, 2]
+    assert "wrong 70%" in found.locator("#group-1").inner_text()
+    found.get_by_label("Sort by").select_option("order")
+    found.get_by_label("Sort by").select_option("wrong")
+    assert groups(until, found) == [0, 1, 2]
+
+
+def test_the_verifier_and_the_answers_that_it_always_refuses(until, denoised):
+    found = denoised.page
+    said = found.locator("#verifier").inner_text()
+    assert "both verdicts on 2 of 3 prompts" in said
+    assert "rewards 25.0% (12.5% to 50.0%) of the wrong answers" in said
+    assert "weak evidence" in said
+    assert found.locator("#verifier tbody tr").inner_text().split("\t") == ["1", "1", "y", "z", "4", "66.7%", "–"]
+    found.locator("#verifier tbody a").click()
+    until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
+    assert chosen(found) == "6"
+    assert denoised.wrong == []
+
+
+def test_many_columns_fit_a_phone(watched, denoised):
+    found = watched(Path(denoised.address.removeprefix("file://")), viewport={"width": 360, "height": 740}).page
+    assert found.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    found.locator(".row").first.click()
+    found.locator(".clusters").wait_for()
+    assert found.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
 
 @pytest.mark.slow

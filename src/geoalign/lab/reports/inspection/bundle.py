@@ -29,6 +29,10 @@ MAX_ROLLOUTS = 50_000
 # Of the prompt in the list; whole texts are in the pieces.
 OPENING = 140
 NAME = 120
+_NUMBERS = (
+    "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
+    "denoised_reward",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,12 +112,10 @@ def _columns(scored: Scored, kept: Bools, index: Ints) -> dict[str, Any]:
         "row": scored.row[kept].tolist(),
         "characters": scored.characters[kept].tolist(),
         "flagged": scored.anomalous[kept].astype(int).tolist(),
-        **{
-            name: _numbers(getattr(scored, name)[kept])
-            for name in ("reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward")
-        },
+        **{name: _numbers(getattr(scored, name)[kept]) for name in _NUMBERS},
         "id": [decoded(name)[:NAME] for name in _take(scored.identity, kept)],
-        "answer": [None if name is None else decoded(name)[:NAME] for name in _take(scored.answer, kept)],
+        "answer": _names(scored.answer, kept),
+        "final_answer": _names(scored.final_answer, kept),
         "groups": groups.tolist(),
         "group_id": scored.group_id[first].tolist(),
         "group_step": scored.step[first].tolist(),
@@ -127,6 +129,10 @@ def _shortened(files: list[str]) -> list[str]:
     """Names without their folders where they still differ."""
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     return names if len(set(names)) == len(names) else files
+
+
+def _names(column: Any, kept: Bools) -> list[str | None]:
+    return [None if name is None else decoded(name)[:NAME] for name in _take(column, kept)]
 
 
 def _take(column: Any, kept: Bools) -> list[Any]:

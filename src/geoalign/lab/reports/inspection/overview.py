@@ -11,6 +11,8 @@ import numpy as np
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.inspection import Inspection, Scored
 from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep
@@ -29,6 +31,16 @@ class Count:
     note: str
 
 
+@dataclass(frozen=True)
+class Verifier:
+    """Sentences on the verifier, one on refused answers, and rows of prompts with their agreed and gold answers."""
+
+    lines: list[str]
+    refused: str
+    prompts: list[tuple[DoubtfulPrompt, str, str]]
+    listed: int
+
+
 def counts(scored: Scored) -> list[Count]:
     """The rollouts by what became of them; lines that are zero and say nothing are left out."""
     rollouts, first = len(scored), scored.first
@@ -44,12 +56,24 @@ def counts(scored: Scored) -> list[Count]:
         _count("pairs", int(pairs.sum()), math.nan, "a better and a worse response to the same prompt"),
         _count("flagged", int(scored.anomalous.sum()), rollouts, "their rewards do not fit what the others agree on"),
         _count("replaced", int(replaced.sum()), rollouts, "the content of another rollout instead"),
+        _count(
+            "changed rewards",
+            int(_changed(scored).sum()),
+            rollouts,
+            "kept with another reward",
+        ),
         _count("left out", int((scored.source < 0).sum()), rollouts, "in no group afterwards"),
         _count("correct but flagged", int(wronged.sum()), int(known.sum()), "marked as correct in the input"),
         _count("unscored rewards", int(np.isnan(scored.reward).sum()), rollouts, "form no pair and replace nothing"),
     ]
     always = ("groups", "rollouts", "pairs", "flagged")
     return [item for item in every if item.name in always or item.value]
+
+
+def _changed(scored: Scored) -> Bools:
+    """[B] kept rollouts whose reward is another one afterwards."""
+    own = (scored.source == np.arange(len(scored))) & ~np.isnan(scored.reward) & ~np.isnan(scored.new_reward)
+    return own & (scored.new_reward != scored.reward)
 
 
 def _count(name: str, value: int, of: float, note: str) -> Count:
@@ -104,7 +128,7 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
     formats = sorted({str(item.get("format")) for item in inputs if item.get("format")})
     steps = len(np.unique(inspection.scored.step))
     hidden = inspection.summary.get("hidden")
-    states = hidden.get("from") if isinstance(hidden, Mapping) else None
+    states = hidden.get("note") or hidden.get("from") if isinstance(hidden, Mapping) else None
     known = [
         ("from", shown),
         ("read as", ", ".join(formats)),
@@ -133,6 +157,14 @@ def repeated(inspection: Inspection) -> list[str]:
         inert(f"{item.get('file')}: the rollouts of {item.get('same_as')} again", 300)
         for item in _mappings(inspection, "repeated")
     ]
+
+
+def verifier(inspection: Inspection, limit: int = 100) -> Verifier:
+    """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
+    lines = verifier_lines(inspection.summary)
+    prompts = doubtful_prompts(inspection.summary)
+    rows = [(prompt, inert(prompt.answer or "", 120), inert(prompt.gold or "", 120)) for prompt in prompts[:limit]]
+    return Verifier(lines, refused_line(inspection.summary), rows, len(prompts))
 
 
 def _mappings(inspection: Inspection, name: str) -> list[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from geoalign.lab.reports.documents import Inline, inline, make_folder, picture, write
 from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
-from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
+from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict, verifier
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
@@ -49,6 +49,7 @@ def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: Non
             scripts=scripts(),
             verdict=verdict(inspection),
             counts=counts(inspection.scored),
+            verifier=verifier(inspection),
             sections=[(item, [picture(panel, figures) for panel in item.panels]) for item in sections],
             bundle=packed,
             settings=_settings(inspection, packed),
@@ -101,4 +102,5 @@ def _known(inspection: Inspection) -> dict[str, bool]:
         "correct": bool((scored.correct == scored.correct).any()),
         "steps": len(set(scored.step.tolist())) > 1,
         "scores": bool((scored.score == scored.score).any()),
+        "probabilities": bool((scored.probability_wrong == scored.probability_wrong).any()),
     }

@@ -35,7 +35,8 @@ def inspection_sections(inspection: Inspection, run: Run) -> list[Section]:
 
 def score_name(inspection: Inspection) -> str:
     """What the curator's score is called."""
-    return "GDI" if inspection.curator.get("type") in GEOMETRIC else "score"
+    kind = inspection.curator.get("type")
+    return "GDI" if kind in GEOMETRIC else "log-odds" if kind == "denoise" else "score"
 
 
 def _scores(inspection: Inspection, run: Run) -> list[Panel | str]:

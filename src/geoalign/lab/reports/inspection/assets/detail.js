@@ -1,5 +1,7 @@
 // The chosen group: its prompt, its rollouts, one rollout beside another, and the pairs behind the score.
 
+const MOST_ANSWERS = 12;
+
 class Detail {
   constructor(box, model, stores, settings) {
     Object.assign(this, { box, model, stores, settings });
@@ -30,6 +32,7 @@ class Detail {
     this.box.replaceChildren(
       el("div", { class: "detail-head" }, back, title, el("p", { class: "quiet", text: this.place(group) })),
       ...(this.settings.redacted ? [] : [this.prompt]),
+      ...this.clusters(group),
       this.table(rows, row),
       this.compared,
       this.pairs,
@@ -61,9 +64,11 @@ class Detail {
     const model = this.model;
     const has = (column) => rows.some((row) => column[row] !== null);
     const truth = has(model.true_reward);
+    const [wrong, given] = [model.probability_wrong, model.final_answer].map(has);
     const heads = [
-      "", "rollout", "reward", truth && "true reward", this.settings.score, "what became of it",
-      has(model.correct) && "correct", has(model.answer) && "answer", "characters",
+      "", "rollout", "reward", wrong && "probably wrong", truth && "true reward",
+      !wrong && this.settings.score, "what became of it", has(model.correct) && "correct", given && "its answer",
+      has(model.answer) && (given ? "gold answer" : "answer"), "characters",
     ].filter((head) => head !== false);
     const body = el("tbody");
     for (const row of rows) {
@@ -72,9 +77,12 @@ class Detail {
       radio.addEventListener("change", () => this.choose(row));
       const line = el("tr", { class: model.flagged[row] ? "flagged" : null },
         el("td", {}, radio), el("th", { scope: "row", text: this.names(row) }), this.bar(model.reward[row], this.rewardShare(row)),
-        truth ? el("td", { text: short(model.true_reward[row]) }) : null, this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm"),
+        wrong ? this.probability(row) : null,
+        truth ? el("td", { text: short(model.true_reward[row]) }) : null,
+        wrong ? null : this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm"),
         el("td", { class: "outcome", text: this.outcome(row) }),
         has(model.correct) ? el("td", { class: "mark-cell", text: { 1: "✓", 0: "✗" }[model.correct[row]] ?? "–" }) : null,
+        given ? el("td", {}, this.answer(model.final_answer[row])) : null,
         has(model.answer) ? el("td", {}, this.answer(model.answer[row])) : null,
         el("td", { text: whole(model.characters[row]) + (model.truncated[row] === 1 ? " (cut)" : "") }));
       line.addEventListener("click", (event) => event.target === radio || radio.click());
@@ -82,6 +90,41 @@ class Detail {
     }
     return el("div", { class: "scroll rollouts", role: "radiogroup", "aria-label": "Rollouts of this group, highest score first" },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el(head ? "th" : "td", { scope: head ? "col" : null, text: head })))), body));
+  }
+
+  probability(row) {
+    const wrong = this.model.probability_wrong[row];
+    const cell = this.bar(wrong, wrong ?? 0, this.model.flagged[row] ? "suspect" : "calm");
+    cell.lastChild.textContent = isNumber(wrong) ? percent(wrong) : "–";
+    return cell;
+  }
+
+  /** The group's answers, each with its verdicts; nothing where no rollout gives an answer. */
+  clusters(group) {
+    const model = this.model;
+    const found = model.clusters(group);
+    if (!found.length) return [];
+    const denoised = model.rows[group].some((row) => isNumber(model.denoised_reward[row]));
+    const mean = (rows, column) => {
+      const known = rows.map((row) => column[row]).filter(isNumber);
+      return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
+    };
+    const body = el("tbody");
+    for (const [answer, rows] of found.slice(0, MOST_ANSWERS)) {
+      const verdicts = [model.highest, model.lowest].map((verdict) => rows.filter((row) => model.reward[row] === verdict).length);
+      const cells = model.binary ? verdicts.map(whole) : [short(mean(rows, model.reward))];
+      const mixed = answer !== null && model.binary && verdicts.every((count) => count > 0);
+      body.append(el("tr", {},
+        el("th", { scope: "row" }, answer === null ? "no answer" : this.answer(answer)), el("td", { text: whole(rows.length) }),
+        ...cells.map((text) => el("td", { text, class: mixed ? "mixed" : null })),
+        denoised ? el("td", { text: short(model.rounded(mean(rows, model.denoised_reward))) }) : null,
+        el("td", { class: "mixed", text: mixed ? "judged both ways" : "" })));
+    }
+    const heads = ["answer", "rollouts", ...(model.binary ? ["rewarded", "refused"] : ["mean reward"]), denoised && "denoised", ""].filter((head) => head !== false);
+    const rest = found.length - MOST_ANSWERS;
+    return [el("div", { class: "scroll clusters", tabindex: 0, role: "region", "aria-label": "Answers of this group" },
+      el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el(head ? "th" : "td", { scope: head ? "col" : null, text: head })))), body),
+      rest > 0 ? el("p", { class: "quiet", text: `and ${many(rest, "other answer")}` }) : null)];
   }
 
   answer(text) {
@@ -108,8 +151,9 @@ class Detail {
   outcome(row) {
     const model = this.model;
     const flag = model.flagged[row] ? "flagged: " : "";
+    const other = isNumber(model.new_reward[row]) && model.new_reward[row] !== model.reward[row];
     const fates = {
-      stays: model.flagged[row] && model.weight[row] === 1 ? "kept" : "stays",
+      stays: other ? `reward ${short(model.rounded(model.new_reward[row]))}` : model.flagged[row] && model.weight[row] === 1 ? "kept" : "stays",
       replaced: `replaced by ${model.source[row] >= 0 ? this.names(model.source[row]) : ""}`,
       "left out": "left out",
       gone: "replaced by one outside this page",
@@ -121,7 +165,8 @@ class Detail {
   sentence(row) {
     const model = this.model;
     const correct = { 1: ", correct", 0: ", not correct" }[model.correct[row]] ?? "";
-    return `Rollout ${this.names(row)}: reward ${short(model.reward[row])}, ${this.settings.score} ${short(model.score[row])}${correct}, ${this.outcome(row)}`;
+    const wrong = isNumber(model.probability_wrong[row]) ? `, probably wrong ${percent(model.probability_wrong[row])}` : "";
+    return `Rollout ${this.names(row)}: reward ${short(model.reward[row])}${wrong}, ${this.settings.score} ${short(model.score[row])}${correct}, ${this.outcome(row)}`;
   }
 
   /** Puts a rollout on the left and, by default, what would stand in its place on the right. */

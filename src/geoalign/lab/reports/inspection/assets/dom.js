@@ -47,6 +47,13 @@ function short(value) {
 }
 
 const whole = (value) => value.toLocaleString("en").replace("-", "−");
+/** A probability in percent; one that is not certain is not written as if it were. */
+function percent(share) {
+  if (share > 0 && share < 0.001) return "< 0.1%";
+  if (share < 1 && share > 0.999) return "> 99.9%";
+  return `${short(Math.round(1000 * share) / 10)}%`;
+}
+
 const many = (count, one, more = `${one}s`) => `${whole(count)} ${count === 1 ? one : more}`;
 
 /** Lets the browser draw and take input, then goes on. */

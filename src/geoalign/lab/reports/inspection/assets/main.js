@@ -106,7 +106,8 @@ function describe(model, state, settings, group, node) {
   else title.textContent = visible(opening).replace(PLAIN, (all, dollars, round) => dollars ?? round);
   const numbers = [
     facts.flagged ? el("b", { text: `${whole(facts.flagged)} flagged` }) : null,
-    facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
+    facts.wrong !== null ? el("span", { text: `wrong ${percent(facts.wrong)}` })
+      : facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
     el("span", { text: `mean ${short(facts.mean)}` }),
   ];
   const step = model.steps > 1 ? el("span", { class: "row-step", text: `step ${model.group_step[group]}` }) : null;

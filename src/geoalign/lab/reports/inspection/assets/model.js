@@ -12,17 +12,26 @@ class Model {
     const rewards = this.reward.filter(isNumber);
     this.lowest = rewards.reduce((a, b) => Math.min(a, b), Infinity);
     this.highest = rewards.reduce((a, b) => Math.max(a, b), -Infinity);
+    this.binary = this.lowest < this.highest && rewards.every((reward) => reward === this.lowest || reward === this.highest);
     this.topScore = this.score.reduce((a, b) => (isNumber(b) && b > a ? b : a), 0);
+  }
+
+  /** A reward to a ten-thousandth of what the rewards span: expected ones come near the others without meeting them. */
+  rounded(reward) {
+    const unit = (this.highest - this.lowest) / 1e4;
+    return isNumber(reward) && unit > 0 ? Math.round(reward / unit) * unit : reward;
   }
 
   /** What the list shows of a group and sorts by; null where nothing is known. */
   summary(rows) {
     const rewards = rows.map((row) => this.reward[row]).filter(isNumber);
+    const wrong = rows.map((row) => this.probability_wrong[row]).filter(isNumber);
     const scores = rows.map((row) => this.score[row]).filter(isNumber);
     return {
       flagged: rows.reduce((sum, row) => sum + this.flagged[row], 0),
       mean: rewards.length ? rewards.reduce((a, b) => a + b, 0) / rewards.length : null,
       spread: rewards.length ? Math.max(...rewards) - Math.min(...rewards) : null,
+      wrong: wrong.length ? Math.max(...wrong) : null,
       score: scores.length ? Math.max(...scores) : null,
       length: Math.max(...rows.map((row) => this.characters[row])),
     };
@@ -63,6 +72,7 @@ class Model {
 
   sorted(groups, order) {
     const keys = {
+      wrong: (group) => descending(this.facts[group].wrong),
       score: (group) => descending(this.facts[group].score),
       flagged: (group) => descending(this.facts[group].flagged),
       spread: (group) => descending(this.facts[group].spread),
@@ -74,6 +84,18 @@ class Model {
     const key = keys[order] ?? keys.order;
     const known = new Map(groups.map((group) => [group, key(group)]));
     return groups.sort((a, b) => compare(known.get(a), known.get(b)) || a - b);
+  }
+
+  /** The answers given in a group with their rollouts, most frequent first; empty where no rollout gives one. */
+  clusters(group) {
+    const found = new Map();
+    for (const row of this.rows[group]) {
+      const answer = this.final_answer[row];
+      if (!found.has(answer)) found.set(answer, []);
+      found.get(answer).push(row);
+    }
+    if (found.size === 1 && found.has(null)) return [];
+    return [...found].sort((a, b) => (a[0] === null) - (b[0] === null) || b[1].length - a[1].length);
   }
 
   /** The rollout to look at first: flagged before others, then the highest score, of those that pass. */

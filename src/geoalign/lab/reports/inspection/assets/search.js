@@ -28,7 +28,7 @@ class Search {
       if (!found.snippets.has(group)) found.snippets.set(group, snippet(text, at, wanted.length));
     };
     for (let row = 0; row < model.size; row++) {
-      for (const text of [model.id[row], model.answer[row] ?? ""]) {
+      for (const text of [model.id[row], model.answer[row] ?? "", model.final_answer[row] ?? ""]) {
         const at = text.toLowerCase().indexOf(wanted);
         if (at >= 0) note(row, text, at);
       }

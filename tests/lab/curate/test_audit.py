@@ -1,0 +1,216 @@
+"""What binary rewards say of their verifier: contradictions, error rates with intervals, answers that are refused."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from dumps import plain, write_lines
+
+from geoalign.curators.denoising import believe_verdicts
+from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.curate import audit as audit_module
+from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, rate_intervals, verdict_counts
+from geoalign.lab.curate.rows import Row
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(audit_module, "DRAWS", 3)
+
+
+def rows_of(*groups):
+    """Rollouts of prompts, each a list of (answer, reward); the gold answer of prompt g is "g"."""
+    return [
+        Row(row=0, sample=r, line=1, position=0, step=1, group=str(g), id=f"{g}-{r}", prompt=str(g), messages=None,
+            response=f"{answer} {r}", reward=math.nan if reward is None else float(reward), answer=str(g),
+            final_answer=answer)
+        for g, group in enumerate(groups) for r, (answer, reward) in enumerate(group)
+    ]  # fmt: skip
+
+
+def audited(*groups, redact=False):
+    audit, rows = VerdictAudit(), rows_of(*groups)
+    audit.add(1, rows, [int(row.group) for row in rows], list(range(len(rows))))
+    return audit.summary(redact=redact), audit
+
+
+def simulated(generator, prompts=300, false_positive=0.1, false_negative=0.3):
+    """Eight rollouts a prompt; the right answer "r" from half of them on average, else one of three wrong ones."""
+    groups = []
+    for share in generator.uniform(0.1, 0.9, prompts):
+        answers = ["r" if generator.random() < share else f"w{generator.integers(3)}" for _ in range(8)]
+        chance = [1 - false_negative if answer == "r" else false_positive for answer in answers]
+        groups.append([(answer, generator.random() < p) for answer, p in zip(answers, chance, strict=True)])
+    return groups
+
+
+def test_contradictions_by_hand():
+    # Labels 0 and 1 in group 0, 2 in group 1, 3 in group 2. Verdicts of label 0: yes, no; of 1: yes; of 2: no, no and
+    # one that does not count; of 3: yes, yes. Two verdicts or more: groups 0, 1, 2; both ways: group 0.
+    label = torch.tensor([0, 0, 1, 2, 2, 2, 3, 3])
+    group = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
+    right = torch.tensor([True, False, True, False, False, True, True, True])
+    counted = torch.tensor([True] * 5 + [False] + [True] * 2)
+    assert verdict_counts(label, group, right, counted) == (3, 1)
+    assert verdict_counts(label, group, right, torch.zeros(8, dtype=torch.bool)) == (0, 0)
+
+
+def test_contradictions_as_a_loop_counts_them():
+    found, _ = audited(*simulated(np.random.default_rng(1), prompts=40))
+    twice = both = 0
+    for group in simulated(np.random.default_rng(1), prompts=40):
+        verdicts = {answer: [verdict for other, verdict in group if other == answer] for answer, _ in group}
+        twice += any(len(given) > 1 for given in verdicts.values())
+        both += any(len(set(given)) > 1 for given in verdicts.values())
+    verifier = found["verifier"]
+    assert (verifier["groups_with_repeated_answers"], verifier["groups_with_answers_judged_both_ways"]) == (twice, both)
+    assert verifier["groups_with_repeated_responses"] == 0
+
+
+def test_the_rates_of_a_simulated_verifier_are_found(monkeypatch):
+    monkeypatch.setattr(audit_module, "DRAWS", 40)
+    found, _ = audited(*simulated(np.random.default_rng(0)))
+    rates = found["verifier"]["rates"]
+    for name, true in (("false_positive_rate", 0.1), ("false_negative_rate", 0.3), ("informedness", 0.6)):
+        assert rates[name]["low"] < true < rates[name]["high"]
+        assert rates[name]["high"] - rates[name]["low"] < 0.2
+    estimates = [rates[name]["estimate"] for name in ("false_positive_rate", "false_negative_rate", "informedness")]
+    assert sum(estimates) == pytest.approx(1)
+
+
+def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
+    # One answer of eight prompts is always rewarded, the other always refused: the prior's rates would be over 4%.
+    found, _ = audited(*[[("r", 1)] * 4 + [("w", 0)] * 4] * 8)
+    assert found["verifier"]["rates"]["false_positive_rate"]["estimate"] < 0.001
+    assert found["verifier"]["rates"]["false_negative_rate"]["estimate"] < 0.001
+
+
+def test_one_group_among_many_that_stand_alone():
+    # Most draws leave out the only group that says anything: no rows, no errors.
+    found, _ = audited([("a", 1), ("a", 0), ("b", 0)], *[[("c", 1)]] * 30)
+    rates = found["verifier"]["rates"]
+    assert all(math.isfinite(end) for rate in rates.values() for end in rate.values())
+
+
+def test_rates_are_shares_of_what_the_posterior_expects():
+    _, audit = audited(*simulated(np.random.default_rng(5), prompts=20), [("r", 1)])
+    rows = audit._batches[0]
+    belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
+    rewarded = refused = right = wrong = 0.0
+    for truth, reward, group in zip(belief.expected.tolist(), rows.rewards.tolist(), rows.group.tolist(), strict=True):
+        if group == 20:
+            continue  # alone in its group
+        right, wrong = right + truth, wrong + 1 - truth
+        rewarded, refused = rewarded + (1 - truth) * reward, refused + truth * (1 - reward)
+    expected = [rewarded / wrong, refused / right, 1 - rewarded / wrong - refused / right]
+    assert error_rates(rows).tolist() == pytest.approx(expected)
+
+
+def test_intervals_hold_the_rates_about_as_often_as_they_say():
+    held = 0
+    for seed in range(6):
+        _, audit = audited(*simulated(np.random.default_rng(100 + seed), prompts=60))
+        generator = torch.Generator().manual_seed(0)
+        positive, negative, _ = rate_intervals(audit._batches[0], draws=30, generator=generator)
+        held += (positive.low < 0.1 < positive.high) + (negative.low < 0.3 < negative.high)
+    assert held >= 9  # of 12; at 95% fewer come once in 4,000 times
+
+
+def test_a_draw_of_every_group_once_is_the_estimate_and_draws_repeat():
+    _, audit = audited(*simulated(np.random.default_rng(2), prompts=30))
+    rows = audit._batches[0]
+    first, second = (rate_intervals(rows, draws=5, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+    assert first == second
+    assert [rate.estimate for rate in first] == error_rates(rows).tolist()
+
+
+def test_agreed_answers_by_hand():
+    # "a" from 3 of 4 with a reward, best 0, the others' best 1. Two of four are too few; so are 3 of 7.
+    groups = [
+        [("a", 0), ("a", 0), ("b", 1), ("a", 0), ("a", None)],
+        [("a", 0), ("a", 0), ("b", 0), ("c", 0)],
+        [("a", 0), ("a", 0), ("a", 0), ("b", 0), ("c", 0), (None, 0), (None, 0)],
+    ]
+    rows = rows_of(*groups)
+    answers = [row.final_answer for row in rows]
+    (found,) = agreed_answers(4, rows, [int(row.group) for row in rows], range(10, 26), answers)
+    assert (found.step, found.group, found.index, found.answer, found.gold) == (4, 0, 10, "a", "0")
+    assert (found.count, found.share, found.best, found.others_best) == (3, 0.75, 0, 1)
+
+
+def test_prompts_whose_agreed_answer_is_always_refused():
+    groups = [
+        [("a", 0)] * 3 + [("b", 1)],  # 75%, another answer was rewarded
+        [("a", 1)] + [("a", 0)] * 3,  # was rewarded once
+        [("c", 0)] * 4,
+    ]
+    found, _ = audited(*groups)
+    prompts = found["prompts"]
+    assert prompts["refused"] == 2
+    listed = [(one["group"], one["answer"], one["gold"], one["count"], one["share"]) for one in prompts["listed"]]
+    assert listed == [(2, "c", "2", 4, 1.0), (0, "a", "0", 3, 0.75)]
+    assert [one["other_rewarded"] for one in prompts["listed"]] == [False, True]
+    hidden = audited(*groups, redact=True)[0]["prompts"]["listed"]
+    assert [(one["answer"], one["gold"]) for one in hidden] == [(None, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "Rewards are not binary."),
+        ([[("a", 1), ("b", 1)]], "All rewards are equal."),
+        ([[("a", None)]], "No rollout has a reward."),
+        ([[(None, 1), (None, 0)]], "No rollout has an answer, and no response to a prompt was given twice."),
+    ],
+)
+def test_what_says_nothing_of_a_verifier(groups, reason):
+    assert audited(*groups)[0] == {"verifier": {"reason": reason}}
+    assert verifier_lines(audited(*groups)[0]) == []
+    assert refused_line(audited(*groups)[0]) == ""
+
+
+def test_many_values_in_one_step_end_the_audit_of_all():
+    audit = VerdictAudit()
+    for step, rewards in enumerate(([0, 1], [0.5, 1], [0, 1])):
+        rows = rows_of([("a", reward) for reward in rewards])
+        audit.add(step, rows, [step] * 2, [2 * step, 2 * step + 1])
+    assert audit.summary(redact=False)["verifier"] == {"reason": "Rewards are not binary."}
+
+
+def test_any_curator_is_told(tmp_path, run):
+    rows = [
+        {**row, "reward": float(reward), "final_answer": answer, "answer": "7"}
+        for row, (answer, reward) in zip(plain(), [("a", 0), ("a", 0), ("a", 1), ("b", 0)] * 12, strict=True)
+    ]
+    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="pair_count")
+    assert summary["verifier"]["groups_with_answers_judged_both_ways"] == 12
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["verifier"] == summary["verifier"]
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["final_answer"].to_pylist()[:4] == ["a", "a", "a", "b"]
+    lines = verifier_lines(summary)
+    assert lines[0] == "The same answer to a prompt got both verdicts on 12 of 12 prompts that have one twice."
+    assert len(lines) == 2  # no response came twice
+    assert "95% intervals" in lines[1]
+
+
+def test_a_redacted_folder_has_no_answers(tmp_path, run):
+    rows = [{**row, "reward": 0.0, "final_answer": "secret", "answer": "hush"} for row in plain()]
+    rows[0]["reward"] = 1.0
+    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", redact=True)
+    assert summary["prompts"]["refused"] == 11
+    for path in (tmp_path / "out").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert b"secret" not in data, path
+            assert b"hush" not in data, path
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["final_answer"].null_count == 48
+
+
+@pytest.mark.parametrize("spoilt", [None, 3, "x", [], {"listed": 3, "rates": []}, {"listed": [1, {}, {"step": "1"}]}])
+def test_whatever_a_summary_holds(spoilt):
+    summary = {"verifier": spoilt, "prompts": spoilt}
+    assert verifier_lines(summary) == []
+    assert refused_line(summary) == ""
+    assert doubtful_prompts(summary) == []

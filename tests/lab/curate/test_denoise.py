@@ -1,0 +1,160 @@
+"""`geoalign curate --curator denoise`: without states and with them, its columns, and what it writes."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from dumps import GROUPS, SIZE, write_dump, write_lines
+
+from geoalign.errors import ConfigError
+from geoalign.method.advantages import group_advantages
+
+# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
+ANSWERS = "aaaabbcc"
+REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
+
+
+def verdicts(prompts=8, step=1, rewards=REWARDS, **extra):
+    return [
+        {"id": f"{g}-{r}", "step": step, "prompt": f"question {g}", "response": f"by way {r} to \\boxed{{{answer}}}",
+         "answer": "a", "reward": float(reward), **extra}
+        for g in range(prompts) for r, (answer, reward) in enumerate(zip(ANSWERS, rewards, strict=True))
+    ]  # fmt: skip
+
+
+def table(folder):
+    return pq.read_table(folder / "scores.parquet").to_pylist()
+
+
+def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
+    summary = run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
+    assert summary["curator"]["geometry"] == "none"
+    assert summary["hidden"]["from"] == "none"
+    assert "geometry=none" in summary["hidden"]["note"]
+    rows = table(tmp_path / "out")
+    assert [row["final_answer"] for row in rows[:8]] == list(ANSWERS)
+    # In every prompt the refused "a" and the rewarded "b", rows 3 and 5, are flagged.
+    assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
+    for row in rows:
+        wrong = row["probability_wrong"]
+        assert (wrong > 0.5) == row["anomalous"]
+        # A binary reward is expected to be 1 with the probability that it is right, or that it is wrong.
+        assert row["denoised_reward"] == pytest.approx(1 - wrong if row["reward"] else wrong, abs=1e-6)
+        assert row["new_reward"] == row["denoised_reward"]
+
+
+def test_flagged_rows_show_the_probability(tmp_path, run):
+    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
+    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 16
+    assert {row["final_answer"] for row in rows} == {"a", "b"}
+    assert all(0.5 < float(row["probability_wrong"]) < 1 and float(row["denoised_reward"]) < 1 for row in rows)
+
+
+def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
+    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="pair_count")
+    assert {row["probability_wrong"] for row in table(tmp_path / "out")} == {None}
+    for strategy in ("weight", "drop", "replace"):
+        settings = (f"curator.strategy={strategy}",)
+        run(tmp_path / "d.jsonl", curator="denoise", settings=settings, overwrite=True)
+        rows = table(tmp_path / "out")
+        assert {row["denoised_reward"] for row in rows} == {None}
+        assert sum(row["probability_wrong"] > 0.5 for row in rows) == 16
+        made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+        assert len(made) == (48 if strategy == "drop" else 64)
+        assert {row["reward"] for row in made} == {0.0, 1.0}
+        weights = [row["weight"] for row in rows]
+        expected = [1 - row["probability_wrong"] for row in rows]
+        assert strategy != "weight" or weights == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_curated_dump_holds_denoised_rewards_and_their_advantages(tmp_path, run):
+    unscored = {**verdicts()[0], "reward": None}
+    path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
+    run(path, curator="denoise", skip_bad=True, mixed_groups=True)
+    rows = table(tmp_path / "out")
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    assert [one["reward"] for one in made] == [row["new_reward"] for row in rows]
+    assert made[0]["reward"] is rows[0]["probability_wrong"] is rows[0]["denoised_reward"] is None
+    assert [one["geoalign_weight"] for one in made] == [0.0] + [1.0] * 63
+    advantages = np.array([one["geoalign_advantage"] for one in made]).reshape(8, 8)
+    assert advantages[0, 0] == 0.0
+    # The advantages are those of the rewards beside them, on a smaller scale: the truth is not known for sure.
+    rewards = np.array([one["reward"] for one in made[8:]]).reshape(7, 8)
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    ratio = advantages[1:] / centred
+    assert ratio == pytest.approx(np.broadcast_to(ratio[:, :1], ratio.shape), rel=1e-4)
+    assert (ratio[:, 0] < 1 / rewards.std(axis=1, ddof=1)).all()
+
+
+def test_every_row_of_a_file_has_an_advantage_or_none_has(tmp_path, run):
+    # The first step's rewards are all equal and stay as they are: GRPO's advantages, 0.
+    path = write_lines(tmp_path / "d.jsonl", [*verdicts(rewards=(1,) * 8), *verdicts(step=2)])
+    run(path, curator="denoise")
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    assert [one["geoalign_advantage"] for one in made[:64]] == [0.0] * 64
+    assert all(one["geoalign_advantage"] for one in made[64:])
+    run(write_lines(tmp_path / "same.jsonl", verdicts(rewards=(1,) * 8)), curator="denoise", overwrite=True)
+    assert b"geoalign_advantage" not in (tmp_path / "out" / "curated" / "same.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["trl", "responses", "verl"])
+def test_denoised_rewards_in_every_kind_of_dump(tmp_path, run, name):
+    # Without answers or repeated responses, and without states, nothing is changed.
+    run(write_dump(tmp_path / "in", name), curator="denoise")
+    rows = table(tmp_path / "out")
+    assert [row["new_reward"] for row in rows] == [row["reward"] for row in rows]
+    if name == "responses":
+        return
+    # One response throughout a group: of its different rewards at most one is kept.
+    path = next((tmp_path / "in").iterdir())
+    if name == "trl":
+        import pandas as pd
+
+        frame = pd.read_parquet(path)
+        frame["completion"] = "the same"
+        frame.to_parquet(path)
+    else:
+        write_lines(path, [{**json.loads(line), "output": "the same"} for line in path.read_text().splitlines()])
+    run(path, curator="denoise", overwrite=True)
+    rows = table(tmp_path / "out")
+    assert sum(row["new_reward"] != row["reward"] for row in rows) > 24
+    curated = tmp_path / "out" / "curated" / path.name
+    if name == "trl":
+        made = pq.read_table(curated)
+        assert made["accuracy_reward"].to_pylist() == [row["new_reward"] for row in rows]
+        assert len(made["geoalign_advantage"].drop_null()) == GROUPS * SIZE
+    else:
+        made = [json.loads(line) for line in curated.read_bytes().splitlines()]
+        assert [one["score"] for one in made] == [row["new_reward"] for row in rows]
+
+
+def test_states_are_used_where_there_are_some(tmp_path, run):
+    # No answers and no response twice: only the states know that rewards 3 and 5 of each prompt are wrong.
+    rows = [{**row, "response": f"way {row['id']}"} for row in verdicts(prompts=24)]
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(len(rows), 8, generator=generator)
+    states[:, 0] += torch.tensor([4.0 * (letter == "a") for letter in ANSWERS]).repeat(24)
+    np.save(tmp_path / "states.npy", states.numpy())
+    path = write_lines(tmp_path / "d.jsonl", rows)
+    summary = run(path, curator="denoise", hidden=(tmp_path / "states.npy",))
+    assert summary["curator"]["geometry"] == "states"
+    assert "note" not in summary["hidden"]
+    assert summary["steps"][0]["metrics"]["geoalign/states_used"] == 1
+    found = table(tmp_path / "out")
+    wrong = np.array([row["probability_wrong"] for row in found]).reshape(24, 8).mean(axis=0)
+    assert set(np.argsort(-wrong)[:2].tolist()) == {3, 5}
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    own = group_advantages(torch.tensor([one["reward"] for one in made]), torch.arange(24).repeat_interleave(8))
+    given = torch.tensor([one["geoalign_advantage"] for one in made])
+    assert torch.cosine_similarity(own, given, dim=0) > 0.9
+
+
+def test_the_control_of_permuted_predictions_needs_states(tmp_path, run):
+    path = write_lines(tmp_path / "d.jsonl", verdicts())
+    with pytest.raises(ConfigError, match=r"denoise needs hidden states.* takes one of .*denoise"):
+        run(path, curator="denoise", settings=("curator.geometry=permuted",))

@@ -123,6 +123,7 @@ def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFold
         (GEOALIGN | {"aggregation": "mean"}, False),
         (GEOALIGN | {"aggregation": "excess"}, False),
         (GEOALIGN | {"top_m": 2}, False),
+        (GEOALIGN | {"signed": True}, False),
         ({"type": "grpo"}, False),
     ],
 )

@@ -70,8 +70,9 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
 
 def sums_over_pairs(curator: Mapping[str, Any]) -> bool:
     """True where a curator's score is a sum over all pairs of a rollout, so that dividing by their number says
-    something: GeoAlign with aggregation "sum" and no restriction to the best and worst."""
-    return curator.get("aggregation") == "sum" and curator.get("top_m") is None
+    something: GeoAlign with aggregation "sum" and no restriction to the best and worst, unless it is signed."""
+    summed = curator.get("aggregation") == "sum" and curator.get("top_m") is None
+    return summed and not curator.get("signed", False)
 
 
 def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[Generation]) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""Denoised rewards: every rollout gets the reward that it should have been given, as far as can be told."""
+"""Denoised rewards: every rollout gets the reward that it should have been given, as far as can be judged."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Denoise(Curator[DenoiseConfig]):
             z, metrics = combined_prediction(recent, self.config.level)
             belief = self._belief(recent, z)[-len(rollouts) :]
             self._learn(states, rows, predictions, belief)
-            curation = self._carried_out(rollouts, order, rows, belief, generator, metrics)
+            curation = self._curation(rollouts, order, rows, belief, generator, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
@@ -153,8 +153,8 @@ class Denoise(Curator[DenoiseConfig]):
         count = self.config.states
         if hidden.shape[1] % count:
             raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
-        place = order.order.to(hidden.device), order.group.to(hidden.device)
-        return [group_centred(block[place[0]], place[1]) for block in hidden.chunk(count, dim=1)]
+        index, group = order.order.to(hidden.device), order.group.to(hidden.device)
+        return [group_centred(block[index], group) for block in hidden.chunk(count, dim=1)]
 
     def _predicted(
         self,
@@ -166,7 +166,7 @@ class Denoise(Curator[DenoiseConfig]):
         """The batch as the noise models read it, with what each fit says of it; a first batch is predicted by folds."""
         rows = noisy_rows(rollouts, order, answers=self.config.answers)
         predictions = [ridge.predict(block) for ridge, block in zip(self._ridges, states, strict=True)]
-        values = [one.best for one in predictions]
+        values = [each.best for each in predictions]
         folded = bool(self._ridges) and not self._ridges[0].fitted
         if folded:
             targets, weights = rows.standardised, self._fit_weights(rows, None)
@@ -204,7 +204,7 @@ class Denoise(Curator[DenoiseConfig]):
         believed = 1.0 if belief is None else 1 - belief.wrong
         return (weights * believed)[:, None] * rows.fitted_on
 
-    def _carried_out(
+    def _curation(
         self,
         rollouts: Rollouts,
         order: GroupedRows,
@@ -241,10 +241,10 @@ class Denoise(Curator[DenoiseConfig]):
                 metrics=metrics,
             )
         unchanged = identity(rollouts, metrics)
-        told = replace(unchanged, scores=back(scores), anomalous=back(anomalous))
+        judged = replace(unchanged, scores=back(scores), anomalous=back(anomalous))
         if self.config.strategy == "weight":
-            return replace(told, weights=told.weights * back((1 - belief.wrong).float()))
+            return replace(judged, weights=judged.weights * back((1 - belief.wrong).float()))
         if not bool((change != 0).any()):
-            return told
+            return judged
         rewards = back(belief.expected).to(rollouts.rewards.dtype)
-        return replace(told, rewards=rewards, advantages=back(belief.advantages(rows.group)).to(rewards.dtype))
+        return replace(judged, rewards=rewards, advantages=back(belief.advantages(rows.group)).to(rewards.dtype))

@@ -16,14 +16,14 @@ class OwnCodeError(ConfigError):
     """A model comes with Python code of its own, which nobody allowed to run."""
 
 
-def from_pretrained(kind: Any, place: str | Path, *, trust_remote_code: bool, setting: str, **options: Any) -> Any:
-    """`kind.from_pretrained(place)`, which never asks on the standard input whether code may run.
+def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, setting: str, **options: Any) -> Any:
+    """`kind.from_pretrained(path)`, which never asks on the standard input whether code may run.
 
     A model that transformers knows itself is loaded by transformers' own class, whatever code lies beside it.
 
     Args:
         kind: a class of transformers, such as `AutoTokenizer`.
-        place: folder, or id on the hub.
+        path: folder, or id on the hub.
         trust_remote_code: run the Python code that comes with the model.
         setting: what allows that, for the error.
 
@@ -32,17 +32,17 @@ def from_pretrained(kind: Any, place: str | Path, *, trust_remote_code: bool, se
         OSError, ValueError, ImportError: whatever else transformers raises.
     """
     try:
-        return kind.from_pretrained(place, trust_remote_code=trust_remote_code, **options)
+        return kind.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
     except (OSError, ValueError, ImportError) as error:
         if not trust_remote_code and "trust_remote_code" in str(error):
-            raise own_code(place, setting) from error
+            raise own_code(path, setting) from error
         raise
 
 
-def own_code(place: str | Path, setting: str) -> OwnCodeError:
+def own_code(path: str | Path, setting: str) -> OwnCodeError:
     """The error for a model whose code nobody allowed to run."""
     return OwnCodeError(
-        f"{setting}: expected true, because {str(place)!r} comes with Python code of its own, got false: read that "
+        f"{setting}: expected true, because {str(path)!r} comes with Python code of its own, got false: read that "
         f"code, then allow it (where the command has it, by --trust-remote-code)"
     )
 

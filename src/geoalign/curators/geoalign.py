@@ -18,6 +18,7 @@ from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, flag_highest, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
+from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
 from geoalign.method.consensus import deviation_index, pair_count, prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.density import Tail
 from geoalign.method.error_rate import error_rate
@@ -25,7 +26,6 @@ from geoalign.method.gate import ConsensusGate
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
 from geoalign.method.pairs import Pairs, centred_states, interior_pairs, preference_pairs, with_distances
-from geoalign.method.places import all_pairs, along_prototypes, contradiction, others, places
 from geoalign.method.planes import consensus_plane
 from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
@@ -124,7 +124,7 @@ class GeoAlignConfig:
     )
     signed: bool = setting(
         default=False,
-        help="Score how far a rollout's place along the prototype contradicts its reward, instead of `aggregation`.",
+        help="Score how far a rollout's alignment with the prototype contradicts its reward, instead of `aggregation`.",
     )
     identical: Literal["drop", "contradict"] = setting(
         default="drop", help="Identical responses with different rewards: left out, or a deviation of 1 for both."
@@ -364,8 +364,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         if scored.fold is not None:
             every, directed = _directed(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
             along = along_prototypes(self._consensus, scored.fold, states, every.take(directed))
-            place = places(along, every.take(directed), rewards, rows)
-            scores = contradiction(place, rewards, rows.group)
+            alignment = alignments(along, every.take(directed), rewards, rows)
+            scores = contradiction(alignment, rewards, rows.group)
             compared = compared + pair_count(batch.pairs, len(rewards))
         if same is not None:
             contradicted = pair_count(same, len(rewards))

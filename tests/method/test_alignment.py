@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
 from geoalign.method.groups import canonical_order
 from geoalign.method.models import RawConsensus, new_consensus
 from geoalign.method.pairs import centred_states, interior_pairs, preference_pairs, with_distances
-from geoalign.method.places import all_pairs, along_prototypes, contradiction, others, places
 from geoalign.method.projector import ProjectorConfig
 
 NAN = float("nan")
@@ -25,21 +25,21 @@ def raw(prototype):
     return consensus
 
 
-def test_places_and_contradictions_by_hand():
+def test_alignments_and_contradictions_by_hand():
     # One group on a line at 3, 0, 1 with rewards 0, 0, 1; the prototype points along the line. Every direction is +-1:
-    # the row at 3 is above both others, place (1 + 1) / 2 = 1; that at 0 below both, -1; that at 1 between them, 0.
+    # the row at 3 is above both others, alignment (1 + 1) / 2 = 1; that at 0 below both, -1; that at 1 between them, 0.
     rewards, hidden = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([[3.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
     rows, sorted_rewards, states, pairs = prepared(rewards, torch.zeros(3, dtype=torch.long), hidden)
     fold = torch.zeros(1, dtype=torch.long)
     along = along_prototypes([raw(torch.tensor([1.0, 0.0]))], fold, states, pairs)
-    place = places(along, pairs, sorted_rewards, rows)
+    alignment = alignments(along, pairs, sorted_rewards, rows)
     back = torch.empty(3)
-    back[rows.order] = place
+    back[rows.order] = alignment
     assert back.tolist() == pytest.approx([1, -1, 0])
     # y: mean 1/3, deviation sqrt((1/9 + 1/9 + 4/9) / 2) = 0.577, so -0.577, -0.577, 1.155. -y t: 0.577 for the
     # wrong row that stands highest, -0.577 for the one that stands lowest, 0 between.
     score = torch.empty(3)
-    score[rows.order] = contradiction(place, sorted_rewards, rows.group)
+    score[rows.order] = contradiction(alignment, sorted_rewards, rows.group)
     assert score.tolist() == pytest.approx([3**-0.5, -(3**-0.5), 0], abs=1e-4)
 
 
@@ -49,12 +49,12 @@ def test_identical_rows_and_rows_without_reward_are_left_out():
     rewards = torch.tensor([0.0, 1.0, 2.0, NAN])
     rows, sorted_rewards, states, pairs = prepared(rewards, torch.zeros(4, dtype=torch.long), hidden)
     along = along_prototypes([raw(torch.tensor([1.0, 0.0]))], torch.zeros(1, dtype=torch.long), states, pairs)
-    assert places(along, pairs, sorted_rewards, rows).tolist() == pytest.approx([-0.5, -0.5, 1.0, 0.0])
+    assert alignments(along, pairs, sorted_rewards, rows).tolist() == pytest.approx([-0.5, -0.5, 1.0, 0.0])
     assert others(sorted_rewards, rows).tolist() == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("projector", [None, ProjectorConfig(hidden_dim=6, output_dim=4, steps=3)])
-def test_places_equal_a_loop_and_every_group_is_asked_of_its_fold(projector):
+def test_alignments_equal_a_loop_and_every_group_is_asked_of_its_fold(projector):
     draw = torch.Generator().manual_seed(0)
     rewards, groups = torch.randn(12, generator=draw).round(), torch.arange(12) % 3
     hidden = torch.randn(12, 5, generator=draw)
@@ -65,7 +65,7 @@ def test_places_equal_a_loop_and_every_group_is_asked_of_its_fold(projector):
         chosen = pairs.take(pairs.group != number)
         consensus.settle(consensus.view(states), chosen, torch.ones(len(chosen)))
     fold = torch.tensor([0, 1, 1])
-    fast = places(along_prototypes(folds, fold, states, pairs), pairs, sorted_rewards, rows)
+    fast = alignments(along_prototypes(folds, fold, states, pairs), pairs, sorted_rewards, rows)
     assert fast.abs().max() <= 1
     for row in range(12):
         group = int(rows.group[row])

@@ -1,7 +1,7 @@
 """Where each rollout stands along a prototype among all rollouts of its group, and whether its reward says the same.
 
-A deviation index compares a rollout only with those of another reward. Its place compares it with all of the group: of
-two rollouts with the same reward, one can stand where better ones stand.
+A deviation index compares a rollout only with those of another reward. Its alignment compares it with all of the group:
+of two rollouts with the same reward, one can stand where better ones stand.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def along_prototypes(
     return along
 
 
-def places(
+def alignments(
     along: Float[Tensor, " p"], pairs: Pairs, rewards: Float[Tensor, " b"], rows: GroupedRows
 ) -> Float[Tensor, " b"]:
     """t_i = sum over the others j of the group of along(h_i - h_j) / (n - 1), between -1 and 1; 0 in the group's mean.
@@ -64,12 +64,12 @@ def others(rewards: Float[Tensor, " b"], rows: GroupedRows) -> Float[Tensor, " b
 
 
 def contradiction(
-    place: Float[Tensor, " b"], rewards: Float[Tensor, " b"], group: Int[Tensor, " b"]
+    alignment: Float[Tensor, " b"], rewards: Float[Tensor, " b"], group: Int[Tensor, " b"]
 ) -> Float[Tensor, " b"]:
-    """-y t: how far the place of a rollout contradicts its reward y, standardised in its group.
+    """-y t: how far the alignment of a rollout contradicts its reward y, standardised in its group.
 
-    Up to a factor the log-odds that the reward has the wrong sign, where places are normal around y.
+    Up to a factor the log-odds that the reward has the wrong sign, where alignments are normal around y.
     """
     # In float32 the squares of rewards around 1e30 overflow, and those around 1e-30 vanish.
     wide = rewards if rewards.device.type == "mps" else rewards.double()
-    return -group_advantages(wide, group, eps=torch.finfo(wide.dtype).tiny).to(place) * place
+    return -group_advantages(wide, group, eps=torch.finfo(wide.dtype).tiny).to(alignment) * alignment

@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 import torch
+from trl import GRPOConfig, TrlParser
 
 from geoalign.errors import ConfigError
-from geoalign.lab.train.options import grpo_options, sft_options
+from geoalign.lab.train.options import check_options, grpo_options, sft_options
 from geoalign.lab.train.prompts import generation_shape, plan_prompts
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 
 FOLDER = Path("nowhere")
 
@@ -140,3 +141,10 @@ def test_a_plan_that_no_memory_holds_is_refused(values: dict[str, Any]) -> None:
     options = grpo(**values)
     with pytest.raises(ConfigError, match=rf"grpo\.{next(iter(values))}: expected at most 2,500,000 updates"):
         plan_prompts(options, generation_shape(options), problems=9)
+
+
+def test_an_argument_parser_of_the_same_process_changes_no_check() -> None:
+    """transformers' parser rewrites the types of TRL's fields: what it has read is text to it."""
+    TrlParser((GRPOConfig,))
+    with pytest.raises(ConfigError, match=r"grpo\.model_init_kwargs: expected a section, or JSON"):
+        check_options(GRPOConfig, "grpo", {"model_init_kwargs": '{"a": 1, "a": 2}'}, NOWHERE)

@@ -99,23 +99,23 @@ _ABOVE_ZERO = ("temperature", "repetition_penalty", "num_train_epochs", "vllm_gp
 _SMALLEST = 1e-6
 
 
-def check_value(key: str, item: dataclasses.Field[Any], value: Any, locations: Locations) -> None:
-    """Checks one option of the settings before TRL sees it.
+def check_value(key: str, kind: type, item: dataclasses.Field[Any], value: Any, locations: Locations) -> None:
+    """Checks one option of the settings before TRL sees it: the field `item` of the class `kind`.
 
     Raises:
         ConfigError: it is of another type than TRL says (a boolean is no number, a number no boolean), not finite, or
             out of range; the message has the file and the line.
     """
-    where = f"{locations.prefix(key)}{key}"
+    where, names = f"{locations.prefix(key)}{key}", _names(kind, item)
     if value is None:
-        if "None" not in _names(item) and item.default is not None:
+        if "None" not in names and item.default is not None:
             raise ConfigError(f"{where}: expected a value, got null")
         return
-    kinds = [_KINDS.get(name) for name in sorted(_names(item) - {"None"})]
+    kinds = [_KINDS.get(name) for name in sorted(names - {"None"})]
     if None not in kinds and not any(right(value) for _, right in filter(None, kinds)):
         expected = " or ".join(dict.fromkeys(words for words, _ in filter(None, kinds)))
         raise ConfigError(f"{where}: expected {expected}, got {shown(value)}")
-    if isinstance(value, str) and "dict" in _names(item) and value.lstrip().startswith("{"):
+    if isinstance(value, str) and "dict" in names and value.lstrip().startswith("{"):
         try:
             strict_json(value)
         except ValueError as error:
@@ -135,9 +135,14 @@ def _check_range(where: str, name: str, value: float) -> None:
         raise ConfigError(f"{where}: expected at least 1, or -1 for so many as num_train_epochs, got {value}")
 
 
-def _names(item: dataclasses.Field[Any]) -> set[str]:
-    """The parts of an option's annotation: `float`, `None`; `dict` and `str` also for what is written another way."""
-    text = item.type.__name__ if type(item.type) is type else str(item.type)
+def _names(kind: type, item: dataclasses.Field[Any]) -> set[str]:
+    """The parts of an option's annotation: `float`, `None`; `dict` and `str` also for what is written another way.
+
+    As it stands in the class: transformers' argument parser writes other types into the fields themselves.
+    """
+    written = [parent.__annotations__ for parent in kind.__mro__ if "__annotations__" in vars(parent)]
+    annotation = next((given[item.name] for given in written if item.name in given), item.type)
+    text = annotation.__name__ if type(annotation) is type else str(annotation)
     return {_name(part.strip()) for part in text.split("|")}
 
 

@@ -213,7 +213,7 @@ def check_options(kind: Any, section: str, values: Options, locations: Locations
         raise ConfigError(f"{locations.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
     check_keys(values, known, section, locations, RunConfig)
     for name, value in values.items():
-        check_value(f"{section}.{name}", known[name], value, locations)
+        check_value(f"{section}.{name}", kind, known[name], value, locations)
 
 
 def _made(

@@ -19,6 +19,8 @@ from torch import Tensor
 _COUNTS = (16.0, 4.0, 4.0, 16.0)
 # Precision of theta's prior.
 _PRECISION = 1.0
+# A round that moves rates and theta by less ends the fit.
+_SETTLED = 1e-6
 # A trusted verdict is wrong with this probability.
 _TRUSTED = 1e-6
 
@@ -115,13 +117,21 @@ def fit_verdicts(
         true_positive = (hits[0] + _COUNTS[0]) / (sum(hits) + _COUNTS[0] + _COUNTS[1])
         false_positive = (misses[0] + _COUNTS[2]) / (sum(misses) + _COUNTS[2] + _COUNTS[3])
         middle = (true_positive + false_positive) / 2
+        before = model
         model = replace(
             model,
             true_positive=min(max(true_positive, middle + 0.01, 1e-3), 1 - 1e-3),
             false_positive=max(min(false_positive, middle - 0.01, 1 - 1e-3), 1e-3),
             theta=_newton_step(clusters, truth, model),
         )
+        if _settled(before, model):
+            break
     return model
+
+
+def _settled(before: VerdictModel, after: VerdictModel) -> bool:
+    rates = abs(after.true_positive - before.true_positive) + abs(after.false_positive - before.false_positive)
+    return rates < _SETTLED and bool((after.theta - before.theta).abs().max() < _SETTLED)
 
 
 def _counts(likely: Tensor, right: Tensor, judged: Tensor) -> tuple[float, float]:

@@ -52,6 +52,19 @@ def heavy(module):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_benchmark_needs_no_extra():
+    """Whoever installs the package without extras can run it: what extras bring cannot even be imported here."""
+    code = """import sys
+for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2", "fastapi"):
+    sys.modules[name] = None
+sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1", "--no-quality"]
+from geoalign.lab.cli import main
+main()"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 x 4, d = 8" in done.stdout
+
+
 def test_public_names():
     code = "import geoalign; print([getattr(geoalign, name) for name in geoalign.__all__])"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import (
+from geoalign.lab.analysis.detection import pair_counts
+from geoalign.lab.analysis.run_detection import (
     FEWEST_PAIRS,
     GDI,
     MEAN_GDI,
@@ -13,7 +14,6 @@ from geoalign.lab.analysis.detection import (
     detect,
     detect_step,
     flag_counts,
-    pair_counts,
     pairs_used,
     sum_and_mean,
 )

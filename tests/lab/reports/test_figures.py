@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import detect
+from geoalign.lab.analysis.run_detection import detect
 from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
 from geoalign.lab.reports.figures.details import share_aligned
 from geoalign.lab.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve

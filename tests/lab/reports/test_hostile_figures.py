@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import detect
+from geoalign.lab.analysis.run_detection import detect
 from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.details import density_panel
 from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel

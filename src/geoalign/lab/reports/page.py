@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.agreement import agreement_of
 from geoalign.lab.analysis.consensus import consensus
-from geoalign.lab.analysis.detection import detect
+from geoalign.lab.analysis.run_detection import detect
 from geoalign.lab.reports.documents import make_folder, picture, write
 from geoalign.lab.reports.formats import environment
 from geoalign.lab.reports.sections import figure_sections, first_middle_last

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from geoalign.lab.analysis.detection import Detection, why_no_scores
+from geoalign.lab.analysis.run_detection import Detection, why_no_scores
 from geoalign.lab.reports.figures.curves import accuracy_panel, proxy_panels, reward_panel
 from geoalign.lab.reports.figures.details import cosine_panels, density_panel, plane_panels
 from geoalign.lab.reports.figures.ranks import RankCurve, pooled_panel, rank_curve, step_panel, tenths_panel

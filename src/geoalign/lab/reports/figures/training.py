@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from geoalign.lab.analysis.detection import GDI, MEAN_GDI, MOST_PAIRS, Detection
+from geoalign.lab.analysis.run_detection import GDI, MEAN_GDI, MOST_PAIRS, Detection
 from geoalign.lab.analysis.statistics import ema
 from geoalign.lab.reports.figures.style import STEP_AXIS, Panel, Theme
 from geoalign.lab.store.run import Floats, Run, Series

@@ -109,7 +109,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
     if "informedness" not in belief.metrics:
         return None
-    known = rows.scored & (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]
+    known = rows.accompanied
     rewards = rows.rewards[known]
     low, high = rewards.min(), rewards.max()
     weights, verdict = rows.weights[known], (rewards == high).double()

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.denoising import NoisyRows, believe_verdicts, joined, noisy_rows
-from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import given_answer
+from geoalign.lab.dumps.rows import Row
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys

@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.errors import InputError
-from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
+from geoalign.lab.dumps.formats import Layout
+from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import dump_rows, is_array, is_parquet
 from geoalign.method.advantages import group_advantages

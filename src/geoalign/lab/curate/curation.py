@@ -22,8 +22,6 @@ from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.denoised import NO_STATES, denoised_rewards, without_states, wrong_probabilities
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
-from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import (
     ConsensusMeter,
     CuratedStep,
@@ -35,6 +33,8 @@ from geoalign.lab.curate.steps import (
     metrics_of,
 )
 from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
+from geoalign.lab.dumps.reading import Dump, Repeats, Skipped, group_sizes, read_dump
+from geoalign.lab.dumps.rows import Row
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.curation import CURATED, CuratedFolder
 from geoalign.lab.store.curation_tables import CurationTables

@@ -21,7 +21,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.denoised import without_states
-from geoalign.lab.curate.rows import Row
+from geoalign.lab.dumps.rows import Row
 from geoalign.lab.rewards.boxed import boxed_answer
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion

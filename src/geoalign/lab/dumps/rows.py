@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.curate import values
-from geoalign.lab.curate.formats import TRINITY, VERL, Layout
-from geoalign.lab.curate.values import BadValueError, Messages
+from geoalign.lab.dumps import values
+from geoalign.lab.dumps.formats import TRINITY, VERL, Layout
+from geoalign.lab.dumps.values import BadValueError, Messages
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.parquet_rows import Unreadable
 from geoalign.lab.tasks.rows import field_of

@@ -36,7 +36,7 @@ def curate(config: CurateConfig, request: CurateRequest, *, console: Console | N
         request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
     )
     folder = CuratedFolder(request.output)
-    folder.check([source.path for source in inputs], overwrite=request.overwrite)
+    folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     for source in inputs:
         show_input(console, source)
     with locked(folder.root):

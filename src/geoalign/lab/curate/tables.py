@@ -36,6 +36,8 @@ def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator
             "characters": len(row.response),
             "tokens": row.tokens,
             "truncated": row.truncated,
+            "trusted": row.label is not None,
+            "label": row.label,
             "replacement": dump.rows[facts["source"] - first].response if replaced else None,
             **facts,
         }

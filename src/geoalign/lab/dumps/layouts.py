@@ -32,6 +32,7 @@ _FIRST_ROWS, _FIRST_BYTES = 20, 2**23
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
 _NO_REWARDS = (
     "score", "anomalous", "source", "true_reward", "geoalign_source", "geoalign_weight", "geoalign_advantage",
+    "geoalign_trusted",
 )  # fmt: skip
 _HINT = "name the fields of another one by --field reward=NAME --field prompt=NAME --field response=NAME"
 

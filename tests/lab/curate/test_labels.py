@@ -11,6 +11,7 @@ from dumps import write_dump, write_lines
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
 
+pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
 ANSWERS = "aaaabbcc"
 REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.train.recorder import Recorder
 
-CURATOR = {"type": "denoise", "level": 0.01, "answers": False}
+pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
+CURATOR = {"type": "denoise", "level": 0.01}
 
 
 @pytest.fixture

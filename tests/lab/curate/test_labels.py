@@ -10,6 +10,7 @@ from dumps import write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
+from geoalign.lab.dumps.anchors import read_anchors
 
 pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
@@ -80,6 +81,21 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
     assert [one["geoalign_trusted"] for one in made] == [row["trusted"] for row in rows]
     assert b"geoalign_trusted" not in (tmp_path / "first" / "curated" / "d.jsonl").read_bytes()
+
+
+def test_the_same_file_gives_anchors_to_a_training(tmp_path, run):
+    run(write_lines(tmp_path / "d.jsonl", verdicts(prompts=4)), curator="denoise")
+    flagged = read(tmp_path / "out" / "flagged.csv")
+    filled = [{**row, "label": {"3": "1", "5": "0"}[row["sample"]]} for row in flagged]
+    anchors = read_anchors(fill(tmp_path / "labels.csv", filled))
+    assert len(anchors) == len(flagged) == 8
+    for prompt, response, reward, group in zip(
+        anchors.prompts, anchors.responses, anchors.rewards, anchors.groups, strict=True
+    ):
+        row = int(response[len("= by way ")])
+        assert prompt == ({"role": "user", "content": f"question {group}"},)
+        assert response == verdicts()[row]["response"]
+        assert (row, reward) in ((3, 1.0), (5, 0.0))
 
 
 @pytest.mark.parametrize("strategy", ["weight", "drop", "replace"])

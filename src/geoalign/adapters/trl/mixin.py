@@ -54,7 +54,7 @@ class GeoAlignMixin(_Base):
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         anchors: rollouts with true rewards for a curator that reads `trusted`. It sees them beside every batch, with
-            states of the current policy (rank 0 computes them); nothing else does: neither the loss nor the logs.
+            states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
 
     Raises:
         UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a

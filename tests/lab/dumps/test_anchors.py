@@ -6,10 +6,12 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.anchors import read_anchors
-from geoalign.lab.store.curation_tables import CurationTables, safe
+from geoalign.lab.store.curation_tables import CurationTables, restored, safe
 
 ROWS = [
     {"prompt": "1+1", "response": "2", "reward": 1, "group": "a"},
@@ -70,6 +72,13 @@ def test_a_filled_in_flagged_csv(tmp_path):
     assert list(anchors.prompts) == [({"role": "user", "content": "-1 + 1"},)] * 4
     assert anchors.group_numbers.tolist() == [0] * 4
     assert anchors.answers is None
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("=+-@'\t\n"), max_size=9))
+def test_a_cell_is_the_text_again(text):
+    """But for a text that looks as if it had been made safe already, and control characters."""
+    quoted = text.startswith("'") and safe(text[1:]) != text[1:]
+    assert restored(safe(text)) == (text[1:] if quoted else text)
 
 
 def test_the_columns_are_those_that_a_curation_writes(tmp_path):

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from geoalign.curators.denoising.binary import believe_verdicts
 from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
-from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import given_answer
+from geoalign.lab.dumps.rows import Row
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys

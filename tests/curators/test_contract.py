@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.curators.par import PARConfig
 from geoalign.curators.pods import PODSConfig
@@ -80,7 +81,11 @@ CHANGES = {
     "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
-    "chain": ({"members": ()},),
+    "chain": (
+        {"members": ()},
+        {"members": (DenoiseConfig(), PODSConfig())},
+        {"members": (GeoAlignConfig(**SMALL_GEOALIGN), DenoiseConfig())},
+    ),
 }
 VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
 ACROSS_GROUPS = {("pf_ppo_br", "reweight"), ("pf_ppo_br", "verl"), ("pf_ppo_bw", "reweight"), ("pf_ppo_bw", "verl")}

@@ -19,8 +19,12 @@ def chained(*members):
     ]
 
 
-# Rows are replaced first; then the rewards that stand there are denoised, behind a gate that any agreement opens.
-SYNC = chained("{type:geoalign,alpha:0.8,min_scores:8}", "{type:denoise,level:0.01}")
+# Rows are replaced first; then the rewards that stand there are denoised, behind a gate that hardly closes: the mean of
+# a response's states tells its letters, and with them its reward.
+SYNC = [
+    *chained("{type:geoalign,alpha:0.8,min_scores:8}", "{type:denoise,level:0.01}"),
+    "+geoalign.hidden_position=mean",
+]
 # GeoAlign that changes nothing, and denoised rewards behind a gate that nothing passes.
 WITHOUT_EFFECT = chained(
     "{type:geoalign,alpha:0.8,min_scores:8,observe_only:true}", "{type:denoise,level:0.999999999999}"

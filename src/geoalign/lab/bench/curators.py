@@ -43,6 +43,8 @@ CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
     "geoalign, contradict": {**_PAPER, "identical": "contradict"},
     "geoalign, trimmed": {**_PAPER, "trim": 2},
     "geoalign, budget": {**_PAPER, "budget": "estimated"},
+    "geoalign, ranks": {**_PAPER, "margins": "ranks"},
+    "geoalign, pooled": {**_PAPER, "pooled": 5},
     "geoalign, mended": {
         **_PAPER,
         "scoring": "cross_fit",
@@ -50,6 +52,8 @@ CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
         "identical": "contradict",
         "trim": 2,
         "budget": "estimated",
+        "margins": "ranks",
+        "pooled": 5,
     },
 }
 

@@ -24,6 +24,8 @@ SMALL = {
     "pair_count": {"min_scores": 8, "alpha": 0.3},
     "reward_distance": {"min_scores": 8, "alpha": 0.3},
     "random": {"geoalign": GeoAlignConfig(**SMALL_GEOALIGN)},
+    # At the second visit of a prompt, whatever the slope.
+    "label_refinement": {"start": 1, "slope": -1.0},
     "chain": {"members": (PARConfig(), GeoAlignConfig(**SMALL_GEOALIGN), PODSConfig())},
 }
 CHANGES = {
@@ -109,7 +111,7 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        shaping = ("par", "denoise", "majority_vote", "nearest_centroid")
+        shaping = ("par", "denoise", "majority_vote", "nearest_centroid", "label_refinement")
         return self.name in shaping or (self.name == "chain" and self.settings["members"])
 
     @property
@@ -122,12 +124,13 @@ class Made:
             "nearest_centroid",
             "confident_learning",
             "score_agreement",
+            "label_refinement",
         )
 
     @property
     def learns_first(self):
         """Changes nothing in its first batch, from which it only learns."""
-        return self.name == "nearest_centroid"
+        return self.name in ("nearest_centroid", "label_refinement")
 
     @property
     def has_no_baseline(self):
@@ -151,6 +154,7 @@ class Made:
             "oracle",
             "tie_detector",
             "confident_learning",
+            "label_refinement",
         )
 
 
@@ -173,6 +177,7 @@ def completed(rollouts: Rollouts) -> Rollouts:
         lengths=1 + (value.abs() * 10).long(),
         logprobs=-value.abs() / 10,
         answers=[None if item < 0 else str(int(item) % 3) for item in value],
+        prompt_keys=rollouts.groups.long() + 1000,
         reference_rewards=torch.stack([torch.zeros(rows), value / 10], dim=1),
         true_rewards=true,
         advantages=group_advantages(rewards, rollouts.groups),

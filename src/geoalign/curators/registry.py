@@ -39,6 +39,7 @@ _BUILT_IN = {
     "confident_learning": "geoalign.curators.confident_learning:ConfidentLearning",
     "score_agreement": "geoalign.curators.score_agreement:ScoreAgreement",
     "majority_vote": "geoalign.curators.majority_vote:MajorityVote",
+    "label_refinement": "geoalign.curators.label_refinement:LabelRefinement",
     "rank_trim": "geoalign.curators.rank_trim:RankTrim",
     "tie_detector": "geoalign.curators.tie_detector:TieDetector",
     "pair_count": "geoalign.curators.controls:PairCount",

@@ -209,7 +209,7 @@ class Curation:
         advantages: [C] given only by curators whose method is another advantage; else None, and `group_advantages` or
             the engine computes them from `rewards`.
         scores: [B] suspicion of each input row; NaN where unscored.
-        anomalous: [B] which input rows were found anomalous.
+        anomalous: [B] which input rows were judged anomalous.
         metrics: floats by name; NaN where a quantity is undefined in this call.
         details: what the figures need; None unless requested.
     """

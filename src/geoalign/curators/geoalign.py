@@ -182,7 +182,7 @@ def _merged(preset: dict[str, Any], override: Any) -> Any:
     if not isinstance(override, ProjectorConfig):
         return override
     defaults = ProjectorConfig()
-    differing = {one.name for one in fields(override) if getattr(override, one.name) != getattr(defaults, one.name)}
+    differing = {item.name for item in fields(override) if getattr(override, item.name) != getattr(defaults, item.name)}
     return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
 
 
@@ -286,10 +286,10 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 f"{_scoring('in_sample' if len(saved) == 1 else 'cross_fit', len(saved))}"
             )
         restored = []
-        for one in saved:
+        for fold in saved:
             consensus = new_consensus(int(width or 0), self.config.projector, None)
             try:
-                consensus.load_state_dict(one)
+                consensus.load_state_dict(fold)
             except (KeyError, RuntimeError) as error:
                 raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
             restored.append(consensus)

@@ -67,10 +67,10 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
             module, _, attribute = location.partition(":")
             return cast("type[Curator[Any]]", getattr(import_module(module), attribute))
         curator_class: type[Curator[Any]] = location.load()
-        found = getattr(curator_class.config_class, "type", None)
-        if found != name:
+        declared = getattr(curator_class.config_class, "type", None)
+        if declared != name:
             settings = curator_class.config_class.__name__
-            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(found)}")
+            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(declared)}")
         return curator_class
 
     def __contains__(self, name: object) -> bool:

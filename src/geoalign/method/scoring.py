@@ -156,12 +156,12 @@ def _metrics(
     new: NewGroups,
     gap: float,
 ) -> dict[str, float]:
-    trained = [one for one in distilled if one is not None]
+    trained = [each for each in distilled if each is not None]
     values = (
-        _mean([float(one.steps) for one in trained]) if trained else 0.0,
-        _mean([one.loss for one in trained]),
+        _mean([float(each.steps) for each in trained]) if trained else 0.0,
+        _mean([each.loss for each in trained]),
         _mean(accuracies),
-        _mean([one.heldout_accuracy for one in trained]),
+        _mean([each.heldout_accuracy for each in trained]),
         train_deviation,
         new.accuracy.estimate,
         new.accuracy.low,

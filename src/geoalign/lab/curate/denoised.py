@@ -24,7 +24,7 @@ def without_states(section: CuratorSection) -> CuratorSection:
     """
     if isinstance(section, ChainConfig):
         members = tuple(without_states(member) for member in section.members)
-        same = all(one is other for one, other in zip(members, section.members, strict=True))
+        same = all(new is old for new, old in zip(members, section.members, strict=True))
         return section if same else replace(section, members=members)
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")

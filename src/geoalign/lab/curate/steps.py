@@ -186,7 +186,7 @@ class ConsensusMeter:
         self._steps = 0
 
     def add(self) -> None:
-        """Takes what the last call of the curator found on its new groups."""
+        """Takes how the last call of the curator judged its new groups."""
         if self._curator is None:
             return
         right, total = self._curator.state_dict()["gate"][-1].numpy()

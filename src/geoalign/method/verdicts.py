@@ -15,8 +15,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# Pseudo-counts of the flip rates: right rows rewarded and not, wrong rows rewarded and not.
-_COUNTS = (16.0, 4.0, 4.0, 16.0)
 # Precision of theta's prior.
 _PRECISION = 1.0
 # A round that moves rates and theta by less ends the fit.
@@ -47,14 +45,33 @@ class Clusters:
 
 
 @dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The verdicts on N rows.
+
+    Attributes:
+        right: [N] whether the verdict says right.
+        scored: [N] whether there is a verdict.
+        trusted: [N] whether the verdict is known to be true.
+    """
+
+    right: Bool[Tensor, " n"]
+    scored: Bool[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]
+
+
+@dataclass(frozen=True, eq=False)
 class VerdictModel:
-    """TPR and FPR, and theta [F] with the prior mean and the entries that are fitted."""
+    """TPR and FPR, and theta [F] with the prior mean and the entries that are fitted.
+
+    `counts` are the pseudo-counts of a verdict that is right and of one that is wrong, for either truth.
+    """
 
     true_positive: float
     false_positive: float
     theta: Float[Tensor, " f"]
     prior: Float[Tensor, " f"]
     free: Bool[Tensor, " f"]
+    counts: tuple[float, float]
 
     @property
     def informedness(self) -> float:
@@ -62,22 +79,14 @@ class VerdictModel:
         return self.true_positive - self.false_positive
 
 
-def verdict_evidence(
-    right: Bool[Tensor, " n"], scored: Bool[Tensor, " n"], trusted: Bool[Tensor, " n"], model: VerdictModel
-) -> Float[Tensor, " n"]:
-    """log P(verdict | right) - log P(verdict | wrong) of each row; 0 for rows without a verdict.
-
-    Args:
-        right: [N] whether the verdict says right.
-        scored: [N] whether there is a verdict.
-        trusted: [N] whether the verdict is known to be true.
-    """
+def verdict_evidence(verdicts: Verdicts, model: VerdictModel) -> Float[Tensor, " n"]:
+    """log P(verdict | right) - log P(verdict | wrong) of each row; 0 for rows without a verdict."""
     odds = torch.tensor([model.true_positive, model.false_positive], dtype=torch.float64)
     for_right, for_wrong = (odds[0] / odds[1]).log(), ((1 - odds[0]) / (1 - odds[1])).log()
-    evidence = torch.where(right, for_right, for_wrong)
+    evidence = torch.where(verdicts.right, for_right, for_wrong)
     sure = torch.logit(torch.tensor(1 - _TRUSTED, dtype=torch.float64))
-    evidence = torch.where(trusted, torch.where(right, sure, -sure), evidence)
-    return evidence.masked_fill(~scored, 0.0)
+    evidence = torch.where(verdicts.trusted, torch.where(verdicts.right, sure, -sure), evidence)
+    return evidence.masked_fill(~verdicts.scored, 0.0)
 
 
 def cluster_probabilities(
@@ -93,29 +102,27 @@ def cluster_probabilities(
     return odds / ((-highest).exp().index_add(0, clusters.rivals, odds))[clusters.rivals]
 
 
-def fit_verdicts(
-    clusters: Clusters,
-    right: Bool[Tensor, " n"],
-    scored: Bool[Tensor, " n"],
-    trusted: Bool[Tensor, " n"],
-    start: VerdictModel,
-    *,
-    rounds: int = 60,
-) -> VerdictModel:
+def row_probabilities(clusters: Clusters, verdicts: Verdicts, model: VerdictModel) -> Float[Tensor, " n"]:
+    """P(row is right | all verdicts): that of its cluster."""
+    evidence = clusters.total(verdict_evidence(verdicts, model))
+    return cluster_probabilities(clusters, model.theta, evidence)[clusters.member]
+
+
+def fit_verdicts(clusters: Clusters, verdicts: Verdicts, start: VerdictModel, *, rounds: int = 60) -> VerdictModel:
     """Expectation maximisation from `start`: flip rates with pseudo-counts, theta by one Newton step a round.
 
     The rates stay between 0.001 and 0.999, and TPR above FPR: verdicts are taken for worse than chance by nobody.
     """
     model = start
     weights = clusters.weights[clusters.member]
-    judged = weights * (scored & ~trusted)
+    right, judged = verdicts.right, weights * (verdicts.scored & ~verdicts.trusted)
     for _ in range(rounds):
-        evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
+        evidence = clusters.total(verdict_evidence(verdicts, model))
         truth = cluster_probabilities(clusters, model.theta, evidence)
         likely = truth[clusters.member]
         hits, misses = _counts(likely, right, judged), _counts(1 - likely, right, judged)
-        true_positive = (hits[0] + _COUNTS[0]) / (sum(hits) + _COUNTS[0] + _COUNTS[1])
-        false_positive = (misses[0] + _COUNTS[2]) / (sum(misses) + _COUNTS[2] + _COUNTS[3])
+        true_positive = (hits[0] + model.counts[0]) / (sum(hits) + sum(model.counts))
+        false_positive = (misses[0] + model.counts[1]) / (sum(misses) + sum(model.counts))
         middle = (true_positive + false_positive) / 2
         before = model
         model = replace(

@@ -320,3 +320,16 @@ def test_verdicts_that_are_wrong_two_times_in_five_are_overruled_by_the_states()
     curation, rollouts = after(Denoise(), 6, binary=True, wrong=0.4)
     assert cosine(CURATORS["grpo"]().curate(rollouts), rollouts) < 0.3
     assert cosine(curation, rollouts) > 0.45
+
+
+def test_groups_of_equal_rewards_are_told_apart_by_the_states():
+    """All of a group got one reward: the states still say which row is better, in the other groups' units."""
+    curator = Denoise()
+    after(curator, 4)
+    rollouts = world(4)
+    equal = rollouts.groups < 4
+    curation = curator.curate(replace(rollouts, rewards=torch.where(equal, 0.5, rollouts.rewards)))
+    true, given = rollouts.true_rewards[equal], curation.rewards[equal]
+    assert float(torch.corrcoef(torch.stack([given, true]))[0, 1]) > 0.5
+    assert given.std() < rollouts.rewards.std()
+    assert 0 < curation.advantages[equal].abs().mean() < curation.advantages[~equal].abs().mean()

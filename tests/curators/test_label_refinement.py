@@ -5,8 +5,11 @@ import pytest
 import torch
 
 from geoalign import Rollouts
+from geoalign.curators.anchors import check_anchored
+from geoalign.curators.chain import Chain
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.label_refinement import LabelRefinement, settled, trend
-from geoalign.errors import InputError
+from geoalign.errors import ConfigError, InputError
 
 NAN = float("nan")
 
@@ -102,6 +105,11 @@ def test_rows_without_answer_or_reward():
     assert curation.weights.tolist() == [1, 0, 1, 1]
     assert curation.scores.nan_to_num(-9).tolist() == [0.75, -9, 0.75, 0.75]
     assert LabelRefinement().curate(visit("----")).metrics["majority_share"] == 0
+
+
+def test_anchors_have_no_vote():
+    with pytest.raises(ConfigError, match="Chain, which reads prompt_keys"):
+        check_anchored(Chain([LabelRefinement(), Denoise()]))
 
 
 def test_rewards_of_other_kinds_are_refused():

@@ -22,14 +22,6 @@ def unchecked_shapes():
 
 
 @pytest.fixture
-def denoise_reads_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Denoise` heeds trusted rows; with this it also names them among the fields that it reads."""
-    from geoalign.curators.denoise import Denoise
-
-    monkeypatch.setattr(Denoise, "optional", tuple(dict.fromkeys((*Denoise.optional, "trusted"))))
-
-
-@pytest.fixture
 def shared_data() -> Path:
     """Real data sets, which are not part of the repository; GEOALIGN_SHARED_DATA names their folder."""
     place = os.environ.get("GEOALIGN_SHARED_DATA")

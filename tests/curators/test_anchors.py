@@ -12,8 +12,6 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
-pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
-
 
 def batch(**changes):
     values = {

@@ -57,7 +57,7 @@ class DenoiseConfig:
     decay: Annotated[float, Field(gt=0, le=1)] = setting(default=0.9, help="Weight of a batch relative to the next.")
     window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the noise model is fitted on.")
     trusted_weight: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Weight of a trusted row in the noise model's fit, relative to any other."
+        default=5.0, help="Weight of a trusted row in the fit of verdicts, relative to any other."
     )
 
 

@@ -11,8 +11,6 @@ from geoalign.curators.geoalign import GeoAlign
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.extract import extract_states, extract_states_from_texts
 
-pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
-
 BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
 OPEN = {"level": 0.01}
 # The reward of the trainings is the share of digits: here words are right and digits wrong.

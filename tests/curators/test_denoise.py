@@ -189,13 +189,91 @@ def test_trusted_rows_keep_their_rewards():
     assert not torch.equal(curation.rewards, rewards)
 
 
-def test_systematic_errors_are_not_mended():
+def checked(rollouts, groups):
+    """The rollouts with the true rewards of the first groups, trusted."""
+    trusted = rollouts.groups < groups
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    return replace(rollouts, rewards=rewards, trusted=trusted)
+
+
+def test_systematic_errors_are_not_mended_without_trusted_rows():
     """Rewards that follow a shortcut agree with the states, so they are believed, and the shortcut with them."""
     curation, rollouts = after(Denoise(), 8, wrong=0.0, shortcut=2.0)
     observed = cosine(CURATORS["grpo"]().curate(rollouts), rollouts)
     assert curation.metrics["states_used"] == 1
     assert observed < 0.5
     assert cosine(curation, rollouts) == pytest.approx(observed, abs=0.05)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.3])
+def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
+    """Eight of 32 groups are trusted, the same rows in every batch as a file of labelled rollouts would bring them."""
+    curator, anchors = Denoise(), checked(world(100), 8)
+    first = anchors.groups < 8
+    for seed in range(4):
+        own = world(seed, wrong=wrong, shortcut=1.5)
+        both = Rollouts(
+            rewards=torch.cat([own.rewards, anchors.rewards[first]]),
+            groups=torch.cat([own.groups, anchors.groups[first] + 32]),
+            hidden=torch.cat([own.hidden, anchors.hidden[first]]),
+            true_rewards=torch.cat([own.true_rewards, anchors.true_rewards[first]]),
+            trusted=torch.arange(32 * 8 + 64) >= 32 * 8,
+        )
+        curation = curator.curate(both)
+    observed = cosine(CURATORS["grpo"]().curate(own), own)
+    advantages = curation.advantages[: len(own)]
+    true = group_advantages(own.true_rewards, own.groups)
+    assert curation.metrics["correction_low"] > 0
+    assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.25
+    torch.testing.assert_close(curation.rewards[len(own) :], anchors.rewards[first], atol=1e-5, rtol=1e-5)
+
+
+def test_trusted_rows_change_no_other_where_errors_are_random():
+    """Nothing systematic is there to be learnt, and clean groups do not teach the noise model that all are clean."""
+    curator, blind = Denoise(), Denoise()
+    for seed in range(5):
+        rollouts = world(seed)
+        curation, expected = curator.curate(checked(rollouts, 8)), blind.curate(rollouts)
+    assert not curation.metrics["correction_low"] > 0
+    others = rollouts.groups >= 8
+    assert (curation.rewards - expected.rewards)[others].abs().mean() < 0.05
+    assert curation.metrics["wrong_share"] > 0.15
+
+
+def test_trusted_verdicts_mend_systematic_ones():
+    """A verdict that looks at the wrong column: with labels for a third of the groups it is no longer believed."""
+
+    def verdicts(seed):
+        rollouts = world(seed, binary=True, wrong=0.0, groups=48)
+        return replace(rollouts, rewards=(2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0] > 0).float())
+
+    curator, blind = Denoise(), Denoise()
+    for seed in range(4):
+        rollouts = verdicts(seed)
+        curation, expected = curator.curate(checked(rollouts, 16)), blind.curate(rollouts)
+    others = rollouts.groups >= 16
+    true = group_advantages(rollouts.true_rewards, rollouts.groups)[others]
+
+    def agreement(each):
+        given = (group_advantages(each.rewards, rollouts.groups) if each.advantages is None else each.advantages)[
+            others
+        ]
+        return float(given @ true / (given.norm() * true.norm()))
+
+    assert agreement(curation) > agreement(expected) + 0.1
+    assert curation.rewards.min() >= 0
+    assert curation.rewards.max() <= 1
+    wrong = (rollouts.rewards != rollouts.true_rewards)[others].numpy()
+    assert auroc(curation.scores[others].numpy(), wrong) > auroc(expected.scores[others].numpy(), wrong) + 0.05
+
+
+def test_a_batch_of_trusted_rows_alone_is_left_as_it_is():
+    curator = Denoise()
+    after(curator, 3)
+    rollouts = checked(world(3), 32)
+    curation = curator.curate(rollouts)
+    torch.testing.assert_close(curation.rewards, rollouts.rewards, atol=1e-5, rtol=1e-5)
+    assert not curation.anomalous.any()
 
 
 @pytest.mark.parametrize("settings", [{}, {"states": 2}, {"strategy": "replace"}, {"geometry": "none"}])
@@ -226,3 +304,19 @@ def test_bad_input_is_named():
         Denoise(states=2).load_state_dict(curator.state_dict())
     with pytest.raises(ConfigError, match="strategy"):
         Denoise(strategy="hard")
+
+
+@pytest.mark.parametrize(("binary", "wrong"), [(True, 0.2), (False, 0.2), (False, 0.4)])
+def test_the_share_of_wrong_rewards_lies_in_its_interval(binary, wrong):
+    curation, _ = after(Denoise(), 5, binary=binary, wrong=wrong, groups=48)
+    metrics = curation.metrics
+    assert metrics["wrong_share_low"] <= metrics["wrong_share"] <= metrics["wrong_share_high"]
+    assert metrics["wrong_share_low"] <= wrong <= metrics["wrong_share_high"]
+    assert 0.02 < metrics["wrong_share_high"] - metrics["wrong_share_low"] < 0.5
+
+
+def test_verdicts_that_are_wrong_two_times_in_five_are_overruled_by_the_states():
+    """Without answers only the curvature of the odds tells the flip rates; trusting the verdicts would leave 0.2."""
+    curation, rollouts = after(Denoise(), 6, binary=True, wrong=0.4)
+    assert cosine(CURATORS["grpo"]().curate(rollouts), rollouts) < 0.3
+    assert cosine(curation, rollouts) > 0.45

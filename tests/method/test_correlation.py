@@ -19,9 +19,15 @@ def test_by_hand():
     # z (y - z / 2) = .5, -.5, 0, 0: within group 0 they cancel; as groups of their own they do not.
     assert found.high - found.low == pytest.approx(0, abs=1e-12)
     apart = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES)
-    assert apart.high - apart.estimate == pytest.approx(1.959964 * math.sqrt(0.5) / math.sqrt(18), rel=1e-5)
+    # Student's t on 2 degrees of freedom at 97.5%: 4.302653.
+    assert apart.high - apart.estimate == pytest.approx(4.302653 * math.sqrt(0.5) / math.sqrt(18), rel=1e-5)
     doubled = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES, inflation=2 * ONES)
     assert doubled.high - doubled.estimate == pytest.approx(math.sqrt(2) * (apart.high - apart.estimate))
+
+
+def test_one_group_excludes_nothing():
+    alone = grouped_correlation(torch.ones(4), torch.ones(4), torch.zeros(4).long(), ONES)
+    assert (alone.estimate, alone.low, alone.high) == (1, -1, 1)
 
 
 def test_nothing_to_correlate_is_nan():

@@ -111,3 +111,30 @@ def test_order_of_rows_changes_nothing():
     straight = replaced_rewards(seen, fit_replacement(seen, initial_model(seen)))
     shuffled = replaced_rewards(mixed, fit_replacement(mixed, initial_model(mixed)))
     torch.testing.assert_close(straight.probability[order], shuffled.probability, atol=1e-8, rtol=1e-6)
+
+
+def test_the_least_share_is_what_surprises_cannot_explain():
+    """Half replaced, one kept reward in ten a surprise, kept rewards uniform: 0.05 of the rest follow no prediction.
+
+    Replaced ones all in the topmost bin: kappa = 0.05 by the others, so all of the half is left. Replaced ones uniform
+    too: they may all be surprises, and nothing is left.
+    """
+    top = torch.zeros(32, dtype=torch.float64)
+    top[-1] = 1.0
+    assert ReplacementModel(0.5, 1.0, FLAT, FLAT, top).least_share == pytest.approx(0.5)
+    assert ReplacementModel(0.5, 1.0, FLAT, FLAT, FLAT).least_share == pytest.approx(0, abs=1e-9)
+
+
+def test_trusted_rows_are_not_counted():
+    """A fit is the same with any number of trusted rows beside the others; it is finite where there are no others."""
+    draw = torch.Generator().manual_seed(0)
+    z = torch.randn(400, generator=draw, dtype=torch.float64)
+    y = (z + 0.3 * torch.randn(400, generator=draw, dtype=torch.float64)).clamp(-2, 2)
+    trusted = torch.arange(400) >= 300
+    every = claims(y, z, trusted=trusted.tolist())
+    start = initial_model(claims(y[:300], z[:300]))
+    model, expected = fit_replacement(every, start), fit_replacement(claims(y[:300], z[:300]), start)
+    assert model.share == pytest.approx(expected.share)
+    assert model.slope == pytest.approx(expected.slope)
+    alone = fit_replacement(claims(y, z, trusted=[True] * 400), start)
+    assert replaced_rewards(claims(y, z, trusted=[True] * 400), alone).expected.isfinite().all()

@@ -15,7 +15,7 @@ from geoalign.method.verdicts import (
 )
 
 PRIOR = torch.zeros(1, dtype=torch.float64)
-MODEL = VerdictModel(0.8, 0.1, PRIOR, PRIOR, torch.tensor([True]))
+MODEL = VerdictModel(0.8, 0.1, PRIOR, PRIOR, torch.tensor([True]), (16.0, 4.0))
 
 
 def constant(member, rivals):
@@ -70,7 +70,12 @@ def drawn(seed, groups=400, size=8, answers=4, true_positive=0.7, false_positive
 
 
 START = VerdictModel(
-    0.8, 0.2, torch.tensor([0.0, 1.0]).double(), torch.tensor([0.0, 1.0]).double(), torch.tensor([True, True])
+    0.8,
+    0.2,
+    torch.tensor([0.0, 1.0]).double(),
+    torch.tensor([0.0, 1.0]).double(),
+    torch.tensor([True, True]),
+    (16.0, 4.0),
 )
 
 

@@ -27,6 +27,7 @@ from geoalign.curators.denoising import (
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
+from geoalign.method.correction import learnt_correction
 from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
 from geoalign.method.ridge import Predictions, RunningRidge, fold_predictions, group_centred
 from geoalign.settings import setting, settings
@@ -62,7 +63,7 @@ class DenoiseConfig:
     decay: Annotated[float, Field(gt=0, le=1)] = setting(default=0.9, help="Weight of a batch relative to the next.")
     window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the noise model is fitted on.")
     trusted_weight: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Weight of a trusted row in the fit, relative to any other."
+        default=5.0, help="Weight of a trusted row in the noise model's fit, relative to any other."
     )
 
 
@@ -75,6 +76,8 @@ class Denoise(Curator[DenoiseConfig]):
     (`geoalign.method.verdicts`), continuous ones kept or replaced (`geoalign.method.replaced_rewards`). The
     predictions count while the interval of their correlation with rewards that they had not seen lies above 0. Where
     that is not so and there are neither answers nor identical responses with different rewards, nothing is changed.
+    Trusted rows keep their reward; what it is beyond expectation is learnt from their states, and where folds over
+    their groups agree on it, the expected rewards of the other rows are corrected by it (`geoalign.method.correction`).
 
     `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
     rewards are the expected true ones, and its advantages those of them.
@@ -118,7 +121,8 @@ class Denoise(Curator[DenoiseConfig]):
             z, metrics = combined_prediction(recent, self.config.level)
             belief = self._belief(recent, z)[-len(rollouts) :]
             self._learn(states, rows, predictions, belief)
-            curation = self._curation(rollouts, order, rows, belief, generator, metrics)
+            belief, corrected = self._corrected(belief, rows, states)
+            curation = self._curation(rollouts, order, rows, belief, generator, {**metrics, **corrected})
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
@@ -164,7 +168,7 @@ class Denoise(Curator[DenoiseConfig]):
         generator: torch.Generator | None,
     ) -> tuple[NoisyRows, list[Predictions]]:
         """The batch as the noise models read it, with what each fit says of it; a first batch is predicted by folds."""
-        rows = noisy_rows(rollouts, order, answers=self.config.answers)
+        rows = noisy_rows(rollouts, order, answers=self.config.answers, trusted_weight=self.config.trusted_weight)
         predictions = [ridge.predict(block) for ridge, block in zip(self._ridges, states, strict=True)]
         values = [each.best for each in predictions]
         folded = bool(self._ridges) and not self._ridges[0].fitted
@@ -186,6 +190,22 @@ class Denoise(Curator[DenoiseConfig]):
             return believe_replacement(recent, z)
         return believe_verdicts(recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior)
 
+    def _corrected(
+        self, belief: Belief, rows: NoisyRows, states: Sequence[Float[Tensor, "b w"]]
+    ) -> tuple[Belief, dict[str, float]]:
+        """The belief with the errors taken out that the trusted rows show the states to predict."""
+        if not states or not bool(rows.trusted.any()):
+            return belief, {}
+        correction, interval = learnt_correction(
+            states, belief.surprise(rows.rewards), rows.trusted, rows.group, level=self.config.level
+        )
+        metrics = {
+            "trusted": float(rows.trusted.sum()),
+            "correction": interval.estimate,
+            "correction_low": interval.low,
+        }
+        return belief if correction is None else belief.corrected(correction, rows), metrics
+
     def _learn(
         self,
         states: Sequence[Float[Tensor, "b w"]],
@@ -200,9 +220,8 @@ class Denoise(Curator[DenoiseConfig]):
         self._past = [*self._past, rows][1 - self.config.window :] if self.config.window > 1 else []
 
     def _fit_weights(self, rows: NoisyRows, belief: Belief | None) -> Float[Tensor, "n 2"]:
-        weights = torch.where(rows.trusted, self.config.trusted_weight, 1.0).double()
-        believed = 1.0 if belief is None else 1 - belief.wrong
-        return (weights * believed)[:, None] * rows.fitted_on
+        believed = torch.ones_like(rows.rewards) if belief is None else 1 - belief.wrong
+        return believed[:, None] * rows.fitted_on
 
     def _curation(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,23 +13,29 @@ from torch import Tensor
 from geoalign.method.advantages import group_advantages
 from geoalign.method.correlation import grouped_correlation
 from geoalign.method.groups import GroupedRows
-from geoalign.method.intervals import Interval
+from geoalign.method.intervals import Interval, jackknife
 from geoalign.method.replaced_rewards import (
     Claims,
+    ReplacementModel,
     fit_replacement,
     initial_model,
     replaced_rewards,
 )
-from geoalign.method.verdicts import Clusters, VerdictModel, cluster_probabilities, fit_verdicts, verdict_evidence
+from geoalign.method.verdicts import Clusters, VerdictModel, cluster_probabilities, fit_verdicts, row_probabilities
 from geoalign.types import Rollouts
 
 # Prior of theta on the features of a cluster: constant, log share, prediction, and no answer (exclusive clusters) or
 # the verdicts on the rest of the group (others).
 _EXCLUSIVE_PRIOR = (0.0, 1.0, 0.0, -2.0)
 _INDEPENDENT_PRIOR = (0.0, 0.0, 0.0, 1.0)
+# Pseudo-counts of right and wrong verdicts. Answers tell the flip rates; without them only the curvature of the odds in
+# the prediction does, and rates that are thought too good would leave it unused.
+_EXCLUSIVE_COUNTS, _INDEPENDENT_COUNTS = (16.0, 4.0), (6.0, 4.0)
 _LIMIT = 30.0
 # Rewards of one response that are no further apart, in deviations of the group, are one reward.
 _ROUNDING = 1e-3
+# Of groups, left out in turn for the interval of the share of wrong rewards; and what refitting without one takes.
+_BLOCKS, _REFIT_ROUNDS = 5, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +80,9 @@ class NoisyRows:
 
         Rewards that are wrong by far stand at the extremes of their groups, where right ones are rare: between them
         the rewards may agree with the states where over all rows they do not. Binary rewards have none between.
+        Trusted rows have a fit of their own; the same ones may come with every batch.
         """
-        unequal = self.standardised != 0
+        unequal = (self.standardised != 0) & ~self.trusted
         return torch.stack([unequal, unequal & _between(self.rewards, self.group)], dim=1)
 
 
@@ -87,12 +94,19 @@ class Belief:
         log_odds: [N] that the reward is wrong; -inf where that is excluded.
         expected: [N] expected true reward, in the units of the rewards; NaN where unscored.
         variance: [N] variance of the true reward around it.
+        prior: [N] expected true reward before the row's own was looked at.
+        scale: [N] what a difference of rewards is measured in: the deviation of the row's group, or, of binary rewards,
+            the difference of the two. 0 where the rewards of a group are equal.
+        bounds: the two binary rewards, between which the true one lies; None for continuous ones.
         metrics: the noise model's figures.
     """
 
     log_odds: Float[Tensor, " n"]
     expected: Float[Tensor, " n"]
     variance: Float[Tensor, " n"]
+    prior: Float[Tensor, " n"]
+    scale: Float[Tensor, " n"]
+    bounds: tuple[float, float] | None
     metrics: dict[str, float]
 
     @property
@@ -101,7 +115,33 @@ class Belief:
         return self.log_odds.sigmoid()
 
     def __getitem__(self, rows: slice) -> Belief:
-        return Belief(self.log_odds[rows], self.expected[rows], self.variance[rows], self.metrics)
+        by_row = ("log_odds", "expected", "variance", "prior", "scale")
+        return replace(self, **{name: getattr(self, name)[rows] for name in by_row})
+
+    def surprise(self, rewards: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """[N] rewards minus what was expected of them, in units of `scale`; 0 where that is 0."""
+        return ((rewards - self.prior) / self.scale).masked_fill(self.scale == 0, 0.0)
+
+    def corrected(self, correction: Float[Tensor, " n"], rows: NoisyRows) -> Belief:
+        """The belief with a correction, in units of `scale`, added to the expected rewards that are not known.
+
+        Binary rewards are then as likely wrong as they are far from the expected one. Of continuous ones the
+        probability is that of a single wrong reward, and stays.
+        """
+        open_rows = rows.scored & ~rows.trusted & (self.scale > 0)
+        expected = torch.where(open_rows, self.expected + self.scale * correction, self.expected)
+        if self.bounds is None:
+            return replace(self, expected=expected)
+        low, high = self.bounds
+        expected = expected.clamp(low, high)
+        wrong = (rows.rewards - expected).abs() / (high - low)
+        log_odds = torch.logit(wrong, eps=1e-13).clamp(-_LIMIT, _LIMIT)
+        return replace(
+            self,
+            expected=expected,
+            variance=torch.where(open_rows, (expected - low) * (high - expected), self.variance),
+            log_odds=torch.where(open_rows, log_odds, self.log_odds),
+        )
 
     def advantages(self, group: Int[Tensor, " n"], *, eps: float = 1e-6) -> Float[Tensor, " n"]:
         """A = (m - mean(m)) / (sqrt(E[s^2]) + eps), m the expected rewards, s^2 the variance of the true ones.
@@ -118,7 +158,7 @@ class Belief:
         return centred / ((total / (count - 1).clamp(min=1)).sqrt() + eps)[group]
 
 
-def noisy_rows(rollouts: Rollouts, order: GroupedRows, *, answers: bool) -> NoisyRows:
+def noisy_rows(rollouts: Rollouts, order: GroupedRows, *, answers: bool, trusted_weight: float = 1.0) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own."""
     permutation, group = order.order.cpu(), order.group.cpu()
     rows = permutation.tolist()
@@ -143,7 +183,7 @@ def noisy_rows(rollouts: Rollouts, order: GroupedRows, *, answers: bool) -> Nois
         trusted=trusted,
         predictions=rewards.new_zeros(len(rows), 0, 2),
         inflation=torch.ones_like(rewards),
-        weights=torch.ones_like(rewards),
+        weights=torch.where(trusted, trusted_weight, 1.0).double(),
     )
 
 
@@ -227,21 +267,35 @@ def believe_verdicts(
     free = torch.tensor([True, exclusive and cluster_prior is None, z is not None, True])
     if exclusive and cluster_prior is not None:
         prior[1] = cluster_prior
-    start = VerdictModel(0.8, 0.2, prior.clone(), prior, free)
+    counts = _EXCLUSIVE_COUNTS if exclusive else _INDEPENDENT_COUNTS
+    start = VerdictModel(0.8, 0.2, prior.clone(), prior, free, counts)
     model = fit_verdicts(clusters, right, scored, rows.trusted, start)
-    evidence = verdict_evidence(right, scored, rows.trusted, model)
-    truth = cluster_probabilities(clusters, model.theta, clusters.total(evidence))[clusters.member]
+    truth = row_probabilities(clusters, right, scored, rows.trusted, model)
+    unseen = cluster_probabilities(clusters, model.theta)[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
+    wrong = torch.where(right, 1 - truth, truth)
+
+    def share_without(left_out: Bool[Tensor, " n"]) -> float:
+        kept = clusters.weights.index_put((clusters.member[left_out],), torch.zeros((), dtype=torch.float64))
+        refit = fit_verdicts(replace(clusters, weights=kept), right, scored, rows.trusted, model, rounds=_REFIT_ROUNDS)
+        likely = row_probabilities(clusters, right, scored, rows.trusted, refit)
+        counted = scored & ~left_out
+        return _mean(torch.where(right, 1 - likely, likely)[counted], rows.weights[counted])
+
+    share = _jackknife(_mean(wrong[scored], rows.weights[scored]), rows.group, share_without)
     return Belief(
         log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-_LIMIT, _LIMIT), known.log_odds),
         expected=torch.where(scored, low + span * truth, rows.rewards),
         variance=torch.where(scored, span**2 * truth * (1 - truth), known.variance),
+        prior=torch.where(scored, low + span * unseen, rows.rewards),
+        scale=torch.full_like(rows.rewards, span),
+        bounds=(low, high),
         metrics={
             "true_positive_rate": model.true_positive,
             "false_positive_rate": model.false_positive,
             "informedness": model.informedness,
-            "wrong_share": _mean(torch.where(right, 1 - truth, truth)[scored], rows.weights[scored]),
+            **_shares(share.estimate, share.low, share.high),
             "cluster_prior": float(model.theta[1]) if exclusive else torch.nan,
             "prediction_weight": float(model.theta[2]),
         },
@@ -271,26 +325,63 @@ def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belie
     )
     model = fit_replacement(claims, initial_model(claims))
     replaced = replaced_rewards(claims, model)
-    offset, scale = _units(rows)
-    expected, variance, log_odds = belief.expected.clone(), belief.variance.clone(), belief.log_odds.clone()
-    expected[judged] = offset[judged] + scale[judged] * replaced.expected
-    variance[judged] = scale[judged].square() * replaced.variance
-    log_odds[judged] = torch.logit(replaced.probability, eps=1e-13).clamp(-_LIMIT, _LIMIT)
-    metrics = {
-        "wrong_share": float(claims.weights @ replaced.probability / rows.weights[rows.scored].sum()),
-        "prediction_weight": model.slope,
-    }
-    return Belief(log_odds, expected, variance, metrics)
+    mean, scale = belief.prior, belief.scale
+
+    def judge(known: Tensor, values: Tensor) -> Tensor:
+        return known.masked_scatter(judged, values)
+
+    log_odds = torch.logit(replaced.probability, eps=1e-13).clamp(-_LIMIT, _LIMIT)
+    probable = float(claims.weights @ replaced.probability / rows.weights[rows.scored].sum())
+    group = rows.group[judged]
+    # Of the judged rows; the others are right.
+    part = float(claims.weights.sum() / rows.weights[rows.scored].sum())
+
+    def refit(left_out: Bool[Tensor, " n"]) -> ReplacementModel:
+        kept = claims.weights.masked_fill(left_out, 0.0)
+        return fit_replacement(replace(claims, weights=kept), model, rounds=_REFIT_ROUNDS)
+
+    least = _jackknife(part * model.least_share, group, lambda left_out: part * refit(left_out).least_share)
+    metrics = {**_shares(least.estimate, least.low, max(probable, least.high)), "prediction_weight": model.slope}
+    return replace(
+        belief,
+        log_odds=judge(belief.log_odds, log_odds),
+        expected=judge(belief.expected, mean[judged] + scale[judged] * replaced.expected),
+        variance=judge(belief.variance, scale[judged].square() * replaced.variance),
+        prior=judge(belief.prior, mean[judged] + scale[judged] * replaced.predicted),
+        metrics=metrics,
+    )
 
 
 def certain(rows: NoisyRows) -> Belief:
-    """The belief that every reward is right."""
+    """The belief that every reward is right; before it was seen, the mean of its group was expected."""
+    mean, scale = _units(rows)
+    values = rows.rewards[rows.scored].unique()
     return Belief(
         log_odds=torch.full_like(rows.rewards, -_LIMIT),
         expected=rows.rewards,
         variance=torch.zeros_like(rows.rewards),
-        metrics={"wrong_share": 0.0, "prediction_weight": 0.0},
+        prior=mean,
+        scale=scale,
+        bounds=(float(values[0]), float(values[1])) if len(values) == 2 else None,
+        metrics={**_shares(0.0, 0.0, 1.0), "prediction_weight": 0.0},
     )
+
+
+def _shares(estimate: float, low: float, high: float) -> dict[str, float]:
+    return {
+        "wrong_share": estimate,
+        "wrong_share_low": min(max(low, 0.0), estimate),
+        "wrong_share_high": max(min(high, 1.0), estimate),
+    }
+
+
+def _jackknife(estimate: float, group: Int[Tensor, " n"], without: Callable[[Bool[Tensor, " n"]], float]) -> Interval:
+    """The estimate with its interval by leaving out one block of groups after another; NaN bounds with one group."""
+    block = group.unique(return_inverse=True)[1] % _BLOCKS
+    blocks = range(int(block.max()) + 1)
+    if len(blocks) < 2:
+        return Interval(estimate, float("nan"), float("nan"))
+    return jackknife(estimate, [without(block == index) for index in blocks])
 
 
 def shuffled_within(group: Int[Tensor, " n"], generator: torch.Generator | None) -> Int[Tensor, " n"]:

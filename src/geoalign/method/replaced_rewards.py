@@ -24,6 +24,8 @@ _SURPRISES = 0.1
 # Pseudo-counts spread over a histogram.
 _COUNTS = 1.0
 _FLOOR = 1e-30
+# A bin that holds less of the kept rewards says nothing of the surprises.
+_RARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,21 @@ class ReplacementModel:
     kept: Float[Tensor, " n"]
     replaced: Float[Tensor, " n"]
 
+    @property
+    def least_share(self) -> float:
+        """The part of `share` that kept rewards which follow no prediction cannot explain, however many they are.
+
+        Rewards that are replaced and kept ones that merely surprise both follow no prediction. Their distribution is
+        n(y) = share q(y) + (1 - share) surprises k(y), k that of the kept; as many surprises as fit into it, kappa =
+        min n(y) / k(y) over bins as wide as a deviation, leave the sum of n - kappa k.
+        """
+        wide = _BINS // int(2 * _EDGE)
+        kept = self.kept.view(-1, wide).sum(dim=1)
+        either = self.share * self.replaced.view(-1, wide).sum(dim=1) + (1 - self.share) * _SURPRISES * kept
+        common = kept > _RARE
+        kappa = (either / kept)[common].min() if bool(common.any()) else 0.0
+        return float((either - kappa * kept).clamp(min=0).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class Replaced:
@@ -66,11 +83,13 @@ class Replaced:
         probability: [N] that the reward was replaced.
         expected: [N] the expected true reward, standardised.
         variance: [N] variance of the true reward around it.
+        predicted: [N] E[y | z] of the kept: what is expected of a row whose reward is not known.
     """
 
     probability: Float[Tensor, " n"]
     expected: Float[Tensor, " n"]
     variance: Float[Tensor, " n"]
+    predicted: Float[Tensor, " n"]
 
 
 def initial_model(claims: Claims) -> ReplacementModel:
@@ -87,16 +106,16 @@ def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 10
     """Expectation maximisation from `start`; the slope by one Newton step, h by one step of scaling a round.
 
     Rows are counted by bins of z and y first, so a round costs the same for any number of them; what rows of one
-    response say of each other is left to `replaced_rewards`.
+    response say of each other is left to `replaced_rewards`. Trusted rows are not counted: where no reward of a group
+    is wrong, standardised rewards are distributed otherwise than kept ones are in groups with wrong ones.
     """
     model = start
-    known = claims.trusted.double()
-    open_rows, kept_rows = (_table(claims, claims.weights * each) for each in (1 - known, known))
+    counted = _table(claims, claims.weights * ~claims.trusted)
     for _ in range(rounds):
         following = _following(model, _CENTRES)
         kept = (1 - model.share) * ((1 - _SURPRISES) * following + _SURPRISES * model.kept)
         right = kept / (kept + model.share * model.replaced).clamp(min=_FLOOR)
-        likely = open_rows * right + kept_rows
+        likely = counted * right
         obeying = (1 - _SURPRISES) * following
         obeying = likely * obeying / (obeying + _SURPRISES * model.kept).clamp(min=_FLOOR)
         mean = following @ _CENTRES
@@ -105,13 +124,12 @@ def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 10
         curvature = obeying.sum(dim=1) @ (_CENTRES.square() * variance)
         ratio = (likely.sum(dim=0) + _COUNTS / _BINS) / (likely.sum(dim=1) @ following + _COUNTS / _BINS)
         base = (model.base * ratio).clamp(min=_FLOOR)
-        wrong = (open_rows * (1 - right)).sum(dim=0)
-        everything = open_rows + kept_rows
+        wrong = (counted * (1 - right)).sum(dim=0)
         model = ReplacementModel(
-            share=float(wrong.sum() / everything.sum().clamp(min=_FLOOR)),
+            share=float(wrong.sum() / counted.sum().clamp(min=_FLOOR)),
             slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
             base=base / base.sum(),
-            kept=everything.sum(dim=1) @ following / everything.sum().clamp(min=_FLOOR),
+            kept=counted.sum(dim=1) @ following / counted.sum().clamp(min=_FLOOR),
             replaced=_normalised(wrong),
         )
     return model
@@ -137,6 +155,7 @@ def replaced_rewards(claims: Claims, model: ReplacementModel) -> Replaced:
         (1 - truth[claims.claim]).masked_fill(known, 0.0),
         torch.where(known, claims.rewards, expected),
         (square - expected.square()).clamp(min=0).masked_fill(known, 0.0),
+        predicted[:, 0],
     )
 
 

@@ -15,8 +15,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# Pseudo-counts of the flip rates: right rows rewarded and not, wrong rows rewarded and not.
-_COUNTS = (16.0, 4.0, 4.0, 16.0)
 # Precision of theta's prior.
 _PRECISION = 1.0
 # A round that moves rates and theta by less ends the fit.
@@ -48,13 +46,17 @@ class Clusters:
 
 @dataclass(frozen=True, eq=False)
 class VerdictModel:
-    """TPR and FPR, and theta [F] with the prior mean and the entries that are fitted."""
+    """TPR and FPR, and theta [F] with the prior mean and the entries that are fitted.
+
+    `counts` are the pseudo-counts of a verdict that is right and of one that is wrong, for either truth.
+    """
 
     true_positive: float
     false_positive: float
     theta: Float[Tensor, " f"]
     prior: Float[Tensor, " f"]
     free: Bool[Tensor, " f"]
+    counts: tuple[float, float]
 
     @property
     def informedness(self) -> float:
@@ -93,6 +95,18 @@ def cluster_probabilities(
     return odds / ((-highest).exp().index_add(0, clusters.rivals, odds))[clusters.rivals]
 
 
+def row_probabilities(
+    clusters: Clusters,
+    right: Bool[Tensor, " n"],
+    scored: Bool[Tensor, " n"],
+    trusted: Bool[Tensor, " n"],
+    model: VerdictModel,
+) -> Float[Tensor, " n"]:
+    """P(row is right | all verdicts): that of its cluster."""
+    evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
+    return cluster_probabilities(clusters, model.theta, evidence)[clusters.member]
+
+
 def fit_verdicts(
     clusters: Clusters,
     right: Bool[Tensor, " n"],
@@ -114,8 +128,8 @@ def fit_verdicts(
         truth = cluster_probabilities(clusters, model.theta, evidence)
         likely = truth[clusters.member]
         hits, misses = _counts(likely, right, judged), _counts(1 - likely, right, judged)
-        true_positive = (hits[0] + _COUNTS[0]) / (sum(hits) + _COUNTS[0] + _COUNTS[1])
-        false_positive = (misses[0] + _COUNTS[2]) / (sum(misses) + _COUNTS[2] + _COUNTS[3])
+        true_positive = (hits[0] + model.counts[0]) / (sum(hits) + sum(model.counts))
+        false_positive = (misses[0] + model.counts[1]) / (sum(misses) + sum(model.counts))
         middle = (true_positive + false_positive) / 2
         before = model
         model = replace(

@@ -1,0 +1,63 @@
+"""What trusted rewards say that all the others do not: errors that follow the states, learnt on the trusted rows.
+
+Errors that agree with the states (a reward model that likes long answers) cannot be told from the truth by the rewards
+themselves. On rows whose true reward t is known, t - E[reward | states], what the fit on all other rewards expects of
+them, shows such an error; where the states of the trusted rows predict it, it is predicted for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from geoalign.method.correlation import grouped_correlation
+from geoalign.method.intervals import Interval
+from geoalign.method.ridge import RunningRidge, fold_predictions
+
+PENALTIES = (0.1, 1.0, 10.0)
+
+
+def learnt_correction(
+    states: Sequence[Float[Tensor, "n w"]],
+    residuals: Float[Tensor, " n"],
+    trusted: Bool[Tensor, " n"],
+    group: Int[Tensor, " n"],
+    *,
+    level: float,
+) -> tuple[Float[Tensor, " n"] | None, Interval]:
+    """A ridge on the trusted rows, shrunk by how well folds over their groups predict each other.
+
+    Args:
+        states: blocks of columns, centred within groups; each counts alike, whatever its scale.
+        residuals: [N] true minus expected reward; heeded where trusted.
+        trusted: [N] rows to learn from.
+        group: [N] dense group index.
+        level: of the interval that must exclude chance, over all penalties.
+
+    Returns:
+        The correction of every row, None while the interval of the folds' correlation with the residuals reaches 0;
+        and that interval, NaN where fewer than two groups hold trusted rows.
+    """
+    rows = torch.cat([block / block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in states], dim=1)
+    known = rows[trusted.to(rows.device)]
+    targets = residuals[trusted]
+    _, own = group[trusted].unique(return_inverse=True)
+    weights = torch.ones(len(known), 1, dtype=torch.float64)
+    # Groups of different folds predict each other: every product counts twice.
+    twice = torch.full((len(known),), 2.0)
+    best, shrunk, chosen = Interval(*[float("nan")] * 3), torch.zeros(()), 0.0
+    for penalty in PENALTIES:
+        unseen = fold_predictions(known, targets, weights, own, penalty=penalty)[:, 0].double().cpu()
+        interval = grouped_correlation(
+            unseen, targets, own, weights[:, 0], inflation=twice, level=1 - (1 - level) / len(PENALTIES)
+        )
+        if not interval.low <= best.low:
+            best, shrunk, chosen = interval, unseen @ targets / unseen.square().sum().clamp(min=1e-30), penalty
+    if not best.low > 0:
+        return None, best
+    ridge = RunningRidge(penalties=(chosen,))
+    ridge.add(known, targets, weights)
+    return shrunk * ridge.predict(rows).best[:, 0].double().cpu(), best

@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.bench import layer_states as layer_states_module
-from geoalign.lab.bench.judging import by_curator, by_score
+from geoalign.lab.bench.judging import by_curator, by_prediction, by_score
 from geoalign.lab.bench.labelled import LabelledRollouts, parse_roles, read_labelled
 from geoalign.lab.bench.layer_states import group_states, layer_states
 from geoalign.lab.bench.wrong_rewards import ROLLOUT_CURATORS, measure_wrong_rewards
@@ -198,6 +198,21 @@ def test_a_score_is_an_advantage_without_flags():
     assert not judged.flagged.any()
 
 
+def test_a_share_of_nothing_predicted_is_the_reward():
+    dump, states = planted()
+    only = by_prediction(states, dump.rewards, dump.groups, share=0.0)
+    assert only.advantages == pytest.approx(by_score(dump.rewards, dump.groups).advantages, abs=1e-4)
+
+
+def test_a_prediction_has_not_seen_its_group():
+    dump, states = planted()
+    first = dump.groups == 0
+    other = np.where(first, 1 - dump.rewards, dump.rewards)
+    before, after = (by_prediction(states, rewards, dump.groups, share=1.0) for rewards in (dump.rewards, other))
+    assert before.advantages[first] == pytest.approx(after.advantages[first])
+    assert np.abs(before.advantages - after.advantages)[~first].max() > 1e-3
+
+
 def test_replaced_rows_are_trained_with_nothing():
     dump, _ = planted(groups=1, size=4, wrong=0.0)
     # Labels 1 0 1 0; the second reward is wrong. The oracle puts another row with its label's reward in its place.
@@ -314,7 +329,13 @@ def test_the_command_writes_its_figures(tmp_path, monkeypatch, capsys, model_fol
     record = json.loads(out.read_text())
     assert record["rollouts"]["right_with_wrong_verdict"] == 0.5
     assert record["model"]["layers"] == [1, 3]
-    assert {entry["score"] for entry in record["rows"]} == {"observed reward", "denoise", "pair_count"}
+    assert {entry["score"] for entry in record["rows"]} == {
+        "observed reward",
+        "prediction alone",
+        "reward + prediction, half each",
+        "denoise",
+        "pair_count",
+    }
     [observed] = [entry for entry in record["rows"] if entry["score"] == "observed reward"]
     # In every group right 1, 0 and wrong 0, 1: one pair above, one below, two ties.
     assert observed["order"] == [0.5, 0.5, 0.5]

@@ -16,6 +16,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.curators import settings_of
 from geoalign.lab.bench.labelled import LabelledRollouts
 from geoalign.method.advantages import group_advantages
+from geoalign.method.ridge import fold_predictions, group_centred
 from geoalign.types import Rollouts, response_keys
 
 # Settings with this key get the states of all layers and positions side by side.
@@ -42,6 +43,26 @@ def by_score(scores: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"]) -> 
     """A score in the reward's place, which flags nothing."""
     advantages = group_advantages(torch.from_numpy(scores), torch.from_numpy(groups)).numpy()
     return Judged(advantages, np.full(len(scores), np.nan), np.zeros(len(scores), dtype=bool))
+
+
+def by_prediction(
+    hidden: Float[Tensor, "b d"],
+    rewards: Float[np.ndarray, " b"],
+    groups: Int[np.ndarray, " b"],
+    *,
+    share: float,
+) -> Judged:
+    """share x prediction + (1 - share) x reward, both standardised inside groups: states without a model of the noise.
+
+    The prediction is that of a ridge regression of the rewards on the states, of each fifth of the groups by the others
+    (`geoalign.method.ridge.fold_predictions`, which `denoise` begins with).
+    """
+    group = torch.from_numpy(groups)
+    targets = group_advantages(torch.from_numpy(rewards), group)
+    unequal = (targets != 0).double()[:, None]
+    predicted = fold_predictions(group_centred(hidden, group), targets, unequal, group)[:, 0]
+    standardised = group_advantages(predicted.double(), group)
+    return by_score((share * standardised + (1 - share) * targets).numpy(), groups)
 
 
 def by_curator(

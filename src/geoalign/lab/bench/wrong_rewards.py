@@ -28,7 +28,7 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
 )
 from geoalign.lab.bench.curators import CURATOR_SETTINGS
-from geoalign.lab.bench.judging import ALL_STATES, Judged, by_curator, by_score, needs_states
+from geoalign.lab.bench.judging import ALL_STATES, Judged, by_curator, by_prediction, by_score, needs_states
 from geoalign.lab.bench.labelled import LabelledRollouts
 from geoalign.lab.text import one_line
 from geoalign.method.advantages import group_advantages
@@ -54,6 +54,8 @@ ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
     "random": {"type": "random"},
     "oracle": {"type": "oracle"},
 }
+# Label -> share of the prediction beside the reward: what the states alone know, and a fixed half of it.
+PREDICTIONS = {"prediction alone": 1.0, "reward + prediction, half each": 0.5}
 _States = tuple[int, str]
 
 
@@ -149,6 +151,8 @@ def measure_wrong_rewards(
         judge = _Judge(dump, rewards, wrong, view, found)
         for label, score in _scores(dump, rewards):
             judge.add(label, by_score(score, dump.groups))
+        for label, share in PREDICTIONS.items() if views else ():
+            judge.add_prediction(label, share, views)
         for size in [None] if batch_groups is None else [None, batch_groups]:
             for label, values in curators.items():
                 if progress is not None:
@@ -226,6 +230,12 @@ class _Judge:
                 self._choose(label, {states: judged(hidden) for states, hidden in views.items()}, batches)
         except InputError as error:
             self.found.skipped.append(Skipped(self.view, label, one_line(error, 200)))
+
+    def add_prediction(self, label: str, share: float, views: Mapping[_States, Float[Tensor, "b d"]]) -> None:
+        """What the states predict, with some of the reward, by the states chosen for it."""
+        groups = self.dump.groups
+        runs = {name: by_prediction(hidden, self.rewards, groups, share=share) for name, hidden in views.items()}
+        self._choose(label, runs, "one")
 
     def _choose(self, label: str, runs: Mapping[_States, Judged], batches: str) -> None:
         """Both halves, each by the states that were best on the other."""

@@ -17,7 +17,7 @@ from geoalign.lab.bench import layer_states as layer_states_module
 from geoalign.lab.bench.judging import by_curator, by_prediction, by_score
 from geoalign.lab.bench.labelled import LabelledRollouts, parse_roles, read_labelled
 from geoalign.lab.bench.layer_states import group_states, layer_states
-from geoalign.lab.bench.wrong_rewards import ROLLOUT_CURATORS, measure_wrong_rewards
+from geoalign.lab.bench.wrong_rewards import CONSENSUS, ROLLOUT_CURATORS, measure_wrong_rewards
 from geoalign.lab.models.models import make_tokenizer
 
 
@@ -289,8 +289,8 @@ def test_consensus_counts_equal_outcomes():
     dump = LabelledRollouts(dump.prompts, dump.responses, dump.groups, dump.rewards, dump.correct, None, checks)
     found = measure_wrong_rewards(dump, {}, threshold=0.5, curators={"denoise": {"type": "denoise"}})
     rows = {one.score: one.order.estimate for one in found.rows}
-    assert rows["consensus: equal outcomes x checks passed"] == 1
-    assert rows["equal outcomes of the checks"] == 1
+    assert rows[CONSENSUS] == 1
+    assert rows["equal outcomes"] == 1
     assert [(one.score, one.reason) for one in found.skipped] == [("denoise", "no hidden states")]
 
 
@@ -332,7 +332,7 @@ def test_the_command_writes_its_figures(tmp_path, monkeypatch, capsys, model_fol
     assert {entry["score"] for entry in record["rows"]} == {
         "observed reward",
         "prediction alone",
-        "reward + prediction, half each",
+        "reward and prediction",
         "denoise",
         "pair_count",
     }
@@ -364,7 +364,7 @@ def test_real_rollouts(shared_data):
     found = measure_wrong_rewards(dump, {}, threshold=0.5, curators={"grpo": {"type": "grpo"}})
     orders = {(one.view, one.score): one.order.estimate for one in found.rows}
     assert orders["as given", "grpo"] == orders["as given", "observed reward"] == pytest.approx(0.768, abs=5e-4)
-    assert orders["as given", "consensus: equal outcomes x checks passed"] == pytest.approx(0.798, abs=5e-4)
+    assert orders["as given", CONSENSUS] == pytest.approx(0.798, abs=5e-4)
     other = read_labelled(shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl")
     assert (len(other.groups), len(other.mixed)) == (800, 10)
     assert other.answers is not None

@@ -98,6 +98,7 @@ def _about(path: Path, dump: LabelledRollouts, threshold: float) -> dict[str, An
         "mixed_prompts": len(dump.mixed),
         "right": round(float(dump.correct.mean()), 4),
         "threshold": threshold,
+        "wrong_verdicts": round(float((verdicts != dump.correct).mean()), 4),
         "right_with_wrong_verdict": round(float((~verdicts[dump.correct]).mean()), 4),
         "wrong_with_wrong_verdict": round(float(verdicts[~dump.correct].mean()), 4),
     }

@@ -21,27 +21,32 @@ _DIGITS = 4
 
 
 def print_measurement(console: Console, found: Measurement) -> None:
-    """A table for each view of the rewards and way of showing the dump, best order first; then what was left out."""
+    """Two tables for each view of the rewards and way of showing the dump, best order first; then what was left out."""
     for (view, batches), members in itertools.groupby(found.rows, key=lambda row: (row.view, row.batches)):
-        title = f"Rewards {view}; batches: {batches}. Order of right over wrong (95% interval over prompts), chance 0.5"
-        table = Table(title=title, title_justify="left")
-        table.add_column("score", no_wrap=True)
-        for column in ("order", "minus the reward's", "cosine", "AUROC", "precision", "recall", "states"):
-            table.add_column(column, justify="right")
-        for row in sorted(members, key=_worst_last):
-            table.add_row(
-                row.score,
-                estimate(row.order, _three),
-                estimate(row.gain, _three),
-                decimals(row.cosine.estimate),
-                decimals(row.auroc.estimate),
-                percent(row.precision.estimate),
-                percent(row.recall.estimate),
-                " | ".join(dict.fromkeys(row.states)),
-            )
-        console.print(table)
+        rows = sorted(members, key=_worst_last)
+        what = f"Rewards {view}; batches: {batches}"
+        order = _table(f"{what}. Right responses above wrong ones (95% interval)", "order", "minus the reward's")
+        for row in rows:
+            order.add_row(row.score, estimate(row.order, _three), estimate(row.gain, _three))
+        console.print(order)
+        columns = ("cosine", "AUROC", "flagged", "precision", "recall", "states")
+        wrong = _table(f"{what}. Advantages; wrong verdicts", *columns)
+        for row in rows:
+            numbers = (decimals(row.cosine.estimate), decimals(row.auroc.estimate), str(row.flagged))
+            shares = (percent(row.precision.estimate), percent(row.recall.estimate))
+            wrong.add_row(row.score, *numbers, *shares, " | ".join(dict.fromkeys(row.states)))
+        console.print(wrong)
     for view, left_out in itertools.groupby(found.skipped, key=lambda skipped: skipped.view):
-        say(console, f"Left out, rewards {view}: " + "; ".join(f"{one.score} ({one.reason})" for one in left_out))
+        reasons = {one.score: one.reason for one in left_out}
+        say(console, f"Left out, rewards {view}: " + "; ".join(f"{name} ({why})" for name, why in reasons.items()))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("score", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
 
 
 def rollouts_json(about: Mapping[str, Any], model: Mapping[str, Any] | None, found: Measurement) -> str:

@@ -34,6 +34,8 @@ from geoalign.lab.text import one_line
 from geoalign.method.advantages import group_advantages
 
 OBSERVED = "observed reward"
+# Responses of the group with equal outcomes of the checks, times checks passed (CodeT, arXiv 2207.10397).
+CONSENSUS = "consensus of checks"
 # Label -> settings, as `geoalign.lab.bench.curators` has them.
 ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
     "denoise": {"type": "denoise"},
@@ -51,11 +53,10 @@ ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
     "tie detector": {"type": "tie_detector"},
     "pair count": {"type": "pair_count"},
     "reward distance": {"type": "reward_distance"},
-    "random": {"type": "random"},
     "oracle": {"type": "oracle"},
 }
-# Label -> share of the prediction beside the reward: what the states alone know, and a fixed half of it.
-PREDICTIONS = {"prediction alone": 1.0, "reward + prediction, half each": 0.5}
+# Label -> share of the prediction: what the states alone know, and the mean of that and the reward.
+PREDICTIONS = {"prediction alone": 1.0, "reward and prediction": 0.5}
 _States = tuple[int, str]
 
 
@@ -167,8 +168,8 @@ def _scores(dump: LabelledRollouts, rewards: Float[np.ndarray, " b"]) -> Iterato
     if dump.checks is not None:
         alike = _equals(dump.groups, dump.checks)
         passed = np.array([check.count("1") for check in dump.checks], dtype=np.float64)
-        yield "consensus: equal outcomes x checks passed", alike * passed
-        yield "equal outcomes of the checks", alike
+        yield CONSENSUS, alike * passed
+        yield "equal outcomes", alike
     if dump.answers is not None:
         answers = [str(row) if answer is None else f"={answer}" for row, answer in enumerate(dump.answers)]
         yield "equal answers", _equals(dump.groups, answers)
@@ -263,7 +264,7 @@ class _Judge:
                 batches,
                 label,
                 states,
-                mean_interval(np.array(list(orders.values()))),
+                _within_one(mean_interval(np.array(list(orders.values())))),
                 paired_difference(orders, self.observed).interval,
                 self._halves(judged),
                 grouped_bootstrap(lambda rows: _cosine(judged.advantages[rows], self.wanted[rows]), self.dump.groups),
@@ -301,6 +302,10 @@ class _Judge:
 def _cosine(given: Float[np.ndarray, " n"], wanted: Float[np.ndarray, " n"]) -> float:
     scale = float(np.linalg.norm(given) * np.linalg.norm(wanted))
     return float(given @ wanted) / scale if scale > 0 else math.nan
+
+
+def _within_one(interval: Interval) -> Interval:
+    return Interval(interval.estimate, max(0.0, interval.low), min(1.0, interval.high))
 
 
 def _named(states: _States) -> str:

@@ -9,8 +9,10 @@ import torch
 from geoalign.method.verdicts import (
     Clusters,
     VerdictModel,
+    Verdicts,
     cluster_probabilities,
     fit_verdicts,
+    row_probabilities,
     verdict_evidence,
 )
 
@@ -33,8 +35,8 @@ def flags(values):
 
 
 def test_evidence_by_hand():
-    right, scored, trusted = flags([1, 0, 1, 0]), flags([1, 1, 0, 1]), flags([0, 0, 0, 1])
-    evidence = verdict_evidence(right, scored, trusted, MODEL)
+    verdicts = Verdicts(right=flags([1, 0, 1, 0]), scored=flags([1, 1, 0, 1]), trusted=flags([0, 0, 0, 1]))
+    evidence = verdict_evidence(verdicts, MODEL)
     # log(.8 / .1), log(.2 / .9), no verdict, and a trusted one: log(1e-6 / (1 - 1e-6)).
     expected = [math.log(8), math.log(2 / 9), 0.0, -math.log(1e6)]
     assert evidence.tolist() == pytest.approx(expected, abs=1e-5)
@@ -43,7 +45,7 @@ def test_evidence_by_hand():
 def test_posterior_by_hand():
     # Two rival clusters of two rows, verdicts (1, 0) and (0, 0); log-odds 0 for each and for none.
     clusters = constant([0, 0, 1, 1], [0, 0])
-    evidence = clusters.total(verdict_evidence(flags([1, 0, 0, 0]), flags([1] * 4), flags([0] * 4), MODEL))
+    evidence = clusters.total(verdict_evidence(Verdicts(flags([1, 0, 0, 0]), flags([1] * 4), flags([0] * 4)), MODEL))
     first, second = 8 * (2 / 9), (2 / 9) ** 2
     total = 1 + first + second
     assert cluster_probabilities(clusters, PRIOR, evidence).tolist() == pytest.approx([first / total, second / total])
@@ -81,10 +83,9 @@ START = VerdictModel(
 
 def fitted(clusters, right, trusted=None):
     scored = torch.ones(len(right), dtype=torch.bool)
-    trusted = ~scored if trusted is None else trusted
-    model = fit_verdicts(clusters, right, scored, trusted, START, rounds=60)
-    evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
-    return model, cluster_probabilities(clusters, model.theta, evidence)[clusters.member]
+    verdicts = Verdicts(right, scored, ~scored if trusted is None else trusted)
+    model = fit_verdicts(clusters, verdicts, START, rounds=60)
+    return model, row_probabilities(clusters, verdicts, model)
 
 
 def test_the_flip_rates_are_found():
@@ -126,8 +127,8 @@ def test_fixed_entries_stay_and_rates_stay_ordered():
     clusters, right, _ = drawn(4, groups=50)
     scored, none = torch.ones(len(right), dtype=torch.bool), torch.zeros(len(right), dtype=torch.bool)
     start = replace(START, free=torch.tensor([True, False]))
-    model = fit_verdicts(clusters, right, scored, none, start)
+    model = fit_verdicts(clusters, Verdicts(right, scored, none), start)
     assert model.theta[1] == 1.0 != model.theta[0]
     noise = torch.rand(len(right), generator=torch.Generator().manual_seed(0)) < 0.5
-    model = fit_verdicts(clusters, noise, scored, none, START, rounds=100)
+    model = fit_verdicts(clusters, Verdicts(noise, scored, none), START, rounds=100)
     assert 0.001 <= model.false_positive < model.true_positive <= 0.999

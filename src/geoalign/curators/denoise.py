@@ -13,17 +13,11 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoising import (
-    Belief,
-    NoisyRows,
-    believe_replacement,
-    believe_verdicts,
-    combined_prediction,
-    is_binary,
-    joined,
-    noisy_rows,
-    shuffled_within,
-)
+from geoalign.curators.denoising.belief import Belief
+from geoalign.curators.denoising.binary import believe_verdicts, is_binary
+from geoalign.curators.denoising.continuous import believe_replacement
+from geoalign.curators.denoising.predictions import combined_prediction
+from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows, shuffled_within
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import require_binary
-from geoalign.curators.denoising import NoisyRows, believe_verdicts, joined, noisy_rows
+from geoalign.curators.denoising.binary import believe_verdicts
+from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order

@@ -45,6 +45,21 @@ class Clusters:
 
 
 @dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The verdicts on N rows.
+
+    Attributes:
+        right: [N] whether the verdict says right.
+        scored: [N] whether there is a verdict.
+        trusted: [N] whether the verdict is known to be true.
+    """
+
+    right: Bool[Tensor, " n"]
+    scored: Bool[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]
+
+
+@dataclass(frozen=True, eq=False)
 class VerdictModel:
     """TPR and FPR, and theta [F] with the prior mean and the entries that are fitted.
 
@@ -64,22 +79,14 @@ class VerdictModel:
         return self.true_positive - self.false_positive
 
 
-def verdict_evidence(
-    right: Bool[Tensor, " n"], scored: Bool[Tensor, " n"], trusted: Bool[Tensor, " n"], model: VerdictModel
-) -> Float[Tensor, " n"]:
-    """log P(verdict | right) - log P(verdict | wrong) of each row; 0 for rows without a verdict.
-
-    Args:
-        right: [N] whether the verdict says right.
-        scored: [N] whether there is a verdict.
-        trusted: [N] whether the verdict is known to be true.
-    """
+def verdict_evidence(verdicts: Verdicts, model: VerdictModel) -> Float[Tensor, " n"]:
+    """log P(verdict | right) - log P(verdict | wrong) of each row; 0 for rows without a verdict."""
     odds = torch.tensor([model.true_positive, model.false_positive], dtype=torch.float64)
     for_right, for_wrong = (odds[0] / odds[1]).log(), ((1 - odds[0]) / (1 - odds[1])).log()
-    evidence = torch.where(right, for_right, for_wrong)
+    evidence = torch.where(verdicts.right, for_right, for_wrong)
     sure = torch.logit(torch.tensor(1 - _TRUSTED, dtype=torch.float64))
-    evidence = torch.where(trusted, torch.where(right, sure, -sure), evidence)
-    return evidence.masked_fill(~scored, 0.0)
+    evidence = torch.where(verdicts.trusted, torch.where(verdicts.right, sure, -sure), evidence)
+    return evidence.masked_fill(~verdicts.scored, 0.0)
 
 
 def cluster_probabilities(
@@ -95,36 +102,22 @@ def cluster_probabilities(
     return odds / ((-highest).exp().index_add(0, clusters.rivals, odds))[clusters.rivals]
 
 
-def row_probabilities(
-    clusters: Clusters,
-    right: Bool[Tensor, " n"],
-    scored: Bool[Tensor, " n"],
-    trusted: Bool[Tensor, " n"],
-    model: VerdictModel,
-) -> Float[Tensor, " n"]:
+def row_probabilities(clusters: Clusters, verdicts: Verdicts, model: VerdictModel) -> Float[Tensor, " n"]:
     """P(row is right | all verdicts): that of its cluster."""
-    evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
+    evidence = clusters.total(verdict_evidence(verdicts, model))
     return cluster_probabilities(clusters, model.theta, evidence)[clusters.member]
 
 
-def fit_verdicts(
-    clusters: Clusters,
-    right: Bool[Tensor, " n"],
-    scored: Bool[Tensor, " n"],
-    trusted: Bool[Tensor, " n"],
-    start: VerdictModel,
-    *,
-    rounds: int = 60,
-) -> VerdictModel:
+def fit_verdicts(clusters: Clusters, verdicts: Verdicts, start: VerdictModel, *, rounds: int = 60) -> VerdictModel:
     """Expectation maximisation from `start`: flip rates with pseudo-counts, theta by one Newton step a round.
 
     The rates stay between 0.001 and 0.999, and TPR above FPR: verdicts are taken for worse than chance by nobody.
     """
     model = start
     weights = clusters.weights[clusters.member]
-    judged = weights * (scored & ~trusted)
+    right, judged = verdicts.right, weights * (verdicts.scored & ~verdicts.trusted)
     for _ in range(rounds):
-        evidence = clusters.total(verdict_evidence(right, scored, trusted, model))
+        evidence = clusters.total(verdict_evidence(verdicts, model))
         truth = cluster_probabilities(clusters, model.theta, evidence)
         likely = truth[clusters.member]
         hits, misses = _counts(likely, right, judged), _counts(1 - likely, right, judged)

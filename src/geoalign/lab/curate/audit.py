@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoising import NoisyRows, believe_verdicts, joined, noisy_rows
+from geoalign.curators.denoising.binary import believe_verdicts
+from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
 from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import given_answer
 from geoalign.method.groups import canonical_order

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
@@ -50,18 +50,30 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def rollouts_json(about: Mapping[str, Any], model: Mapping[str, Any] | None, found: Measurement) -> str:
-    """Everything measured, a line a result; intervals as [estimate, low, high] of four decimals, NaN as null."""
+    """Everything measured, a line a result; intervals as [estimate, low, high] of four decimals.
+
+    What is undefined is left out; `explored` has the orders on either half by layer and position.
+    """
     parts = {"machine": machine(), "rollouts": about, "model": model}
     lines = [f"{json.dumps(name)}: {json.dumps(finite(value))}" for name, value in parts.items()]
-    for name in ("rows", "explored", "skipped"):
-        entries = ",\n".join(json.dumps(_record(entry)) for entry in getattr(found, name))
-        lines.append(f"{json.dumps(name)}: [\n{entries}\n]")
+    tables = {"rows": map(_record, found.rows), "explored": _explored(found), "skipped": map(_record, found.skipped)}
+    for name, entries in tables.items():
+        lines.append(f"{json.dumps(name)}: [\n" + ",\n".join(map(json.dumps, entries)) + "\n]")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def _explored(found: Measurement) -> Iterator[dict[str, Any]]:
+    for (view, batches, score), members in itertools.groupby(
+        found.explored, key=lambda one: (one.view, one.batches, one.score)
+    ):
+        halves = {one.states: _short(one.halves) for one in members}
+        yield {"view": view, "batches": batches, "score": score, "halves": halves}
+
+
 def _record(entry: Any) -> dict[str, Any]:
-    values = {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
-    return {name: _short(value) for name, value in values.items()}
+    values = {field.name: _short(getattr(entry, field.name)) for field in dataclasses.fields(entry)}
+    undefined: tuple[Any, ...] = (None, [None] * 3, [])
+    return {name: value for name, value in values.items() if value not in undefined}
 
 
 def _short(value: Any) -> Any:

@@ -214,7 +214,7 @@ class _Judge:
         """One curator, by the states chosen for it, or by none."""
         batches = "one" if size is None else f"{size} prompts"
         if values["type"] == "oracle" and not set(np.unique(self.rewards)) <= {0.0, 1.0}:
-            self.found.skipped.append(Skipped(self.view, label, "the labels are verdicts, not such rewards"))
+            self._skip(label, "the labels are verdicts, not such rewards")
             return
 
         def judged(hidden: Tensor | None) -> Judged:
@@ -226,11 +226,16 @@ class _Judge:
             elif values.get(ALL_STATES) and views:
                 self.add(label, judged(torch.cat(list(views.values()), dim=1)), batches, ("all",))
             elif not views:
-                self.found.skipped.append(Skipped(self.view, label, "no hidden states"))
+                self._skip(label, "no hidden states")
             else:
                 self._choose(label, {states: judged(hidden) for states, hidden in views.items()}, batches)
         except InputError as error:
-            self.found.skipped.append(Skipped(self.view, label, one_line(error, 200)))
+            self._skip(label, one_line(error, 200))
+
+    def _skip(self, label: str, reason: str) -> None:
+        skipped = Skipped(self.view, label, reason)
+        if skipped not in self.found.skipped:
+            self.found.skipped.append(skipped)
 
     def add_prediction(self, label: str, share: float, views: Mapping[_States, Float[Tensor, "b d"]]) -> None:
         """What the states predict, with some of the reward, by the states chosen for it."""

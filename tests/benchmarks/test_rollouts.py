@@ -177,6 +177,13 @@ def test_states_are_resumed_after_a_stop(tmp_path, model_folder, monkeypatch):
     assert len(calls) == 6
 
 
+def test_another_file_is_never_written_over(tmp_path, model_folder):
+    (tmp_path / "thesis.npy").write_text("mine")
+    with pytest.raises(ConfigError, match=r"--states: expected a new file or one of this command, got .*thesis\.npy"):
+        layer_states(str(model_folder), small_dump(tmp_path), tmp_path / "thesis.npy", layers=None, max_tokens=64)
+    assert (tmp_path / "thesis.npy").read_text() == "mine"
+
+
 def test_long_rows_are_cut_and_counted(tmp_path, model_folder):
     dump = small_dump(tmp_path)
     found = layer_states(str(model_folder), dump, tmp_path / "states.npy", layers=None, max_tokens=12)

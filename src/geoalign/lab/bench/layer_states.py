@@ -193,14 +193,21 @@ def _note(file: Path) -> Path:
 
 
 def _opened(file: Path, shape: tuple[int, ...], key: str) -> tuple[Any, int]:
-    """The table and how many groups of it are done."""
-    try:
-        note = json.loads(_note(file).read_text(encoding="utf-8"))
-        table = np.lib.format.open_memmap(file, mode="r+")
-        if note["key"] == key and table.shape == shape:
-            return table, int(note["groups"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    """The table and how many groups of it are done.
+
+    Raises:
+        ConfigError: the file is there, but not from here.
+    """
+    if file.exists():
+        try:
+            note = json.loads(_note(file).read_text(encoding="utf-8"))
+            known, groups = note["key"], int(note["groups"])
+            table = np.lib.format.open_memmap(file, mode="r+")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"--states: expected a new file or one of this command, got {file}: remove it") from error
+        if known == key and table.shape == shape:
+            return table, groups
     file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(_note(file), {"key": key, "groups": 0})
     with named(file):
         return np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=shape), 0

@@ -10,8 +10,9 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.curators import parse_curators
 from geoalign.lab.bench.labelled import LabelledRollouts, parse_roles, read_labelled
+from geoalign.lab.bench.ordered import Measurement
 from geoalign.lab.bench.rollouts_report import print_measurement, rollouts_json
-from geoalign.lab.bench.wrong_rewards import ROLLOUT_CURATORS, Measurement, measure_wrong_rewards
+from geoalign.lab.bench.wrong_rewards import ROLLOUT_CURATORS, measure_wrong_rewards
 from geoalign.lab.config.requests import BenchRequest
 from geoalign.lab.store.files import named
 from geoalign.lab.terminal import Console, say

@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
+from geoalign.lab.bench.ordered import Measurement, Ordered
 from geoalign.lab.bench.report import machine
-from geoalign.lab.bench.wrong_rewards import Measurement, Ordered
 from geoalign.lab.store.json_files import finite
 from geoalign.lab.terminal import Console, say
 from geoalign.lab.text import decimals, estimate, percent

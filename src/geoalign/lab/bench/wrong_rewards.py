@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from geoalign.lab.analysis.statistics import (
 from geoalign.lab.bench.curators import CURATOR_SETTINGS
 from geoalign.lab.bench.judging import ALL_STATES, Judged, by_curator, by_prediction, by_score, needs_states
 from geoalign.lab.bench.labelled import LabelledRollouts
+from geoalign.lab.bench.ordered import Explored, Measurement, Ordered, Skipped
 from geoalign.lab.text import one_line
 from geoalign.method.advantages import group_advantages
 
@@ -58,66 +58,6 @@ ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
 # Label -> share of the prediction: what the states alone know, and the mean of that and the reward.
 PREDICTIONS = {"prediction alone": 1.0, "reward and prediction": 0.5}
 _States = tuple[int, str]
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """One score or curator on one view of the rewards.
-
-    Attributes:
-        view: the rewards "as given", or as verdicts.
-        batches: "one", or how many prompts a batch has.
-        states: layer and position, chosen for the first half of the prompts on the second, and the reverse.
-        order: of right responses over wrong ones (`geoalign.lab.analysis.order`), over the mixed groups.
-        gain: the same minus that of the observed reward, paired by group.
-        halves: order on either half.
-        cosine: of the advantages with those of the labels; bootstrap over groups.
-        auroc: of the scores for wrong verdicts, over rows in a pair; bootstrap over groups.
-        precision, recall: of the flags for wrong verdicts.
-        flagged: rows.
-    """
-
-    view: str
-    batches: str
-    score: str
-    states: tuple[str, ...]
-    order: Interval
-    gain: Interval
-    halves: tuple[float, float]
-    cosine: Interval
-    auroc: Interval
-    precision: Interval
-    recall: Interval
-    flagged: int
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A curator that a view does not suit, and why."""
-
-    view: str
-    score: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Explored:
-    """The order on either half by one layer and position, before any choice."""
-
-    view: str
-    batches: str
-    score: str
-    states: str
-    halves: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """All that was measured of a dump."""
-
-    rows: list[Ordered]
-    explored: list[Explored]
-    skipped: list[Skipped]
 
 
 def measure_wrong_rewards(

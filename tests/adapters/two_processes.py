@@ -26,6 +26,7 @@ from trl_parts import (
     weights_of,
 )
 
+from geoalign.adapters.trl import Anchors
 from geoalign.errors import GeoAlignError
 
 SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 3}
@@ -88,6 +89,22 @@ def dropped(folder):
     }
 
 
+def anchored(folder):
+    """Anchors are rank 0's alone: each process trains on its own rows, as without a curator."""
+    anchors = Anchors(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0])
+    plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
+    plain.train()
+    watcher = Scripted(curation, requires=("hidden", "trusted"))
+    made = trainer(folder / "anchored", watcher, extra={"anchors": anchors}, **SHAPE)
+    made.train()
+    seen = watcher.seen[0] if watcher.seen else None
+    return {
+        "same": same_weights(weights_of(plain), weights_of(made)),
+        "trusted": None if seen is None else seen.trusted.tolist(),
+        "hidden": None if seen is None else list(seen.hidden.shape),
+    }
+
+
 def failure(folder):
     def fail(rollouts):
         raise ArithmeticError("no curation today")
@@ -112,7 +129,9 @@ def resume(folder):
 def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    found = {check.__name__: check(folder) for check in (identity, donors_elsewhere, dropped, failure, resume)}
+    found = {
+        check.__name__: check(folder) for check in (identity, donors_elsewhere, dropped, anchored, failure, resume)
+    }
     (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
 

@@ -138,3 +138,21 @@ def test_trusted_rows_are_not_counted():
     assert model.slope == pytest.approx(expected.slope)
     alone = fit_replacement(claims(y, z, trusted=[True] * 400), start)
     assert replaced_rewards(claims(y, z, trusted=[True] * 400), alone).expected.isfinite().all()
+
+
+def test_common_rewards_near_the_mean_are_not_taken_for_replaced():
+    """Half of the rows got one reward below the mean whatever their prediction: a spike, but no extreme."""
+    draw = torch.Generator().manual_seed(1)
+    z = torch.randn(600, generator=draw, dtype=torch.float64)
+    y = (0.8 * z + 0.6 * torch.randn(600, generator=draw, dtype=torch.float64)).clamp(-3, 3)
+    y[300:] = -0.55
+    made = claims(y, z)
+    model = fit_replacement(made, initial_model(made))
+    assert replaced_rewards(made, model).probability[300:].mean() < 0.8
+    ratio = model.replaced / model.kept
+    below, above = (ratio[half][model.kept[half] > 0.01] for half in (slice(0, 16), slice(16, 32)))
+    assert len(below) > 3
+    assert len(above) > 3
+    # Up to the pseudo-counts.
+    assert (below.diff() < 0.1 * below[1:]).all()
+    assert (above.diff() > -0.1 * above[1:]).all()

@@ -57,7 +57,7 @@ class DenoiseConfig:
     decay: Annotated[float, Field(gt=0, le=1)] = setting(default=0.9, help="Weight of a batch relative to the next.")
     window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the noise model is fitted on.")
     trusted_weight: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Weight of a trusted row in the noise model's fit, relative to any other."
+        default=5.0, help="Weight of a trusted row in the fit of verdicts, relative to any other."
     )
 
 
@@ -84,14 +84,14 @@ class Denoise(Curator[DenoiseConfig]):
 
     config_class = DenoiseConfig
     requires: tuple[str, ...] = ("hidden",)
-    optional: tuple[str, ...] = ("answers", "response_keys")
+    optional: tuple[str, ...] = ("answers", "response_keys", "trusted")
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         if self.config.geometry == "none":
             self.requires = ()
         if not self.config.answers:
-            self.optional = ("response_keys",)
+            self.optional = ("response_keys", "trusted")
         count = self.config.states if self.config.geometry != "none" else 0
         self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
         self._past: list[NoisyRows] = []
@@ -230,12 +230,14 @@ class Denoise(Curator[DenoiseConfig]):
         on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
         back = in_input_order(on_cpu, rollouts.rewards.device)
         anomalous = (belief.log_odds > 0) & rows.scored
-        change = (belief.expected - rows.rewards)[rows.scored]
+        open_rows = rows.scored & ~rows.trusted
+        change = (belief.expected - rows.rewards)[open_rows]
         metrics = {
             **metrics,
             **belief.metrics,
             "anomalous": float(anomalous.sum()),
-            "changed_groups": float(rows.group[rows.scored][change != 0].unique().numel()) / int(rows.group.max() + 1),
+            "changed_groups": len(rows.group[open_rows][change != 0].unique())
+            / max(len(rows.group[open_rows].unique()), 1),
             "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
             "unscored_rewards": float(rollouts.rewards.isnan().sum()),
         }

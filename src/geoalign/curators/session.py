@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from geoalign.curators.anchors import Anchors, check_anchored, with_anchors, without_anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.errors import InputError
@@ -29,11 +30,18 @@ class CurationSession:
     Attributes:
         curator: the curator, which may keep a state from batch to batch.
         generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
+        anchors: rollouts with true rewards that the curator sees beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
+
+    Raises:
+        ConfigError: the curator makes no use of anchors.
     """
 
-    def __init__(self, curator: Curator, *, seed: int) -> None:
+    def __init__(self, curator: Curator, *, seed: int, anchors: Anchors | None = None) -> None:
+        if anchors is not None:
+            check_anchored(curator)
         self.curator = curator
+        self.anchors = anchors
         self.generator = torch.Generator().manual_seed(seed)
         self.calls = 0
 
@@ -44,20 +52,33 @@ class CurationSession:
 
     def missing_fields(self, given: Iterable[str]) -> list[str]:
         """The fields that the curator requires and neither the engine nor the user (`given`) brings."""
-        return [name for name in self.curator.requires if name not in {*ENGINE_FIELDS, *given}]
+        known = {*ENGINE_FIELDS, *given, *(() if self.anchors is None else ("trusted",))}
+        return [name for name in self.curator.requires if name not in known]
 
-    def curate(self, rollouts: Rollouts, *, details: bool = False) -> Curation:
+    def curate(self, rollouts: Rollouts, *, details: bool = False, anchors: Rollouts | None = None) -> Curation:
         """The curation of one batch; what a curator draws from global generators shifts no sample of the engine.
 
+        Args:
+            details: as in `Curator.curate`; there are none beside anchors.
+            anchors: the anchors as the engine reads them under its present policy.
+
         Raises:
-            InputError: the curator returns another number of scores than there are rows.
+            InputError: the curator returns another number of scores than there are rows, or an anchor in the batch.
         """
+        if anchors is not None:
+            curation = self._curate(with_anchors(rollouts, anchors), details=False)
+            curation = without_anchors(curation, len(rollouts))
+        else:
+            curation = self._curate(rollouts, details=details)
+        return curation.with_metrics(**agreement(curation, rollouts))
+
+    def _curate(self, rollouts: Rollouts, *, details: bool) -> Curation:
         device = rollouts.rewards.device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
             curation = self.curator.curate(rollouts, generator=self.generator, details=details)
         if len(curation.scores) != len(rollouts):
             raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
-        return curation.with_metrics(**agreement(curation, rollouts))
+        return curation
 
     def save(self, path: str | Path) -> None:
         """Writes the curator's state, the generator's and the number of calls; the folder is made where it is missing.
@@ -72,6 +93,8 @@ class CurationSession:
             "generator": self.generator.get_state(),
             "calls": self.calls,
         }
+        if self.anchors is not None:
+            state["anchors"] = self.anchors.digest()
         save_state(path, state)
 
     def load(self, path: str | Path, *, setting: str, otherwise: str) -> None:
@@ -82,7 +105,7 @@ class CurationSession:
             otherwise: what to do without such a file, for messages.
 
         Raises:
-            InputError: there is no such file, or it is another curator's.
+            InputError: there is no such file, or it is another curator's, or of a training with other anchors.
             ConfigError: the curator was saved with settings that do not fit.
         """
         path = Path(path)
@@ -99,6 +122,10 @@ class CurationSession:
             raise InputError(
                 f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
             )
+        anchors = None if self.anchors is None else self.anchors.digest()
+        if state.get("anchors") != anchors:
+            expected, got = (digest or "none" for digest in (state.get("anchors"), anchors))
+            raise InputError(f"anchors: expected those of {path} (sha256 {expected}), got others ({got}); {otherwise}")
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(calls)

@@ -104,14 +104,17 @@ def extract_states_from_texts(
     Raises:
         InputError: as `extract_states`; also where the tokenizer has no end-of-sequence token but one is wanted.
     """
-    end = [tokenizer.eos_token_id] if end_of_sequence else []
-    if None in end:
+    if end_of_sequence and tokenizer.eos_token_id is None:
         raise InputError("end_of_sequence: expected a tokenizer with an end-of-sequence token, got none; pass False")
     prompt_ids = [tokenizer(text)["input_ids"] for text in prompts]
-    response_ids = [
-        [*tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"], *end] for text in responses
-    ]
+    response_ids = [response_token_ids(tokenizer, text, end=end_of_sequence) for text in responses]
     return extract_states(model, prompt_ids, response_ids, **options)
+
+
+def response_token_ids(tokenizer: Any, text: str, *, end: bool) -> list[int]:
+    """The tokens of a response text, and the end-of-sequence token where it came to its `end` and there is one."""
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return [*ids, tokenizer.eos_token_id] if end and tokenizer.eos_token_id is not None else ids
 
 
 def batched_states(

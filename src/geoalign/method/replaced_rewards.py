@@ -3,17 +3,21 @@
 A kept reward follows the prediction z: P(bin of y | z) = h(bin) exp(slope z v(bin)) / Z(z), v the bin's middle, y the
 reward standardised in its group; one kept reward in ten follows nothing, and is distributed as the kept ones are on
 average, so that a reward which merely surprises is not taken for wrong. A replaced one has no regard for z:
-P(bin of y) = q(bin). Both histograms, the slope and the share of replaced rewards are fitted by expectation
-maximisation; q is free, so it finds extremes that are too common, wherever they stand. Rows that hold the same response
-have one true reward: at most one of the different rewards that they were given is it.
+P(bin of y) = q(bin), where q(bin) / k(bin), k the kept ones' average distribution, does not fall with the distance from
+the group's mean on either side: rewards far off are the ones that are too common where some were replaced, and common
+values near the mean are not taken for wrong. Both histograms, the slope and the share of replaced rewards are fitted by
+expectation maximisation. Rows that hold the same response have one true reward: at most one of the different rewards
+that they were given is it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 # Standardised rewards of a group of K lie within (K - 1) / sqrt(K); beyond these edges the outermost bins take them.
@@ -26,6 +30,8 @@ _COUNTS = 1.0
 _FLOOR = 1e-30
 # A bin that holds less of the kept rewards says nothing of the surprises.
 _RARE = 0.02
+# Keeps the ratio to empty bins finite.
+_FLAT = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +131,27 @@ def fit_replacement(claims: Claims, start: ReplacementModel, *, rounds: int = 10
         ratio = (likely.sum(dim=0) + _COUNTS / _BINS) / (likely.sum(dim=1) @ following + _COUNTS / _BINS)
         base = (model.base * ratio).clamp(min=_FLOOR)
         wrong = (counted * (1 - right)).sum(dim=0)
+        average = counted.sum(dim=1) @ following / counted.sum().clamp(min=_FLOOR)
         model = ReplacementModel(
             share=float(wrong.sum() / counted.sum().clamp(min=_FLOOR)),
             slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
             base=base / base.sum(),
-            kept=counted.sum(dim=1) @ following / counted.sum().clamp(min=_FLOOR),
-            replaced=_normalised(wrong),
+            kept=average,
+            replaced=_ordered(wrong, average),
         )
     return model
+
+
+def _ordered(counts: Float[Tensor, " bins"], kept: Float[Tensor, " bins"]) -> Float[Tensor, " bins"]:
+    """The likeliest distribution of the counts whose ratio to the kept ones' rises from the middle outward.
+
+    That is the isotonic regression of the ratio, weighted by the kept ones, on either side.
+    """
+    weights = kept + _FLAT
+    ratio, middle = (counts / weights).numpy(), _BINS // 2
+    below = isotonic_regression(ratio[:middle], weights=weights[:middle].numpy(), increasing=False).x
+    above = isotonic_regression(ratio[middle:], weights=weights[middle:].numpy()).x
+    return _normalised(torch.from_numpy(np.concatenate([below, above])) * weights)
 
 
 def replaced_rewards(claims: Claims, model: ReplacementModel) -> Replaced:

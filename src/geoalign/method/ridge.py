@@ -74,7 +74,7 @@ class Predictions:
 class RunningRidge:
     """The sums behind the fits of T targets on the same states, and how well each penalty has predicted new batches.
 
-    One A serves all targets, for one solve: it is that of the last target which is fitted on any row of the batch.
+    One A serves all targets, for one solve: it is that of the first target which is fitted on any row of the batch.
 
     Args:
         targets: T.
@@ -148,8 +148,8 @@ class RunningRidge:
             self._judge(predictions, targets, weights)
         moments = states.T @ (weights * targets[:, None])
         used = (weights > 0).any(dim=0).nonzero()
-        last = int(used[-1]) if len(used) else 0
-        spread = states * weights[:, last].sqrt()[:, None]
+        first = int(used[0]) if len(used) else 0
+        spread = states * weights[:, first].sqrt()[:, None]
         self._moments = moments if self._moments is None else self._decay * self._moments.to(states) + moments
         if self._exact(states):
             self._sums = spread.T @ spread + (0 if self._sums is None else self._decay * self._sums.to(states))

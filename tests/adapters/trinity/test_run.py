@@ -122,6 +122,11 @@ def test_a_curator_that_no_engine_carries_out():
         CurationRun({"curator": {"type": "pf_ppo_br", "mode": "reweight"}})
 
 
+def test_anchors_are_refused_by_name():
+    with pytest.raises(ConfigError, match=r"anchors: expected to be left out, got a value: inside Trinity no anchors"):
+        read_settings({"anchors": "a.jsonl"})
+
+
 def test_fields_from_the_info(experience):
     rows = [experience(0, run, float(run == 0), info={"clean": float(run == 1)}) for run in range(4)]
     assert read_settings({"curator": "oracle"}).curator == OracleConfig()

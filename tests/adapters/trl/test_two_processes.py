@@ -52,6 +52,15 @@ def test_dropped_rows_are_counted_over_all_processes(ranks):
     assert first["advantages"] + second["advantages"] == pytest.approx(expected, abs=1e-4)
 
 
+def test_rank_0_alone_shows_anchors(ranks):
+    first, second = (rank["anchored"] for rank in ranks)
+    assert first["same"]
+    assert second["same"]
+    assert first["trusted"] == [False] * 4 + [True] * 2
+    assert first["hidden"] == [6, 32]
+    assert second["trusted"] is None
+
+
 def test_an_error_on_rank_0_reaches_both(ranks):
     assert ranks[0]["failure"] == {"error": "ArithmeticError", "text": "no curation today"}
     assert ranks[1]["failure"]["error"] == "GeoAlignError"

@@ -31,6 +31,7 @@ def test_nested_settings_and_chains():
     ("section", "message"),
     [
         ({"hidden_positon": "mean"}, "geoalign.hidden_positon: unknown key: expected geoalign.hidden_position"),
+        ({"anchors": "a.jsonl"}, "geoalign.anchors: expected to be left out, got a value: inside verl no anchors"),
         ({"curator": {"alpah": 1}}, "geoalign.curator.alpah: unknown key: expected geoalign.curator.alpha"),
         ({"curator": {"type": "geoaling"}}, "geoalign.curator.type"),
         ({"hidden_position": "first"}, "hidden_position"),

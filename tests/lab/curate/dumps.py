@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from geoalign.lab.curate.inputs import find_layout
-from geoalign.lab.curate.reading import read_dump
+from geoalign.lab.dumps.layouts import find_layout
+from geoalign.lab.dumps.reading import read_dump
 
 GROUPS, SIZE = 12, 4
 ROWS = GROUPS * SIZE

@@ -13,7 +13,7 @@ from geoalign.curators.denoising.binary import believe_verdicts
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.curate import audit as audit_module
 from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, rate_intervals, verdict_counts
-from geoalign.lab.curate.rows import Row
+from geoalign.lab.dumps.rows import Row
 
 
 @pytest.fixture(autouse=True)

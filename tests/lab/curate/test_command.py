@@ -18,7 +18,7 @@ from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate.command import curate
-from geoalign.lab.curate.inputs import find_layout
+from geoalign.lab.dumps.layouts import find_layout
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 

@@ -23,8 +23,8 @@ from dumps import (
 )
 
 from geoalign.errors import ConfigError
-from geoalign.lab.curate.inputs import find_layout
-from geoalign.lab.curate.reading import read_dump
+from geoalign.lab.dumps.layouts import find_layout
+from geoalign.lab.dumps.reading import read_dump
 
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
 

@@ -15,8 +15,8 @@ from geoalign import GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.curate.hidden_files import read_hidden
-from geoalign.lab.curate.inputs import find_layout
-from geoalign.lab.curate.reading import read_dump
+from geoalign.lab.dumps.layouts import find_layout
+from geoalign.lab.dumps.reading import read_dump
 
 
 def states(seed=0, rows=ROWS, width=16):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from geoalign.adapters.unsupported import refuse_anchors
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
@@ -57,6 +58,7 @@ def read_settings(arguments: Mapping[str, Any]) -> TrinitySettings:
         ConfigError: an unknown key (with the nearest known one), or a value out of range.
     """
     plain = dict(arguments)
+    refuse_anchors(plain, "anchors", "Trinity")
     if isinstance(plain.get("curator"), str):
         plain["curator"] = {"type": plain["curator"]}
     parsed: TrinitySettings = load_settings(TrinitySettings, plain)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 _HOMES = {
+    "Anchors": "geoalign.curators.anchors",
     "CuratedStep": "geoalign.adapters.trl.step",
     "GeoAlignGRPOTrainer": "geoalign.adapters.trl.trainer",
     "GeoAlignMixin": "geoalign.adapters.trl.mixin",
 }
 
-__all__ = ["CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin"]
+__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin"]
 
 if TYPE_CHECKING:
     from geoalign.adapters.trl.mixin import GeoAlignMixin
     from geoalign.adapters.trl.step import CuratedStep
     from geoalign.adapters.trl.trainer import GeoAlignGRPOTrainer
+    from geoalign.curators.anchors import Anchors
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl import advantages, logs, rows
+from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
 from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
 from geoalign.adapters.trl.losses import dropping_scale
@@ -34,6 +35,7 @@ class RoundOptions:
     fields: dict[str, RolloutField]
     observer: CurationObserver | None
     details_every: int
+    anchors: AnchorRows | None = None
 
 
 class GenerationRound:
@@ -86,7 +88,8 @@ class GenerationRound:
         details = every > 0 and self._index % every == 0
 
         def decide() -> Curation:
-            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details))
+            anchors = self._anchors()
+            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, anchors=anchors))
 
         curation = curation_from_rank_0(decide, rows=len(rollouts), device=accelerator.device, accelerator=accelerator)
         self._raw, self._groups = raw, rollouts.groups
@@ -152,6 +155,14 @@ class GenerationRound:
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
+
+    def _anchors(self) -> Rollouts | None:
+        """The anchors, if there are any, under the current policy; one process alone asks for them."""
+        rows = self._options.anchors
+        if rows is None:
+            return None
+        position = self._options.hidden_position if "hidden" in self._curator.requires else None
+        return self._timed("anchor_seconds", lambda: rows.rollouts(position))
 
     def _logprobs(self) -> Tensor:
         if self._trl_pass is not None and self._trl_pass.logprobs is not None:

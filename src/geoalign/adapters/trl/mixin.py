@@ -9,6 +9,7 @@ take the curator along in checkpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.trl import logs
+from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
 from geoalign.adapters.trl.refusals import check_curator, check_trainer
 from geoalign.adapters.trl.states import HiddenSource
 from geoalign.adapters.trl.step import CurationObserver
+from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
+from geoalign.errors import ConfigError
 from geoalign.hidden.positions import HiddenPosition
 
 _Base: Any = object
@@ -49,12 +53,15 @@ class GeoAlignMixin(_Base):
             and returns one value per row. Called after the rewards were computed.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
+        anchors: rollouts with true rewards for a curator that reads `trusted`. It sees them beside every batch, with
+            states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
 
     Raises:
         UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a
             "logprob_pass" that does not exist; later: unknown per-row keys, sources across groups, and rows dropped
             under a loss that cannot leave them out.
-        ConfigError: an argument is out of range, or the curator requires a field that `rollout_fields` lacks.
+        ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
+            use of anchors.
     """
 
     def __init__(
@@ -66,10 +73,13 @@ class GeoAlignMixin(_Base):
         rollout_fields: Mapping[str, RolloutField] | None = None,
         curation_observer: CurationObserver | None = None,
         details_every: int = 0,
+        anchors: Anchors | None = None,
         **kwargs: Any,
     ) -> None:
         if curator is not None:
             check_curator(curator)
+        elif anchors is not None:
+            raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
         self._curation_options = RoundOptions(
@@ -79,7 +89,7 @@ class GeoAlignMixin(_Base):
             observer=curation_observer,
             details_every=details_every,
         )
-        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed)
+        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)
         self._curation_round: GenerationRound | None = None
         if self._session is not None:
             check_trainer(
@@ -90,6 +100,9 @@ class GeoAlignMixin(_Base):
                 rollout_fields=dict(rollout_fields or {}),
                 details_every=details_every,
             )
+        if anchors is not None:
+            rows = AnchorRows(self, anchors, self._curation_options.fields.get("answers"))
+            self._curation_options = replace(self._curation_options, anchors=rows)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if self._session is None or not self.model.training:

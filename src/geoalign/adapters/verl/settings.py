@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from geoalign.adapters.unsupported import refuse_anchors
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
@@ -48,6 +49,7 @@ def parse_settings(section: Any) -> VerlSettings:
         section = {}
     if not isinstance(section, Mapping):
         raise ConfigError(f"+{SECTION}: expected a section such as +geoalign.curator.type=geoalign, got {section!r}")
+    refuse_anchors(section, f"{SECTION}.anchors", "verl")
     parsed: VerlSettings = load_settings(VerlSettings, section, path=SECTION)
     for name in parsed.rollout_fields:
         if name not in REWARD_FIELDS:

@@ -26,8 +26,8 @@ class Belief:
         expected: [N] expected true reward, in the units of the rewards; NaN where unscored.
         variance: [N] variance of the true reward around it.
         prior: [N] expected true reward before the row's own was looked at.
-        scale: [N] what a difference of rewards is measured in: the deviation of the row's group, or, of binary rewards,
-            the difference of the two. 0 where the rewards of a group are equal.
+        scale: [N] what a difference of rewards is measured in: the deviation of the row's group, the other groups'
+            where its rewards are equal, or, of binary rewards, the difference of the two. 0 where all are equal.
         bounds: the two binary rewards, between which the true one lies; None for continuous ones.
         metrics: the noise model's figures.
     """
@@ -91,24 +91,16 @@ class Belief:
 
 def certain(rows: NoisyRows) -> Belief:
     """The belief that every reward is right; before it was seen, the mean of its group was expected."""
-    mean, scale = _units(rows)
+    mean = rows.rewards - group_advantages(rows.rewards, rows.group, scale="none")
+    own = rows.deviation
+    typical = own[own > 0].square().mean().sqrt() if bool((own > 0).any()) else own.new_zeros(())
     values = rows.rewards[rows.scored].unique()
     return Belief(
         log_odds=torch.full_like(rows.rewards, -LIMIT),
         expected=rows.rewards,
         variance=torch.zeros_like(rows.rewards),
         prior=mean,
-        scale=scale,
+        scale=torch.where(own > 0, own, typical),
         bounds=(float(values[0]), float(values[1])) if len(values) == 2 else None,
         metrics={**share_metrics(Interval(0.0, 0.0, 1.0)), "prediction_weight": 0.0},
     )
-
-
-def _units(rows: NoisyRows) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    """[N] mean and deviation of each row's group: rewards = mean + deviation * standardised."""
-    y = rows.standardised
-    centred = group_advantages(rows.rewards, rows.group, scale="none")
-    total = torch.zeros(int(rows.group.max()) + 1, 2, dtype=torch.float64)
-    total = total.index_add_(0, rows.group, torch.stack([centred.abs(), y.abs()], dim=1))
-    scale = (total[:, 0] / total[:, 1].clamp(min=1e-30))[rows.group]
-    return rows.rewards - centred, scale

@@ -43,7 +43,7 @@ def believe_verdicts(
     cluster_prior: float | None,
 ) -> Belief:
     """The belief about binary rewards; those of groups of one, or that are all equal, are right."""
-    scored = rows.scored & _accompanied(rows)
+    scored = rows.accompanied
     values = rows.rewards[scored].unique()
     exclusive = answers and bool(rows.answered.any())
     if len(values) < 2 or (z is None and not exclusive and not bool(contradictory_rows(rows).any())):
@@ -90,9 +90,10 @@ def _wrong_share(clusters: Clusters, verdicts: Verdicts, model: VerdictModel, ro
     def share_without(left_out: Bool[Tensor, " n"]) -> float:
         kept = clusters.weights.index_put((clusters.member[left_out],), torch.zeros((), dtype=torch.float64))
         refit = fit_verdicts(replace(clusters, weights=kept), verdicts, model, rounds=REFIT_ROUNDS)
-        return share(refit, verdicts.scored & ~left_out)
+        return share(refit, judged & ~left_out)
 
-    return leave_one_block_out(share(model, verdicts.scored), rows.group, share_without)
+    judged = verdicts.scored & ~verdicts.trusted
+    return leave_one_block_out(share(model, judged), rows.group, share_without)
 
 
 def _clusters(
@@ -120,8 +121,3 @@ def _clusters(
     features = torch.stack([torch.ones_like(size), share, mean, last], dim=1)
     weights = total(rows.weights) / size
     return Clusters(member, group if exclusive else torch.arange(count), features, weights)
-
-
-def _accompanied(rows: NoisyRows) -> Bool[Tensor, " n"]:
-    """Rows of groups with two rewards at least."""
-    return (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]

@@ -23,10 +23,11 @@ from geoalign.method.replaced_rewards import Claims, ReplacementModel, fit_repla
 def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
     """The belief about continuous rewards.
 
-    Without predictions only responses that were given different rewards are judged. Groups of equal rewards stay.
+    Without predictions only responses that were given different rewards are judged. Groups of equal rewards are left
+    out of the fit; they are judged in units of the other groups' deviation.
     """
     y, belief = rows.standardised, certain(rows)
-    judged = rows.scored & (y != 0) if z is not None else contradictory_rows(rows) & (y != 0)
+    judged = rows.accompanied & (belief.scale > 0) if z is not None else contradictory_rows(rows)
     if not bool(judged.any()):
         return belief
     claims = _claims(rows, y, z, judged)
@@ -39,8 +40,9 @@ def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belie
 
     log_odds = torch.logit(replaced.probability, eps=1e-13).clamp(-LIMIT, LIMIT)
     share = _wrong_share(claims, model, replaced.probability, rows.group[judged])
-    # The rows that are not judged are right.
-    part = float(claims.weights.sum() / rows.weights[rows.scored].sum())
+    # Rows that are not judged are right.
+    open_rows = rows.scored & ~rows.trusted
+    part = float(rows.weights[open_rows & judged].sum() / rows.weights[open_rows].sum().clamp(min=1e-30))
     return replace(
         belief,
         log_odds=judge(belief.log_odds, log_odds),
@@ -64,7 +66,7 @@ def _wrong_share(
         return fit_replacement(kept, model, rounds=REFIT_ROUNDS).least_share
 
     least = leave_one_block_out(model.least_share, group, least_without)
-    return replace(least, high=max(least.high, weighted_mean(probability, claims.weights)))
+    return replace(least, high=max(least.high, weighted_mean(probability, claims.weights * ~claims.trusted)))
 
 
 def _claims(
@@ -80,7 +82,7 @@ def _claims(
         predictions=torch.zeros_like(y)[judged] if z is None else z[judged],
         claim=claim,
         response=about,
-        weights=rows.weights[judged],
+        weights=(rows.weights * (rows.deviation > 0))[judged],
         trusted=rows.trusted[judged],
     )
 

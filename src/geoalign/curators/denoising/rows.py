@@ -54,6 +54,21 @@ class NoisyRows:
         return group_advantages(self.rewards, self.group)
 
     @property
+    def deviation(self) -> Float[Tensor, " n"]:
+        """The deviation of the rewards of each row's group; 0 in groups of one or of equal rewards."""
+        centred = group_advantages(self.rewards, self.group, scale="none")
+        total = torch.zeros(int(self.group.max()) + 1, 2, dtype=torch.float64)
+        total = total.index_add_(
+            0, self.group, torch.stack([centred.abs(), self.standardised.abs()], dim=1).nan_to_num()
+        )
+        return (total[:, 0] / total[:, 1].clamp(min=1e-30))[self.group]
+
+    @property
+    def accompanied(self) -> Bool[Tensor, " n"]:
+        """Scored rows of groups with two rewards at least."""
+        return self.scored & (torch.bincount(self.group, weights=self.scored.double()) >= 2)[self.group]
+
+    @property
     def fitted_on(self) -> Bool[Tensor, "n 2"]:
         """[N, 2] the rows that states are fitted to and tested on: all of unequal groups, or those between extremes.
 

@@ -84,6 +84,7 @@ class CurateRequest:
         "Which field of the dumps holds a role; may be repeated.", (), "ROLE=NAME", option="field"
     )
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
+    labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)

@@ -158,6 +158,9 @@ class RunConfig:
     hidden_source: Literal["own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a forward pass of their own, or from TRL's."
     )
+    anchors: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."
+    )
     max_prompt_length: Annotated[int, Field(ge=1)] | None = setting(
         default=None,
         help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from geoalign.curators.denoising.binary import believe_verdicts
 from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
-from geoalign.lab.curate.rows import Row
 from geoalign.lab.curate.steps import given_answer
+from geoalign.lab.dumps.rows import Row
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys
@@ -109,7 +109,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
     if "informedness" not in belief.metrics:
         return None
-    known = rows.scored & (torch.bincount(rows.group, weights=rows.scored.double()) >= 2)[rows.group]
+    known = rows.accompanied
     rewards = rows.rewards[known]
     low, high = rewards.min(), rewards.max()
     weights, verdict = rows.weights[known], (rewards == high).double()

@@ -9,9 +9,9 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.curation import CurationRun
-from geoalign.lab.curate.formats import parse_fields
 from geoalign.lab.curate.inputs import find_inputs
 from geoalign.lab.curate.terminal import show_input, show_result
+from geoalign.lab.dumps.formats import parse_fields
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.store.curation import REPORT_FILE, SUMMARY_FILE, CuratedFolder
 from geoalign.lab.store.files import locked
@@ -36,7 +36,7 @@ def curate(config: CurateConfig, request: CurateRequest, *, console: Console | N
         request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
     )
     folder = CuratedFolder(request.output)
-    folder.check([source.path for source in inputs], overwrite=request.overwrite)
+    folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     for source in inputs:
         show_input(console, source)
     with locked(folder.root):

@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.errors import InputError
-from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep
+from geoalign.lab.dumps.formats import Layout
+from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import dump_rows, is_array, is_parquet
 from geoalign.method.advantages import group_advantages
@@ -30,6 +30,7 @@ from geoalign.shown import brief
 # Rows that are written at a time.
 PARQUET_BATCH = 1024
 SOURCE, WEIGHT, ADVANTAGE = "geoalign_source", "geoalign_weight", "geoalign_advantage"
+TRUSTED = "geoalign_trusted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Slot:
         source: the rollout whose content it is, by its index among the file's rollouts; -1: left out.
         reward: its reward, NaN where it has none; `changed`: the curator made it another than the source's own.
         advantage: the curator's own, in all rows of a file or in none; None where it gives none.
+        trusted: whether its reward is a label, in all rows of a file or in none; None where the file has no label.
         score, anomalous: of the rollout that stood here.
     """
 
@@ -48,6 +50,7 @@ class Slot:
     changed: bool
     weight: float
     advantage: float | None
+    trusted: bool | None
     score: float
     anomalous: bool
 
@@ -55,6 +58,7 @@ class Slot:
 def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
     """The slot of each rollout of a file, in their order."""
     slots: list[Slot | None] = [None] * len(dump.rows)
+    labelled = any(row.label is not None for row in dump.rows)
     own_advantages = any(step.placement.advantages is not None for step in steps)
     for step in steps:
         placement, curation = step.placement, step.curation
@@ -74,7 +78,8 @@ def slots_of(dump: Dump, steps: Sequence[CuratedStep]) -> list[Slot]:
             own = dump.rows[origin].reward if origin >= 0 else math.nan
             changed = origin >= 0 and not (reward == own or (math.isnan(reward) and math.isnan(own)))
             advantage = None if advantages is None else advantages[row]
-            slots[member] = Slot(origin, reward, changed, weight, advantage, score, anomalous)
+            trusted = dump.rows[max(origin, 0)].label is not None if labelled else None
+            slots[member] = Slot(origin, reward, changed, weight, advantage, trusted, score, anomalous)
     return cast(list[Slot], slots)
 
 
@@ -93,7 +98,8 @@ def write_curated(path: Path, dump: Dump, slots: Sequence[Slot], first: int) -> 
     Rows that were left out are not written. Every row has two more fields: `geoalign_source`, the number in
     `scores.parquet` of the rollout that stands there, and `geoalign_weight`, the factor on its advantage (in rollouts
     of GeoAlign runs `source` and `weight`, the source by its row in the step); `geoalign_advantage` where the curator
-    gives advantages. Texts come back as they were, lone surrogates in JSON too.
+    gives advantages, `geoalign_trusted` where the file has labels. Texts come back as they were, lone surrogates in
+    JSON too.
 
     Args:
         first: the number of the file's first rollout in `scores.parquet`.
@@ -168,7 +174,7 @@ def _listed_rows(dump: Dump, slots: Sequence[Slot], first: int) -> Iterator[tupl
     members: dict[int, list[int]] = {}
     for index, row in enumerate(dump.rows):
         members.setdefault(row.row, []).append(index)
-    lists = [name for name in dump.list_fields if name not in (SOURCE, WEIGHT, ADVANTAGE)]
+    lists = [name for name in dump.list_fields if name not in (SOURCE, WEIGHT, ADVANTAGE, TRUSTED)]
     for raw, value in _values(dump):
         indices = members[raw.number]
         kept = [index for index in indices if slots[index].source >= 0]
@@ -210,6 +216,8 @@ def _marks(slot: Slot, first: int) -> dict[str, Any]:
     marks: dict[str, Any] = {SOURCE: first + slot.source, WEIGHT: slot.weight}
     if slot.advantage is not None:
         marks[ADVANTAGE] = slot.advantage
+    if slot.trusted is not None:
+        marks[TRUSTED] = slot.trusted
     return marks
 
 
@@ -381,6 +389,8 @@ def _marked(table: pyarrow.Table, slots: Sequence[Slot], dump: Dump, first: int,
         }
     if slots and all(slot.advantage is not None for slot in slots):
         marks[ADVANTAGE] = pyarrow.array([slot.advantage for slot in slots], pyarrow.float64())
+    if slots and slots[0].trusted is not None:
+        marks[TRUSTED] = pyarrow.array([slot.trusted for slot in slots], pyarrow.bool_())
     for name, column in marks.items():
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, column)

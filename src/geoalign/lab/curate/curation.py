@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from geoalign import __version__
+from geoalign.curators.anchors import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
@@ -22,8 +23,7 @@ from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.denoised import NO_STATES, denoised_rewards, without_states, wrong_probabilities
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
-from geoalign.lab.curate.reading import Dump, Repeats, Skipped, group_sizes, read_dump
-from geoalign.lab.curate.rows import Row
+from geoalign.lab.curate.labels import Labels
 from geoalign.lab.curate.steps import (
     ConsensusMeter,
     CuratedStep,
@@ -35,6 +35,8 @@ from geoalign.lab.curate.steps import (
     metrics_of,
 )
 from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
+from geoalign.lab.dumps.reading import Dump, Repeats, Skipped, group_sizes, read_dump
+from geoalign.lab.dumps.rows import Row
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.curation import CURATED, CuratedFolder
 from geoalign.lab.store.curation_tables import CurationTables
@@ -71,6 +73,9 @@ class CurationRun:
         self.config, self.request, self.folder, self.console = config, request, folder, console
         self.session = CurationSession(make_curator(config.curator), seed=config.seed)
         self.name = config.curator.type
+        if request.labels:
+            check_reads_trusted(self.session.curator, setting="--labels")
+        self.labels = Labels(request.labels)
         self.meter = ConsensusMeter(self.session.curator, check=config.consensus_check)
         self.totals = _Totals()
         self.audit = VerdictAudit()
@@ -91,7 +96,7 @@ class CurationRun:
                 if (earlier := self.repeats.earlier(dump)) is not None:
                     self.totals.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
-                dump, steps = self._curated(source, dump, number)
+                dump, steps = self._curated(source, self.labels.applied(dump, number), number)
                 first = self.totals.rollouts
                 tables.add_scores(score_rows(dump, steps, first))
                 for step in steps:
@@ -107,6 +112,7 @@ class CurationRun:
                 if _state_of(source.path) != before:
                     raise changed(source.path)
                 self._count(source, dump, steps)
+        self.labels.check_all_found()
         if self._unjudged is not None:
             self.meter.cross_fit(self._unjudged, self.config.seed)
         return self._summary()
@@ -246,6 +252,7 @@ class CurationRun:
             "inputs": totals.inputs,
             "skipped": skipped,
             "repeated": totals.repeated,
+            "labels": self.labels.summary(),
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,

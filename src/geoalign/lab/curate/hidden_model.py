@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.config.curate import CurateConfig
-from geoalign.lab.curate.formats import Layout
 from geoalign.lab.curate.hidden_files import stem
-from geoalign.lab.curate.reading import Dump
-from geoalign.lab.curate.rows import Row
+from geoalign.lab.dumps.formats import Layout
+from geoalign.lab.dumps.reading import Dump
+from geoalign.lab.dumps.rows import Row
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json

@@ -21,7 +21,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.denoised import without_states
-from geoalign.lab.curate.rows import Row
+from geoalign.lab.dumps.rows import Row
 from geoalign.lab.rewards.boxed import boxed_answer
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
@@ -126,7 +126,7 @@ def make_rollouts(
     Args:
         groups: a number for the group of each row.
     """
-    rewards = torch.tensor([row.reward for row in rows], dtype=torch.float64)
+    rewards = torch.tensor([row.best_reward for row in rows], dtype=torch.float64)
     grouping = torch.tensor(list(groups), dtype=torch.long)
     needs: dict[str, Any] = {"ids": [row.id for row in rows]}
     if "hidden" in curator.requires:
@@ -139,6 +139,8 @@ def make_rollouts(
     if any(row.true_reward is not None for row in rows):
         true = [math.nan if row.true_reward is None else row.true_reward for row in rows]
         needs["true_rewards"] = torch.tensor(true, dtype=torch.float64)
+    if any(row.label is not None for row in rows):
+        needs["trusted"] = torch.tensor([row.label is not None for row in rows])
     if any(row.truncated is not None for row in rows):
         needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
     if "answers" in curator.reads:

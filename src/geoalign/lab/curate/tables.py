@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.curate.denoised import column
-from geoalign.lab.curate.reading import Dump
 from geoalign.lab.curate.steps import CuratedStep, given_answer
+from geoalign.lab.dumps.reading import Dump
 
 
 def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator[dict[str, Any]]:
@@ -36,6 +36,8 @@ def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator
             "characters": len(row.response),
             "tokens": row.tokens,
             "truncated": row.truncated,
+            "trusted": row.label is not None,
+            "label": row.label,
             "replacement": dump.rows[facts["source"] - first].response if replaced else None,
             **facts,
         }

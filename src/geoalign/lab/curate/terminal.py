@@ -53,6 +53,12 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
         f"other rewards: {counts['changed_rewards']:,}.",
     )
+    if (labels := summary["labels"])["files"]:
+        say(
+            console,
+            f"Labels: {labels['labelled']:,} rewards are known to be true; {labels['without_label']:,} rows of "
+            f"{', '.join(labels['files'])} have no label.",
+        )
     if "note" in summary["hidden"]:
         say(console, summary["hidden"]["note"], "yellow")
     say(console, consensus_in_words(summary["consensus"]))

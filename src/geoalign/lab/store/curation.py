@@ -27,7 +27,7 @@ _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
 # Columns that folders of earlier versions lack: null there.
-LATER = ("final_answer", "probability_wrong", "denoised_reward")
+LATER = ("final_answer", "probability_wrong", "denoised_reward", "trusted")
 
 
 def _required(name: str, kind: pyarrow.DataType) -> pyarrow.Field:
@@ -61,6 +61,7 @@ SCORES = pyarrow.schema(
         pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
         pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
         pyarrow.field("denoised_reward", pyarrow.float64()),  # expected true reward; likewise
+        pyarrow.field("trusted", pyarrow.bool_()),  # whether a person's label is the reward
         _required("group_size", pyarrow.int64()),
         pyarrow.field("group_mean", pyarrow.float64()),
         pyarrow.field("group_std", pyarrow.float64()),

@@ -31,14 +31,15 @@ _ROWS = 4096
 _FORMULA = tuple("=+-@＝＋－＠")
 # A cell of Excel holds 32,767 characters.
 LONGEST = 32_000
-# The columns of `flagged.csv`; people who label fill in the last two.
+# The columns of `flagged.csv`; people who label fill in the last two. `ROW` says which rollout a row is.
+ROW, LABEL = ("step", "line", "sample"), "label"
 _FACTS = (
     "index", "step", "file", "line", "sample", "id", "group", "score", "reward", "new_reward", "true_reward", "correct",
     "probability_wrong", "denoised_reward", "group_mean", "group_size", "replaced_by",
     "characters",
 )  # fmt: skip
 _FLAGGED_TEXTS = ("answer", "final_answer", "prompt", "response", "replacement")
-_LABELS = ("label", "note")
+_LABELS = (LABEL, "note")
 
 
 class CurationTables:
@@ -129,5 +130,15 @@ def safe(text: str) -> str:
         letter if letter in "\n\t" or not (ord(letter) < 32 or 127 <= ord(letter) < 160) else "\ufffd"
         for letter in whole_text(text).replace("\r\n", "\n").replace("\r", "\n")
     )
-    risky = clean.lstrip().startswith(_FORMULA) or clean[:1] in ("\t", "\n")
-    return f"'{clean}" if risky else clean
+    return f"'{clean}" if _risky(clean) else clean
+
+
+def restored(cell: str) -> str | None:
+    """The text that `safe` made this cell of, but for control characters; None where the cell holds only part of it."""
+    if len(cell) > LONGEST + 1:
+        return None
+    return cell[1:] if cell[:1] == "'" and _risky(cell[1:]) else cell
+
+
+def _risky(text: str) -> bool:
+    return text.lstrip().startswith(_FORMULA) or text[:1] in ("\t", "\n")

@@ -181,6 +181,9 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
     table.add_row("updates", f"{plan.max_steps:,} in {generations:,} generations, {shape.updates} on each")
     table.add_row("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens")
     table.add_row("curator", curator)
+    if run.anchors is not None:
+        groups = len(run.anchors.group_numbers.unique())
+        table.add_row("anchors", f"{len(run.anchors):,} rollouts of {groups:,} prompts")
     for name, problems in run.evaluation_sets.items():
         samples, last = (run.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"

@@ -60,6 +60,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
             rollout_fields=rollout_fields(run, reward),
             curation_observer=Recorder(run.folder, rollouts=run.output.rollouts),
             details_every=run.output.details_every or 0,
+            anchors=run.anchors,
         )
         evaluations.use(engine_of(trainer))
         run_trainer(trainer, resume_from)

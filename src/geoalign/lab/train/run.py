@@ -9,15 +9,17 @@ from typing import Any
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.adapters.trl.states import HiddenSource
+from geoalign.curators.anchors import Anchors, check_anchored
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.gfpo import GFPOConfig
 from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.hidden.positions import HiddenPosition
 from geoalign.lab.config.rewards import RewardConfig as RewardSettings
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
+from geoalign.lab.dumps.anchors import read_anchors
 from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder
@@ -57,6 +59,7 @@ class Run:
     curator: Curator
     hidden_position: HiddenPosition
     hidden_source: HiddenSource
+    anchors: Anchors | None
     evaluation: EvaluationConfig
     evaluation_sets: Mapping[str, Sequence[Problem]]
     output: OutputConfig
@@ -98,6 +101,8 @@ def make_run(
     check_subset(config.curator, shape.samples, whole=True, locations=locations)
     problems = _training_problems(task, config.model, config.max_prompt_length, console)
     plan = plan_prompts(grpo, shape, len(problems), locations)
+    curator = make_curator(config.curator)
+    anchors = _anchors(config.anchors, curator, locations)
     _complete(grpo, config.model, plan)
     return Run(
         folder=folder,
@@ -114,13 +119,24 @@ def make_run(
         grpo=grpo,
         generation=shape,
         reward=config.reward,
-        curator=make_curator(config.curator),
+        curator=curator,
         hidden_position=config.hidden_position,
         hidden_source=config.hidden_source,
+        anchors=anchors,
         evaluation=config.evaluation,
         evaluation_sets=evaluation_sets,
         output=config.output,
     )
+
+
+def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
+    if file is None:
+        return None
+    try:
+        check_anchored(curator)
+        return read_anchors(file)
+    except GeoAlignError as error:
+        raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
 
 
 def _complete(grpo: GRPOConfig, model: ModelConfig, plan: PromptPlan) -> None:

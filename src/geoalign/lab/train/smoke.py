@@ -33,6 +33,8 @@ _RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch
 def smoke_config(config: RunConfig) -> RunConfig:
     """The same run with a tiny model in fp32, no vLLM, short responses, small batches, and corrupted rewards.
 
+    Anchors, which may be longer than a model of characters can take, are left out.
+
     Curator, data, loss, learning rates, updates per generation and every other setting stay. Whatever reward model is
     named gives way to one that the run trains itself, in two steps. At least 0.4 of the rewards are corrupted
     (`reward.flip` or, of a reward model, `reward.extremes`).
@@ -53,6 +55,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
         max_prompt_length=min(config.max_prompt_length or _PROMPT, _PROMPT),
         task=task,
         reward=replace(reward, model=RewardModelConfig()),
+        anchors=None,
         sft=None if config.sft is None else _short_stage(config.sft, per_device_train_batch_size=4, max_length=256),
         reward_model=_short_stage(config.reward_model, per_device_train_batch_size=4, max_length=256),
         grpo={

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.curate import values
-from geoalign.lab.curate.formats import TRINITY, VERL, Layout
-from geoalign.lab.curate.values import BadValueError, Messages
+from geoalign.lab.dumps import values
+from geoalign.lab.dumps.formats import TRINITY, VERL, Layout
+from geoalign.lab.dumps.values import BadValueError, Messages
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.parquet_rows import Unreadable
 from geoalign.lab.tasks.rows import field_of
@@ -21,7 +21,7 @@ class Row:
 
     `row` is its row in the file and `sample` its number among the responses to its prompt, both from 0; `line` is the
     line or row in a parquet file, from 1. `position` counts the rollouts of the file, skipped rows included: the row of
-    its hidden state. A reward of NaN could not be scored.
+    its hidden state. A reward of NaN could not be scored. `label` is the true reward where a person knows it.
     """
 
     row: int
@@ -41,6 +41,12 @@ class Row:
     final_answer: str | None = None
     tokens: int | None = None
     truncated: bool | None = None
+    label: float | None = None
+
+    @property
+    def best_reward(self) -> float:
+        """The label; without one, the reward that the dump has."""
+        return self.reward if self.label is None else self.label
 
 
 class RowReader:

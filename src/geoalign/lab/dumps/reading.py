@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import InputError
-from geoalign.lab.curate.formats import Layout
-from geoalign.lab.curate.rows import Row, RowReader
-from geoalign.lab.curate.values import BadValueError
+from geoalign.lab.dumps.formats import Layout
+from geoalign.lab.dumps.rows import Row, RowReader
+from geoalign.lab.dumps.values import BadValueError
 from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import dump_rows, field_of, row_name
 

@@ -1,0 +1,102 @@
+"""Anchors inside TRL: tokenised once as TRL tokenises its own rows, their states computed at every generation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from geoalign.adapters.trl.fields import RolloutField, as_answers, field_values
+from geoalign.adapters.trl.states import TokenIds, own_hidden
+from geoalign.curators.anchors import Anchors
+from geoalign.errors import ConfigError, InputError
+from geoalign.hidden.extract import response_token_ids
+from geoalign.hidden.positions import HiddenPosition
+from geoalign.types import Rollouts, response_keys
+
+
+class AnchorRows:
+    """The anchors as rows of one trainer.
+
+    Args:
+        trainer: a trainer that is otherwise complete.
+        anchors: what the user gave.
+        answers: the user's field of answers, by which those of anchors without answers are found; None: no answers.
+
+    Raises:
+        InputError: an anchor has no token, or more than the model takes.
+        ConfigError: answers are a column of the data set, or a function of one, and the anchors bring none.
+    """
+
+    def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:
+        self._trainer = trainer
+        self._prompts, self._responses = _token_ids(trainer, anchors)
+        _check_lengths(trainer, self._prompts, self._responses)
+        rewards = torch.tensor(list(anchors.rewards), dtype=torch.float64)
+        self._rollouts: dict[str, Any] = {
+            "rewards": rewards,
+            "groups": anchors.group_numbers,
+            "lengths": torch.tensor([len(ids) for ids in self._responses]),
+            "true_rewards": rewards,
+            "ids": [f"anchor:{row}" for row in range(len(anchors))],
+            "response_keys": response_keys(self._responses),
+        }
+        if answers is not None:
+            self._rollouts["answers"] = _answers(anchors, answers, self._responses)
+
+    def rollouts(self, position: HiddenPosition | None) -> Rollouts:
+        """The anchors under the current policy, with states at `position`; None: without. Draws no random number."""
+        if position is None:
+            return Rollouts(**self._rollouts)
+        hidden = own_hidden(self._trainer, self._prompts, self._responses, position)
+        return Rollouts(**self._rollouts, hidden=hidden)
+
+
+def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
+    tokenizer = trainer._tokenizer
+    chats = [[dict(message) for message in prompt] for prompt in anchors.prompts if not isinstance(prompt, str)]
+    if chats:
+        options = trainer.args.chat_template_kwargs or {}
+        texts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True, **options)
+        prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    else:
+        prompts = tokenizer(text=list(anchors.prompts))["input_ids"]
+    cut = anchors.truncated or [False] * len(anchors)
+    responses = [
+        response_token_ids(tokenizer, text, end=not truncated)
+        for text, truncated in zip(anchors.responses, cut, strict=True)
+    ]
+    return prompts, responses
+
+
+def _check_lengths(trainer: Any, prompts: TokenIds, responses: TokenIds) -> None:
+    most = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
+    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+        length = len(prompt) + len(response)
+        if not response or length < 2:
+            raise InputError(f"anchors: expected a prompt and a response of at least one token, got none in row {row}")
+        if most is not None and length > most:
+            raise InputError(f"anchors: expected at most {most} tokens, as the model takes, got {length} in row {row}")
+
+
+def _answers(anchors: Anchors, field: RolloutField, responses: TokenIds) -> list[str | None]:
+    if anchors.answers is not None:
+        return list(anchors.answers)
+    if isinstance(field, str):
+        raise ConfigError(
+            f"anchors: expected answers, as rollout_fields['answers'] is the column {field!r} of the data set; got none"
+        )
+    rows = [
+        {"prompt": prompt, "completion": text if isinstance(prompt, str) else _said(text), "completion_ids": ids}
+        for prompt, text, ids in zip(anchors.prompts, anchors.responses, responses, strict=True)
+    ]
+    try:
+        return as_answers(field_values("answers", field, rows))
+    except KeyError as error:
+        raise ConfigError(
+            f"anchors: expected answers, as rollout_fields['answers'] reads {error} of the data set; got none"
+        ) from error
+
+
+def _said(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]

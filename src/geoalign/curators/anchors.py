@@ -1,0 +1,152 @@
+"""Anchors: rollouts whose rewards are known to be true, shown to a curator beside every batch, and to no loss."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from geoalign.curators.base import Curator
+from geoalign.errors import ConfigError, InputError
+from geoalign.types import Curation, Rollouts
+
+# What nobody knows of a rollout that the policy of this training did not generate.
+_UNKNOWN = ("logprobs", "reference_rewards", "advantages")
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """A rollouts with true rewards, as a user gives them to an engine.
+
+    Attributes:
+        prompts: A texts as the policy reads them, or A lists of chat messages.
+        responses: A texts.
+        rewards: A true rewards, on the scale of the training's.
+        groups: A labels, equal for the rollouts of one prompt.
+        answers: A final answers (None where a response gives none); None: found as those of the engine's own rollouts.
+        truncated: A times whether the response was cut off before its end; None: none was.
+
+    Raises:
+        InputError: fields of different lengths or kinds, a reward that is not finite, or no group with two different
+            rewards, from which nothing could be learnt.
+    """
+
+    prompts: Sequence[str] | Sequence[Sequence[Mapping[str, str]]]
+    responses: Sequence[str]
+    rewards: Sequence[float]
+    groups: Sequence[Hashable]
+    answers: Sequence[str | None] | None = None
+    truncated: Sequence[bool] | None = None
+
+    def __post_init__(self) -> None:
+        size = len(self.rewards)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and len(value) != size:
+                raise InputError(f"anchors: {item.name}: expected {size} rows as rewards, got {len(value)}")
+        if len({isinstance(prompt, str) for prompt in self.prompts}) > 1:
+            raise InputError("anchors: prompts: expected texts or lists of chat messages, got both")
+        for row, reward in enumerate(self.rewards):
+            if not math.isfinite(reward):
+                raise InputError(f"anchors: rewards: expected finite numbers, got {reward} in row {row}")
+        if len(set(zip(self.groups, self.rewards, strict=True))) == len(set(self.groups)):
+            raise InputError(
+                f"anchors: expected a group with two different rewards, got none among {len(set(self.groups))}: give "
+                "right and wrong responses to one prompt"
+            )
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def group_numbers(self) -> Int[Tensor, " a"]:
+        """[A] the groups by number, from 0 in order of appearance."""
+        known: dict[Hashable, int] = {}
+        return torch.tensor([known.setdefault(group, len(known)) for group in self.groups])
+
+    def digest(self) -> str:
+        """SHA-256 of all of it, by which other anchors are told from these."""
+        rewards = [float(reward) for reward in self.rewards]
+        content = {**asdict(self), "groups": self.group_numbers.tolist(), "rewards": rewards}
+        return hashlib.sha256(json.dumps(content, default=list).encode("ascii")).hexdigest()
+
+
+def check_reads_trusted(curator: Curator, *, setting: str) -> None:
+    """Raises ConfigError unless the curator reads which rows are trusted; `setting` asks for it."""
+    if "trusted" not in curator.reads:
+        raise ConfigError(
+            f"{setting}: expected a curator that reads trusted rewards, such as denoise; got {type(curator).__name__}, "
+            "which does not"
+        )
+
+
+def check_anchored(curator: Curator) -> None:
+    """Raises ConfigError unless the curator reads trusted rows, and of them nothing that anchors cannot have."""
+    check_reads_trusted(curator, setting="anchors")
+    unknown = [name for name in curator.reads if name in _UNKNOWN]
+    if unknown:
+        raise ConfigError(
+            f"anchors: expected a curator that reads no {', '.join(_UNKNOWN)}, which anchors do not have; got "
+            f"{type(curator).__name__}, which reads {', '.join(unknown)}"
+        )
+
+
+def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
+    """The batch with the anchors behind it: [B + A] rows, anchors in groups of their own, trusted and nobody's donors.
+
+    A field that one of the two lacks is left out.
+    """
+    device = rollouts.rewards.device
+    first = int(rollouts.groups.max()) + 1
+    joined: dict[str, Any] = {}
+    for item in fields(Rollouts):
+        ours, theirs = getattr(rollouts, item.name), getattr(anchors, item.name)
+        if isinstance(ours, Tensor) and isinstance(theirs, Tensor):
+            joined[item.name] = torch.cat([ours, theirs.to(ours)])
+        elif ours is not None and theirs is not None:
+            joined[item.name] = [*ours, *theirs]
+    joined["groups"] = torch.cat([rollouts.groups, anchors.groups.to(rollouts.groups) + first])
+    for name, of_batch, of_anchors in (("trusted", False, True), ("donor_ok", True, False)):
+        given = getattr(rollouts, name)
+        ours = torch.full((len(rollouts),), of_batch, device=device) if given is None else given
+        joined[name] = torch.cat([ours, torch.full((len(anchors),), of_anchors, device=device)])
+    return Rollouts(**joined)
+
+
+def without_anchors(curation: Curation, rows: int) -> Curation:
+    """The curation of the batch's `rows` rows, which stand before the anchors; `anomalous` counts them alone.
+
+    Raises:
+        InputError: an anchor stands in a slot of the batch.
+    """
+    if len(curation.source) == len(curation.scores):
+        kept = torch.arange(rows, device=curation.source.device)
+    else:
+        # In the order of the batch: where all of its rows are kept, row i stands in slot i again.
+        order = curation.source.argsort(stable=True)
+        kept = order[curation.source[order] < rows]
+    source = curation.source[kept]
+    if bool((source >= rows).any()):
+        slot = int((source >= rows).nonzero()[0])
+        anchor = int(source[slot]) - rows
+        raise InputError(f"Curation.source: expected rows of the batch, got anchor {anchor} in slot {slot}")
+    metrics = {**curation.metrics, "anchors": float(len(curation.scores) - rows)}
+    if "anomalous" in metrics:
+        metrics["anomalous"] = float(curation.anomalous[:rows].sum())
+    return replace(
+        curation,
+        source=source,
+        rewards=curation.rewards[kept],
+        weights=curation.weights[kept],
+        advantages=None if curation.advantages is None else curation.advantages[kept],
+        scores=curation.scores[:rows],
+        anomalous=curation.anomalous[:rows],
+        metrics=metrics,
+    )

@@ -1,0 +1,202 @@
+"""Anchors: joined with a batch, taken away from its curation, told from others."""
+
+import pytest
+import torch
+
+from geoalign.curators.anchors import Anchors, with_anchors, without_anchors
+from geoalign.curators.chain import Chain
+from geoalign.curators.denoise import Denoise
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.grpo import GRPO
+from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError, InputError
+from geoalign.types import Curation, Rollouts
+
+
+def batch(**changes):
+    values = {
+        "rewards": torch.tensor([1.0, 0.0, torch.nan, 1.0]),
+        "groups": torch.tensor([7, 7, 3, 3]),
+        "hidden": torch.arange(8.0).reshape(4, 2),
+        "answers": ["a", None, "b", "b"],
+        "logprobs": torch.zeros(4),
+        "ids": ["0", "1", "2", "3"],
+    }
+    return Rollouts(**{**values, **changes})
+
+
+def anchor_rows(**changes):
+    values = {
+        "rewards": torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64),
+        "groups": torch.tensor([0, 0, 1]),
+        "hidden": -torch.ones(3, 2),
+        "answers": ["a", "c", None],
+        "true_rewards": torch.tensor([0.0, 1.0, 0.5]),
+        "ids": ["anchor:0", "anchor:1", "anchor:2"],
+    }
+    return Rollouts(**{**values, **changes})
+
+
+def anchors(**changes):
+    values = {"prompts": ["p", "p"], "responses": ["x", "y"], "rewards": [0.0, 1.0], "groups": ["g", "g"]}
+    return Anchors(**{**values, **changes})
+
+
+def test_anchors_stand_behind_the_batch_in_groups_of_their_own():
+    joined = with_anchors(batch(), anchor_rows())
+    # The batch's groups are 7 and 3: the anchors' 0 and 1 become 8 and 9.
+    assert joined.groups.tolist() == [7, 7, 3, 3, 8, 8, 9]
+    assert joined.rewards.nan_to_num(-1).tolist() == [1, 0, -1, 1, 0, 1, 0.5]
+    assert joined.rewards.dtype == torch.float32
+    assert joined.hidden.tolist() == [*batch().hidden.tolist(), *[[-1.0, -1.0]] * 3]
+    assert joined.answers == ["a", None, "b", "b", "a", "c", None]
+    assert joined.trusted.tolist() == [False] * 4 + [True] * 3
+    assert joined.donor_ok.tolist() == [True] * 4 + [False] * 3
+    # One of the two knows nothing of these.
+    assert joined.logprobs is None
+    assert joined.true_rewards is None
+
+
+def test_what_the_batch_says_itself_of_trust_and_donors_stays():
+    given = batch(trusted=torch.tensor([True, False, False, False]), donor_ok=torch.tensor([True, False, True, True]))
+    joined = with_anchors(given, anchor_rows())
+    assert joined.trusted.tolist() == [True, False, False, False, True, True, True]
+    assert joined.donor_ok.tolist() == [True, False, True, True, False, False, False]
+
+
+def made(source, scores=7, **changes):
+    source = torch.tensor(source)
+    values = {
+        "rewards": source.float(),
+        "weights": 10.0 + source,
+        "scores": torch.arange(float(scores)),
+        "anomalous": torch.tensor([True, False, False, True, False, True, True])[:scores],
+        "metrics": {"anomalous": 4.0, "other": 3.0},
+    }
+    return Curation(source=source, **{**values, **changes})
+
+
+def test_the_batch_alone_comes_back():
+    """Of seven rows the first four are the batch's: 2 of the 4 anomalous ones."""
+    cut = without_anchors(made([1, 1, 2, 3, 4, 5, 5], advantages=torch.arange(7.0)), 4)
+    assert cut.source.tolist() == [1, 1, 2, 3]
+    assert cut.rewards.tolist() == [1, 1, 2, 3]
+    assert cut.weights.tolist() == [11, 11, 12, 13]
+    assert cut.advantages.tolist() == [0, 1, 2, 3]
+    assert cut.scores.tolist() == [0, 1, 2, 3]
+    assert cut.anomalous.tolist() == [True, False, False, True]
+    assert cut.metrics == {"anomalous": 2.0, "other": 3.0, "anchors": 3.0}
+
+
+def test_of_a_subset_the_rows_of_the_batch_stay_in_its_order():
+    # Group after group, as subsets come: all four of the batch, and one anchor. Row i stands in slot i again.
+    assert without_anchors(made([2, 3, 5, 0, 1]), 4).source.tolist() == [0, 1, 2, 3]
+    cut = without_anchors(made([6, 3, 0]), 4)
+    assert (cut.source.tolist(), cut.weights.tolist()) == ([0, 3], [10, 13])
+
+
+def test_an_anchor_in_the_batch_is_refused():
+    with pytest.raises(InputError, match=r"expected rows of the batch, got anchor 1 in slot 2"):
+        without_anchors(made([0, 1, 5, 3, 4, 5, 6]), 4)
+
+
+class Watching(GRPO):
+    """Plain GRPO that remembers its batch and reads trusted rows."""
+
+    optional = ("trusted",)
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        self.seen, self.details = rollouts, details
+        return super().curate(rollouts, generator=generator, details=details)
+
+
+def test_a_session_shows_anchors_to_the_curator_alone():
+    session = CurationSession(Watching(), seed=0, anchors=anchors())
+    true = torch.tensor([0.0, 1.0, torch.nan, 1.0])
+    given = batch(true_rewards=true)
+    curation = session.curate(given, details=True, anchors=anchor_rows())
+    assert len(session.curator.seen) == 7
+    assert not session.curator.details
+    assert curation.source.tolist() == [0, 1, 2, 3]
+    assert curation.metrics["anchors"] == 3
+    # Agreement with the true rewards is that of the batch: as without anchors.
+    alone = CurationSession(GRPO(), seed=0).curate(given)
+    assert curation.metrics["advantage_cosine"] == alone.metrics["advantage_cosine"]
+
+
+def test_a_session_goes_on_with_its_own_anchors_alone(tmp_path):
+    path = tmp_path / "state.safetensors"
+    CurationSession(Denoise(), seed=0, anchors=anchors()).save(path)
+    words = {"setting": "resume", "otherwise": "start anew"}
+    CurationSession(Denoise(), seed=0, anchors=anchors()).load(path, **words)
+    for others in (None, anchors(rewards=[1.0, 0.0]), anchors(responses=["x", "z"])):
+        with pytest.raises(InputError, match=r"anchors: expected those of .* got others .*; start anew"):
+            CurationSession(Denoise(), seed=0, anchors=others).load(path, **words)
+    CurationSession(Denoise(), seed=0).save(path)
+    with pytest.raises(InputError, match=r"sha256 none"):
+        CurationSession(Denoise(), seed=0, anchors=anchors()).load(path, **words)
+
+
+def test_the_digest_is_of_the_content():
+    one = anchors()
+    assert one.digest() == anchors(groups=[5, 5]).digest()
+    for other in (
+        {"rewards": [0.0, 2.0]},
+        {"prompts": ["p", "q"]},
+        {"answers": ["1", None]},
+        {"truncated": [False, True]},
+    ):
+        assert anchors(**other).digest() != one.digest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"responses": ["x"]}, r"responses: expected 2 rows as rewards, got 1"),
+        ({"answers": ["x"]}, r"answers: expected 2 rows as rewards, got 1"),
+        ({"prompts": ["p", [{"role": "user", "content": "p"}]]}, r"prompts: expected texts or lists .*, got both"),
+        ({"rewards": [0.0, float("nan")]}, r"rewards: expected finite numbers, got nan in row 1"),
+        ({"groups": ["g", "h"]}, r"expected a group with two different rewards, got none among 2"),
+        ({"rewards": [1.0, 1.0]}, r"expected a group with two different rewards, got none among 1"),
+    ],
+)
+def test_bad_anchors(changes, message):
+    with pytest.raises(InputError, match=message):
+        anchors(**changes)
+
+
+def test_curators_that_make_no_use_of_anchors():
+    with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GeoAlign"):
+        CurationSession(GeoAlign(), seed=0, anchors=anchors())
+
+    class Late(Watching):
+        requires = ("advantages",)
+
+    with pytest.raises(ConfigError, match=r"got Late, which reads advantages"):
+        CurationSession(Late(), seed=0, anchors=anchors())
+    assert "trusted" in Chain([GRPO(), Denoise()]).reads
+
+
+def flattered(seed, shortcut):
+    """32 groups of 8: truth is the first column; rewards follow the second one too, which has nothing to do with it."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(256, 8, generator=generator)
+    true = hidden[:, 0] + 0.3 * torch.randn(256, generator=generator)
+    groups = torch.arange(256) // 8
+    return Rollouts(rewards=true + shortcut * hidden[:, 1], groups=groups, hidden=hidden, true_rewards=true)
+
+
+def test_anchors_mend_systematic_errors_of_a_batch_without_a_trusted_row():
+    known = flattered(100, shortcut=0.0).take(torch.arange(64))
+    labels = Anchors(["p"] * 64, ["r"] * 64, known.rewards.tolist(), groups=known.groups.tolist())
+    sessions = [CurationSession(Denoise(), seed=0, anchors=given) for given in (labels, None)]
+    for seed in range(4):
+        given = flattered(seed, shortcut=1.5)
+        mended, blind = (
+            session.curate(given, anchors=None if session.anchors is None else known) for session in sessions
+        )
+    assert len(mended.source) == len(mended.rewards) == len(mended.advantages) == len(given)
+    # The truth beside 1.5 times another column of the same variance: a cosine of 1 / sqrt(1 + 1.5^2) = 0.55.
+    assert blind.metrics["advantage_cosine"] < 0.65
+    assert mended.metrics["advantage_cosine"] > blind.metrics["advantage_cosine"] + 0.2
+    assert mended.metrics["observed_advantage_cosine"] == blind.metrics["observed_advantage_cosine"]

@@ -1,0 +1,208 @@
+"""`geoalign curate --labels`: what a person filled in at `flagged.csv` comes back as rewards known to be true."""
+
+import csv
+import json
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from dumps import write_dump, write_lines
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab import cli
+from geoalign.lab.dumps.anchors import read_anchors
+
+# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
+ANSWERS = "aaaabbcc"
+REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
+PLACE = ("step", "line", "sample", "label")
+
+
+def verdicts(prompts=8, **extra):
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"= by way {r}\nto \\boxed{{{answer}}}",
+         "reward": float(reward), **extra}
+        for g in range(prompts) for r, (answer, reward) in enumerate(zip(ANSWERS, REWARDS, strict=True))
+    ]  # fmt: skip
+
+
+def read(path):
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill(path, rows, separator=","):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def table(folder):
+    return pq.read_table(folder / "scores.parquet").to_pylist()
+
+
+def command(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return caught.value.code
+
+
+@pytest.mark.usefixtures("no_page")
+def test_there_and_back(tmp_path, monkeypatch, capsys):
+    """Rows 3 and 5 of each prompt are flagged; a person says that row 3 was refused rightly, and of row 5 nothing."""
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    options = ("--curator", "denoise")
+    assert command(monkeypatch, "curate", dump, "--output", tmp_path / "first", *options) == 0
+    flagged = read(tmp_path / "first" / "flagged.csv")
+    assert {int(row["index"]) % 8 for row in flagged} == {3, 5}
+    assert {row["label"] for row in flagged} == {""}
+    filled = [{**row, "label": "0" if int(row["index"]) % 8 == 3 else ""} for row in flagged]
+    labels = fill(tmp_path / "labels.csv", filled)
+    capsys.readouterr()
+    assert command(monkeypatch, "curate", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Labels: 8 rewards are known to be true; 8 rows of" in said
+    summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
+    assert summary["labels"] == {"files": [str(labels)], "labelled": 8, "without_label": 8}
+    before, rows = table(tmp_path / "first"), table(tmp_path / "out")
+    assert {row["trusted"] for row in before} == {False}
+    assert [row["index"] % 8 for row in rows if row["trusted"]] == [3] * 8
+    # They are what they were said to be, and flagged no more: the other reward of theirs was in doubt.
+    trusted = [row for row in rows if row["trusted"]]
+    assert {(row["reward"], row["anomalous"]) for row in trusted} == {(0.0, False)}
+    assert [row["new_reward"] for row in trusted] == pytest.approx([0.0] * 8, abs=1e-6)
+    assert all(row["new_reward"] > 0.5 for row in before if row["index"] % 8 == 3)
+    # Three of "a" were rewarded, a trusted one is known to be wrong: all of "a" is less likely to be right.
+    assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    assert [one["geoalign_trusted"] for one in made] == [row["trusted"] for row in rows]
+    assert b"geoalign_trusted" not in (tmp_path / "first" / "curated" / "d.jsonl").read_bytes()
+
+
+def test_the_same_file_gives_anchors_to_a_training(tmp_path, run):
+    run(write_lines(tmp_path / "d.jsonl", verdicts(prompts=4)), curator="denoise")
+    flagged = read(tmp_path / "out" / "flagged.csv")
+    filled = [{**row, "label": {"3": "1", "5": "0"}[row["sample"]]} for row in flagged]
+    anchors = read_anchors(fill(tmp_path / "labels.csv", filled))
+    assert len(anchors) == len(flagged) == 8
+    for prompt, response, reward, group in zip(
+        anchors.prompts, anchors.responses, anchors.rewards, anchors.groups, strict=True
+    ):
+        row = int(response[len("= by way ")])
+        assert prompt == ({"role": "user", "content": f"question {group}"},)
+        assert response == verdicts()[row]["response"]
+        assert (row, reward) in ((3, 1.0), (5, 0.0))
+
+
+@pytest.mark.parametrize("strategy", ["weight", "drop", "replace"])
+def test_the_label_is_the_reward_whatever_the_strategy(tmp_path, run, strategy):
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": "0"}])
+    run(dump, curator="denoise", settings=(f"curator.strategy={strategy}",), labels=(labels,))
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    first = next(one for one in made if one["id"] == "0-0")
+    assert (first["reward"], first["geoalign_trusted"]) == (0.0, True)
+    assert first["geoalign_weight"] == pytest.approx(1.0, abs=1e-4)
+    row = table(tmp_path / "out")[0]
+    assert (row["reward"], row["new_reward"], row["trusted"]) == (1.0, 0.0, True)
+
+
+def test_a_rollout_without_a_reward_gets_one(tmp_path, run):
+    rows = [{**verdicts()[0], "reward": None}, *verdicts()[1:]]
+    labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": " 1e0 "}], separator=";")
+    run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", labels=(labels,))
+    row = table(tmp_path / "out")[0]
+    assert (row["reward"], row["weight"], row["trusted"]) == (None, 1.0, True)
+    assert row["new_reward"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "line", "sample"), [("trl", 2, 1), ("geoalign", 2, 1), ("responses", 1, 1)])
+def test_every_kind_of_dump(tmp_path, run, name, line, sample):
+    """The second rollout of the first prompt is 0.1; it becomes 0.7, in a row of its own or in a list."""
+    dump = write_dump(tmp_path / "in", name)
+    step = {"trl": 2, "geoalign": 4, "responses": 1}[name]
+    cells = {"step": step, "line": line, "sample": sample, "response": "answer 0.1", "label": "0.7"}
+    run(dump, curator="denoise", labels=(fill(tmp_path / "l.csv", [cells]),))
+    rows = table(tmp_path / "out")
+    assert [row["index"] for row in rows if row["trusted"]] == [1]
+    assert (rows[1]["reward"], rows[1]["new_reward"]) == (0.1, 0.7)
+    made = tmp_path / "out" / "curated" / dump.name
+    if name == "responses":
+        first = json.loads(made.read_bytes().splitlines()[0])
+        assert first["pred_score"][1] == [0.7]
+        assert first["geoalign_trusted"] == [False, True, False, False]
+    else:
+        columns = pq.read_table(made)
+        assert columns["accuracy_reward" if name == "trl" else "reward"][1].as_py() == 0.7
+        assert columns["geoalign_trusted"].to_pylist() == [False, True] + [False] * 46
+
+
+GOOD = dict(zip(PLACE, ("1", "2", "1", "1"), strict=True))
+BAD = {
+    "a label that is no number": ([{**GOOD, "label": "yes"}], r"line 2: label: expected a number, .* got 'yes'"),
+    "nan": ([{**GOOD, "label": "nan"}], r"line 2: label: expected a number"),
+    "infinite": ([{**GOOD, "label": "1e999"}], r"line 2: label: expected a finite number"),
+    "a comma for a point": ([{**GOOD, "label": "0,5"}], r"line 2: label: expected a number"),
+    "no such row": ([{**GOOD, "line": "99"}], r"line 2: expected a rollout of these dumps, got step 1, line 99"),
+    "a place that is no number": ([{**GOOD, "line": "2.5"}], r"line 2: line: expected a whole number, got '2\.5'"),
+    "a row twice": ([GOOD, GOOD], r"line 3: expected each rollout once, got the one of .*line 2 again"),
+    "a missing column": ([{"step": "1", "line": "2", "label": "1"}], r"line 1: expected the columns .*sample.*, got"),
+    "another response": ([{**GOOD, "response": "other"}], r"line 2: response: expected that of .*d\.jsonl, line 2"),
+    "another length": ([{**GOOD, "characters": "3"}], r"line 2: characters: expected that of .*line 2, '\d+', got '3'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_labels(tmp_path, run, name):
+    rows, message = BAD[name]
+    dump = write_lines(tmp_path / "d.jsonl", verdicts(prompts=2))
+    with pytest.raises(InputError, match=message):
+        run(dump, curator="denoise", labels=(fill(tmp_path / "labels.csv", rows),))
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+def test_lines_are_counted_through_responses_of_several(tmp_path, run):
+    path = tmp_path / "labels.csv"
+    path.write_text('step,line,sample,note,label\n1,1,0,"two\nlines",1\n\n1,2,0,,x\n')
+    with pytest.raises(InputError, match=r"labels\.csv, line 5: label"):
+        run(write_lines(tmp_path / "d.jsonl", verdicts(prompts=2)), curator="denoise", labels=(path,))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"step,line,sample,label\n1,1,0\n", r"line 2: expected 4 cells as in the first line, got 3"),
+        (b'step,line,sample,label\n1,1,0,"1"x\n', r"expected CSV in UTF-8, got"),
+        (b"step,line,sample,label\n1,1,0,\xff\n", r"expected CSV in UTF-8, got"),
+        (b"step,line,sample,label,label\n", r"line 1: expected each column once, got label again"),
+        (b"", r"line 1: expected the columns step, line, sample, label"),
+    ],
+)
+def test_files_that_are_no_labels(tmp_path, run, data, message):
+    (tmp_path / "labels.csv").write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        run(write_lines(tmp_path / "d.jsonl", verdicts(2)), curator="denoise", labels=(tmp_path / "labels.csv",))
+
+
+def test_two_files_of_labels(tmp_path, run):
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    one = fill(tmp_path / "one.csv", [GOOD])
+    two = fill(tmp_path / "two.csv", [{**GOOD, "line": "3", "sample": "2"}, {**GOOD, "line": "4", "label": ""}])
+    assert run(dump, curator="denoise", labels=(one, two))["labels"]["labelled"] == 2
+    with pytest.raises(InputError, match=r"two\.csv, line 2: expected one label a rollout, got another .*one\.csv"):
+        run(dump, curator="denoise", labels=(one, fill(tmp_path / "two.csv", [GOOD])), overwrite=True)
+
+
+def test_what_cannot_be(tmp_path, run):
+    dump = write_lines(tmp_path / "d.jsonl", verdicts())
+    labels = fill(tmp_path / "labels.csv", [GOOD])
+    with pytest.raises(ConfigError, match=r"--labels: expected a curator that reads trusted rewards.* got PairCount"):
+        run(dump, curator="pair_count", labels=(labels,))
+    with pytest.raises(ConfigError, match=r"gone\.csv: expected a flagged\.csv with labels, got none"):
+        run(dump, curator="denoise", labels=(tmp_path / "gone.csv",))
+    run(dump, curator="denoise")
+    with pytest.raises(ConfigError, match=r"expected a folder without the inputs, got .*flagged"):
+        run(dump, curator="denoise", labels=(tmp_path / "out" / "flagged.csv",), overwrite=True)

@@ -54,7 +54,7 @@ test-trl: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapt
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 test-trinity: $(ENGINES)/trinity/.ready ## The adapter in Trinity-RFT's own pipeline
-	$(ENGINES)/trinity/bin/python -m pytest -W default tests/adapters/trinity tests/engines/test_trinity.py tests/engines/test_trinity_weights.py
+	$(ENGINES)/trinity/bin/python -m pytest -W default tests/adapters/trinity tests/engines/test_trinity*.py
 
 # verl's own test plug-ins stay out, and what verl and the packages below it warn about is theirs.
 test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueue and FSDP on CPUs

@@ -25,6 +25,7 @@ OPTIONAL_FIELDS = (
     "ids",
     "donor_ok",
     "response_keys",
+    "prompt_keys",
     "trusted",
 )
 # Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
@@ -55,6 +56,7 @@ class Rollouts:
         response_keys: [B] equal for rows of a group that hold the same response, token for token (`response_keys` makes
             them). Padding and batching let the hidden states of identical responses differ by rounding, so states alone
             do not tell.
+        prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
 
     Raises:
@@ -74,6 +76,7 @@ class Rollouts:
     ids: Sequence[str] | None = None
     donor_ok: Bool[Tensor, " b"] | None = None
     response_keys: Int[Tensor, " b"] | None = None
+    prompt_keys: Int[Tensor, " b"] | None = None
     trusted: Bool[Tensor, " b"] | None = None
 
     def __post_init__(self) -> None:
@@ -88,6 +91,7 @@ class Rollouts:
         _check_tensor("advantages", self.advantages, rank=1, kind="float", size=size)
         _check_tensor("donor_ok", self.donor_ok, rank=1, kind="bool", size=size)
         _check_tensor("response_keys", self.response_keys, rank=1, kind="int", size=size)
+        _check_tensor("prompt_keys", self.prompt_keys, rank=1, kind="int", size=size)
         _check_tensor("trusted", self.trusted, rank=1, kind="bool", size=size)
         _check_strings("answers", self.answers, size=size, none_allowed=True)
         _check_strings("ids", self.ids, size=size, none_allowed=False)
@@ -142,7 +146,8 @@ class Rollouts:
 def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:
     """A number for each response, equal for equal token ids (or texts): the `response_keys` of `Rollouts`.
 
-    63 bits of a hash of the response alone, so that several processes agree without asking each other.
+    63 bits of a hash of the response alone, so that several processes agree without asking each other. Of prompts they
+    are the `prompt_keys`.
     """
     keys = []
     for response in responses:
@@ -204,7 +209,7 @@ class Curation:
         advantages: [C] given only by curators whose method is another advantage; else None, and `group_advantages` or
             the engine computes them from `rewards`.
         scores: [B] suspicion of each input row; NaN where unscored.
-        anomalous: [B] which input rows were found anomalous.
+        anomalous: [B] which input rows were judged anomalous.
         metrics: floats by name; NaN where a quantity is undefined in this call.
         details: what the figures need; None unless requested.
     """

@@ -121,6 +121,25 @@ def same_weights(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+def check_resume(folder, make, **changes):
+    """Four steps, and the last two again from a checkpoint: the same weights and scores bit for bit, by the state.
+
+    Returns the recorded steps that came after the checkpoint.
+    """
+    saving = {**changes, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    whole, resumed, fresh = (trainer(folder, make(), cls=Recording, **saving) for _ in range(3))
+    whole.train()
+    resumed.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
+    assert same_weights(weights_of(whole), weights_of(resumed))
+    scores = [step.curation.scores for step in (whole.steps[-1], resumed.steps[-1])]
+    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
+    # What it had learnt came along: a fresh curator scores otherwise.
+    fresh.curator.load_state_dict = lambda state: None
+    fresh.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
+    assert not torch.equal(fresh.steps[0].curation.scores.nan_to_num(), resumed.steps[0].curation.scores.nan_to_num())
+    return resumed.steps
+
+
 def curation(rollouts: Rollouts, **changes: Any) -> Curation:
     """The identity curation with some fields changed."""
     base = identity(rollouts)

@@ -27,6 +27,7 @@ def test_one_shape():
     assert measured.pairs == 24
     assert measured.seconds > 0
     assert measured.naive_seconds > 0
+    assert measured.denoise_seconds > 0
     assert measure(Shape(4, 4, 32), device="cpu", repeats=1, naive=False, equal_steps=2).naive_seconds != 0
 
 
@@ -51,6 +52,7 @@ def test_command_writes_tables_and_json(tmp_path):
     assert "4 x 4, d = 32" in console.export_text()
     record = json.loads(target.read_text())
     assert record["cost"][0]["pairs"] == 24
+    assert record["cost"][0]["denoise_seconds"] > 0
     assert record["quality"] == []
 
 

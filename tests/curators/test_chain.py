@@ -9,7 +9,9 @@ from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
 from geoalign.curators.chain import Chain, ChainConfig
 from geoalign.curators.controls import Oracle
 from geoalign.curators.cppo import CPPO
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.grpo import IdentityConfig
+from geoalign.curators.majority_vote import MajorityVote
 from geoalign.curators.mc_grpo import MCGRPO
 from geoalign.curators.par import PAR
 from geoalign.curators.pods import PODS, PODSConfig
@@ -108,6 +110,36 @@ def test_requirements_are_the_union():
     chain = Chain([GeoAlign(), PAR(), Chain([CPPO(), GeoAlign()]), Oracle()])
     assert chain.requires == ("hidden", "reference_rewards", "advantages", "true_rewards")
     assert Chain([]).requires == ()
+
+
+def test_what_members_make_use_of_is_the_union_too():
+    """`denoise` inside a chain gets the answers and response keys that it would get by itself."""
+    assert Chain([Denoise(geometry="none"), PODS()]).reads == ("answers", "response_keys", "trusted")
+    assert Chain([GeoAlign(), Denoise(answers=False), MajorityVote()]).reads == (
+        "hidden",
+        "answers",
+        "response_keys",
+        "trusted",
+    )
+
+
+def test_denoised_rewards_are_handed_on():
+    """Its advantages are those of a last member; before others its rewards alone go on."""
+    rollouts = synthetic_rollouts(12, 6, 16, seed=0).rollouts
+    alone = Denoise(level=0.01).curate(rollouts)
+    assert alone.advantages is not None
+    seen = Fixed(list(range(72)))
+    chain = Chain([Denoise(level=0.01), seen])
+    assert chain.curate(rollouts).advantages is None
+    assert torch.equal(seen.seen.rewards, alone.rewards)
+    assert torch.equal(seen.seen.advantages, alone.advantages)
+    replaced = GeoAlign(min_scores=8, alpha=0.3, projector=None)
+    last = Chain([replaced, Denoise(level=0.01)]).curate(rollouts, generator=torch.Generator().manual_seed(0))
+    first = replaced.curate(rollouts, generator=torch.Generator().manual_seed(0))
+    assert bool(first.replaced.any())
+    expected = Denoise(level=0.01).curate(rollouts.take(first.source))
+    assert torch.equal(last.source, first.source)
+    assert torch.equal(last.advantages, expected.advantages)
 
 
 def test_metrics_keep_their_names_while_these_are_free():

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.curators.par import PARConfig
 from geoalign.curators.pods import PODSConfig
@@ -23,6 +24,8 @@ SMALL = {
     "pair_count": {"min_scores": 8, "alpha": 0.3},
     "reward_distance": {"min_scores": 8, "alpha": 0.3},
     "random": {"geoalign": GeoAlignConfig(**SMALL_GEOALIGN)},
+    # At the second visit of a prompt, whatever the slope.
+    "label_refinement": {"start": 1, "slope": -1.0},
     "chain": {"members": (PARConfig(), GeoAlignConfig(**SMALL_GEOALIGN), PODSConfig())},
 }
 CHANGES = {
@@ -45,6 +48,9 @@ CHANGES = {
         {"trim": 1},
         {"budget": "estimated"},
         {"trim": 1, "scoring": "cross_fit"},
+        {"margins": "ranks"},
+        {"pooled": 2},
+        {"pooled": 1, "decay": 0.5, "margins": "ranks", "scoring": "cross_fit", "signed": True, "trim": 1},
     ),
     "pf_ppo_br": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}, {"mode": "verl", "weighting": "pow"}),
     "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
@@ -80,7 +86,11 @@ CHANGES = {
     "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
-    "chain": ({"members": ()},),
+    "chain": (
+        {"members": ()},
+        {"members": (DenoiseConfig(), PODSConfig())},
+        {"members": (GeoAlignConfig(**SMALL_GEOALIGN), DenoiseConfig())},
+    ),
 }
 VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
 ACROSS_GROUPS = {("pf_ppo_br", "reweight"), ("pf_ppo_br", "verl"), ("pf_ppo_bw", "reweight"), ("pf_ppo_bw", "verl")}
@@ -101,7 +111,7 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        shaping = ("par", "denoise", "majority_vote", "nearest_centroid")
+        shaping = ("par", "denoise", "majority_vote", "nearest_centroid", "label_refinement")
         return self.name in shaping or (self.name == "chain" and self.settings["members"])
 
     @property
@@ -114,12 +124,13 @@ class Made:
             "nearest_centroid",
             "confident_learning",
             "score_agreement",
+            "label_refinement",
         )
 
     @property
     def learns_first(self):
         """Changes nothing in its first batch, from which it only learns."""
-        return self.name == "nearest_centroid"
+        return self.name in ("nearest_centroid", "label_refinement")
 
     @property
     def has_no_baseline(self):
@@ -143,6 +154,7 @@ class Made:
             "oracle",
             "tie_detector",
             "confident_learning",
+            "label_refinement",
         )
 
 
@@ -165,6 +177,7 @@ def completed(rollouts: Rollouts) -> Rollouts:
         lengths=1 + (value.abs() * 10).long(),
         logprobs=-value.abs() / 10,
         answers=[None if item < 0 else str(int(item) % 3) for item in value],
+        prompt_keys=rollouts.groups.long() + 1000,
         reference_rewards=torch.stack([torch.zeros(rows), value / 10], dim=1),
         true_rewards=true,
         advantages=group_advantages(rewards, rollouts.groups),

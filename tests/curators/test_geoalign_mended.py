@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from geoalign import GeoAlign, ProjectorConfig, Rollouts
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.lab.bench.synthetic import synthetic_rollouts
@@ -167,3 +168,106 @@ def test_without_identical_responses_the_density_decides():
     assert torch.equal(plain.anomalous, other.anomalous)
     assert other.metrics["error_rate"] != other.metrics["error_rate"]
     assert "error_rate" not in plain.metrics
+
+
+def test_ranks_weigh_pairs_by_place():
+    # Rewards 0 1 100: by rewards the pairs of the last row weigh 100 and 99, that of the others 1; by ranks 2, 1, 1.
+    # The states of rows 0 and 1 differ along the second axis alone, that of row 2 from both along the first.
+    hidden = torch.tensor([[0.0, 0.0], [0.0, 1.0], [3.0, 0.5]])
+    rollouts = Rollouts(rewards=torch.tensor([0.0, 1, 100]), groups=torch.zeros(3, dtype=torch.long), hidden=hidden)
+    along = {}
+    for margins in ("rewards", "ranks"):
+        curator = GeoAlign(projector=None, min_scores=2, margins=margins)
+        curator.curate(rollouts)
+        along[margins] = curator.state_dict()["consensus"][0]["prototype"]
+    # Directions (3, .5), (3, -.5) of length 3.041, and (0, 1).
+    by_rewards = torch.tensor([199 * 3, 0.5 * (100 - 99)]) / 3.0414 + torch.tensor([0.0, 1])
+    by_ranks = torch.tensor([3 * 3, 0.5 * (2 - 1)]) / 3.0414 + torch.tensor([0.0, 1])
+    assert along["rewards"].tolist() == pytest.approx((by_rewards / by_rewards.norm()).tolist(), abs=1e-4)
+    assert along["ranks"].tolist() == pytest.approx((by_ranks / by_ranks.norm()).tolist(), abs=1e-4)
+
+
+def test_ranks_of_binary_rewards_change_nothing():
+    rollouts = planted().rollouts
+    plain, ranked = (curate(rollouts, projector=SMALL, margins=margins) for margins in ("rewards", "ranks"))
+    assert torch.equal(plain.scores, ranked.scores)
+
+
+def test_ranks_without_weights_are_refused():
+    with pytest.raises(ConfigError, match="margins: expected 'rewards' where margin_weighted_prototype is false"):
+        GeoAlign(margins="ranks", margin_weighted_prototype=False)
+
+
+def halves():
+    """A batch in two: 4 and 44 groups of the same planted direction."""
+    rollouts = planted(rewards="continuous", signal=1.0).rollouts
+    return [rollouts.take(torch.arange(384)[part]) for part in (slice(32, None), slice(0, 32))]
+
+
+@pytest.mark.parametrize("scoring", ["in_sample", "cross_fit"])
+def test_pooled_pairs_make_the_prototype_of_all_batches(scoring):
+    large, small = halves()
+    settings = {"projector": None, "scoring": scoring, "min_scores": 2}
+
+    def prototypes(*batches, **more):
+        curator = GeoAlign(**settings, **more)
+        for batch in batches:
+            curator.curate(batch, generator=torch.Generator().manual_seed(0))
+        return torch.stack([each["prototype"] for each in curator.state_dict()["consensus"]])
+
+    fresh, pooled = prototypes(small), prototypes(large, small, pooled=1, decay=1.0)
+    assert not torch.allclose(fresh, pooled, atol=0.05)
+    if scoring == "in_sample":
+        # Without decay, that of one batch with all groups; the weights are relative to each batch's largest margin.
+        whole = GeoAlign(**settings, margin_weighted_prototype=False)
+        whole.curate(planted(rewards="continuous", signal=1.0).rollouts)
+        equal = prototypes(large, small, pooled=1, decay=1.0, margin_weighted_prototype=False)
+        torch.testing.assert_close(whole.state_dict()["consensus"][0]["prototype"], equal[0], atol=1e-5, rtol=1e-4)
+    # One batch is kept: two batches later the large one is forgotten.
+    torch.testing.assert_close(
+        prototypes(large, small, small, pooled=1), prototypes(small, small, pooled=1), atol=1e-5, rtol=1e-4
+    )
+
+
+def test_the_projector_learns_from_pooled_pairs_too():
+    large, small = halves()
+    curators = [GeoAlign(projector=SMALL, min_scores=2, pooled=pooled) for pooled in (0, 1)]
+    weights = []
+    for curator in curators:
+        for batch in (large, small):
+            metrics = curator.curate(batch, generator=torch.Generator().manual_seed(0)).metrics
+        assert metrics["pairs"] == 4 * 28  # those of its own batch are scored, whatever it learns from
+        weights.append(curator.state_dict()["consensus"][0]["projector"]["linears.0.weight"])
+    assert not torch.equal(*weights)
+
+
+def test_pooled_pairs_come_along_bit_for_bit(tmp_path):
+    large, small = halves()
+    settings = {"projector": SMALL, "pooled": 2, "margins": "ranks", "scoring": "cross_fit", "signed": True}
+
+    def session():
+        return CurationSession(GeoAlign(**settings), seed=0)
+
+    whole = session()
+    for batch in (large, small):
+        whole.curate(batch)
+    whole.save(tmp_path / "state.safetensors")
+    resumed = session()
+    resumed.load(tmp_path / "state.safetensors", setting="resume", otherwise="start anew")
+    forgetful = session()
+    forgetful.load(tmp_path / "state.safetensors", setting="resume", otherwise="start anew")
+    forgetful.curator._pool.load([])
+    scores = whole.curate(small).scores
+    assert torch.equal(scores, resumed.curate(small).scores)
+    assert not torch.equal(scores, forgetful.curate(small).scores)
+    with pytest.raises(ConfigError, match="pooled: expected a state of at most 1 earlier batches, got 2"):
+        GeoAlign(**{**settings, "pooled": 1}).load_state_dict(whole.curator.state_dict())
+
+
+def test_a_state_of_an_earlier_version_has_no_pool():
+    _, small = halves()
+    curator = GeoAlign(projector=None, min_scores=2)
+    curator.curate(small)
+    state = curator.state_dict()
+    assert state.pop("pool") == []
+    GeoAlign(projector=None, min_scores=2, pooled=3).load_state_dict(state)

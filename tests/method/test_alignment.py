@@ -61,7 +61,7 @@ def test_alignments_equal_a_loop_and_every_group_is_asked_of_its_fold(projector)
     rows, sorted_rewards, states, pairs = prepared(rewards, groups, hidden)
     folds = [new_consensus(5, projector, draw) for _ in range(2)]
     for number, consensus in enumerate(folds):
-        consensus.fit(states, rows, pairs.take(pairs.group != number), draw, scored=False)
+        consensus.fit(states, rows.offsets, pairs.take(pairs.group != number), draw, scored=False)
         chosen = pairs.take(pairs.group != number)
         consensus.settle(consensus.view(states), chosen, torch.ones(len(chosen)))
     fold = torch.tensor([0, 1, 1])

@@ -12,6 +12,7 @@ from geoalign.method.consensus import (
     projected_cosines,
     projected_prototype,
     prototype_weights,
+    rank_margins,
     raw_cosines,
     raw_prototype,
 )
@@ -65,13 +66,13 @@ def test_excess_leaves_out_what_the_pair_count_gives():
 def test_unweighted_prototype_by_hand():
     states, pairs = hand_pairs()
     # Sum of u: (1 + 1/sqrt 2, -1/sqrt 2 - 1): the diagonal.
-    prototype = raw_prototype(states, pairs, prototype_weights(pairs, margin_weighted=False))
+    prototype = raw_prototype(states, pairs, prototype_weights(pairs.margin, margin_weighted=False))
     assert prototype.tolist() == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)], abs=1e-6)
 
 
 def test_weights_are_relative_margins():
     _, pairs = hand_pairs()
-    assert prototype_weights(pairs, margin_weighted=True).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
+    assert prototype_weights(pairs.margin, margin_weighted=True).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
 
 
 def test_projected_scores_equal_the_naive_ones(monkeypatch):
@@ -83,7 +84,7 @@ def test_projected_scores_equal_the_naive_ones(monkeypatch):
     net = Projector(20, layers=3, hidden_dim=12, output_dim=8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         view = net.on_rollouts(states)
-    prototype = projected_prototype(net, view, pairs, prototype_weights(pairs, margin_weighted=True))
+    prototype = projected_prototype(net, view, pairs, prototype_weights(pairs.margin, margin_weighted=True))
     deviation = 1 - projected_cosines(net, view, pairs, prototype)
     scores = torch.empty(len(rollouts))
     scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
@@ -118,3 +119,43 @@ def test_plane_by_hand():
 def test_plane_of_one_direction():
     plane = consensus_plane(torch.tensor([[0.6, 0.8]]), torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(plane, torch.tensor([[0.6, 0.0]]))
+
+
+def test_margins_of_ranks_by_hand():
+    """Five scored rows, rewards 0 1 1 9 100: places 0, 1.5, 1.5, 3, 4, so margins are differences of these over 5."""
+    rewards = torch.tensor([0.0, 1, 1, 9, 100, float("nan"), 7, 8])
+    group = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
+    rows = canonical_order(rewards, group)
+    pairs = preference_pairs(rewards, rows)
+    margins = {
+        (winner, loser): margin
+        for winner, loser, margin in zip(
+            pairs.winner.tolist(), pairs.loser.tolist(), rank_margins(pairs, rewards, group).tolist(), strict=True
+        )
+    }
+    assert margins[1, 0] == margins[2, 0] == pytest.approx(0.3)
+    assert margins[3, 1] == pytest.approx(0.3)
+    assert margins[4, 3] == pytest.approx(0.2)  # 91 by rewards
+    assert margins[4, 0] == pytest.approx(0.8)
+    assert margins[7, 6] == pytest.approx(0.5)
+    assert (1, 2) not in margins
+
+
+def test_margins_of_ranks_equal_a_loop_and_know_nothing_of_scale():
+    draw = torch.Generator().manual_seed(0)
+    rewards = torch.randint(5, (40,), generator=draw).float()
+    rewards[::7] = float("nan")
+    rows = canonical_order(rewards, torch.randint(6, (40,), generator=draw))
+    rewards = rewards[rows.order]
+    pairs = preference_pairs(rewards, rows)
+    margins = rank_margins(pairs, rewards, rows.group)
+    for number in range(len(pairs)):
+        group = rewards[rows.group == pairs.group[number]]
+        group = group[~group.isnan()]
+        places = [
+            float((group < rewards[row]).sum() + (group == rewards[row]).sum() / 2) / len(group)
+            for row in (pairs.winner[number], pairs.loser[number])
+        ]
+        assert margins[number].item() == pytest.approx(places[0] - places[1], abs=1e-6)
+    assert torch.equal(margins, rank_margins(pairs, rewards.exp(), rows.group))
+    assert len(rank_margins(pairs.take(slice(0, 0)), rewards, rows.group)) == 0

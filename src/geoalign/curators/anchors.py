@@ -17,8 +17,9 @@ from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
-# What nobody knows of a rollout that the policy of this training did not generate.
-_UNKNOWN = ("logprobs", "reference_rewards", "advantages")
+# What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which anchors
+# would enter a history of what it did.
+_UNKNOWN = ("logprobs", "reference_rewards", "advantages", "prompt_keys")
 
 
 @dataclass(frozen=True, eq=False)

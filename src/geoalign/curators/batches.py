@@ -65,12 +65,12 @@ def rows_by_group(groups: Int[Tensor, " b"]) -> tuple[Tensor, ...]:
 def groups_of(rollouts: Rollouts) -> list[Group]:
     """The groups by ascending id, rows by ascending reward; a group without any reward has no rows."""
     rows = canonical_rows(rollouts)
-    order, groups, rewards = rows.order.cpu(), rollouts.groups.cpu(), rollouts.rewards.cpu()
-    found = []
+    order, names, rewards = rows.order.cpu(), rollouts.groups.cpu(), rollouts.rewards.cpu()
+    groups = []
     for members in order.split(rows.sizes.tolist()):
         scored = members[~rewards[members].isnan()]
-        found.append(Group(int(groups[members[0]]), scored, rewards[scored], len(members)))
-    return found
+        groups.append(Group(int(names[members[0]]), scored, rewards[scored], len(members)))
+    return groups
 
 
 def require_binary(rollouts: Rollouts, *, by: str) -> None:

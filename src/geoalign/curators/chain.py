@@ -51,7 +51,7 @@ class Chain(Curator[ChainConfig]):
         if isinstance(members, (list, tuple)):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
-            self.members = tuple(one if isinstance(one, Curator) else make_curator(one) for one in members)
+            self.members = tuple(member if isinstance(member, Curator) else make_curator(member) for member in members)
             super().__init__(ChainConfig(members=tuple(member.config for member in self.members)))
         else:
             super().__init__(members, **settings)
@@ -130,10 +130,10 @@ def _on_original_rows(
     # Copies of one row may be scored differently, in another group's company: the most suspicious one counts.
     highest = torch.full_like(scores, -torch.inf)
     highest = highest.scatter_reduce(0, rows[known], curation.scores[known].to(scores), "amax")
-    found = highest > -torch.inf
+    scored = highest > -torch.inf
     anomalous = anomalous.clone()
     anomalous[rows[curation.anomalous]] = True
-    return torch.where(scores.isnan() & found, highest, scores), anomalous
+    return torch.where(scores.isnan() & scored, highest, scores), anomalous
 
 
 def _joined(metrics: dict[str, float], more: dict[str, float], number: int) -> dict[str, float]:

@@ -6,30 +6,37 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
+from geoalign.curators.paired_batch import (
+    Margins,
+    PairedBatch,
+    batch_metrics,
+    directed_pairs,
+    paired_batch,
+    share_of_wrong_rewards,
+)
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, flag_highest, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
-from geoalign.method.consensus import deviation_index, pair_count, prototype_weights, raw_cosines, raw_prototype
+from geoalign.method.consensus import deviation_index, pair_count
 from geoalign.method.density import Tail
-from geoalign.method.error_rate import error_rate
 from geoalign.method.gate import ConsensusGate
-from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.models import Consensus, new_consensus
-from geoalign.method.pairs import Pairs, centred_states, interior_pairs, preference_pairs, with_distances
+from geoalign.method.pairs import Pairs
 from geoalign.method.planes import consensus_plane
+from geoalign.method.pooling import PairPool
 from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
-from geoalign.method.summaries import cosine_summary, score_summary
+from geoalign.method.summaries import cosine_summary
 from geoalign.settings import setting, settings
 from geoalign.settings.exact import strict_json
 from geoalign.shown import shown
@@ -39,27 +46,6 @@ from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetail
 PLANE_PAIRS = 1000
 # Of the pooled accuracy's interval in the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """A batch in sorted order, with its pairs and the raw prototype of their displacements.
-
-    `contradictions` are the pairs of identical responses with different rewards, `learnt` the pairs that the consensus
-    is made from (None: all).
-    """
-
-    rows: GroupedRows
-    rewards: Float[Tensor, " b"]
-    states: Float[Tensor, "b d"]
-    length: Float[Tensor, " b"]
-    keys: Int[Tensor, " b"] | None
-    pairs: Pairs
-    weights: Float[Tensor, " p"]
-    contradictions: Pairs
-    learnt: Bool[Tensor, " p"] | None
-    raw_prototype: Float[Tensor, " d"]
-    raw_cosine: Float[Tensor, " p"]
 
 
 def _from_json(value: Any) -> Any:
@@ -115,6 +101,9 @@ class GeoAlignConfig:
     margin_weighted_prototype: bool = setting(
         default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
     )
+    margins: Margins = setting(
+        default="rewards", help="The reward margin is a difference of rewards, or of their ranks in the group."
+    )
     projector: _Projector = setting(
         default_factory=ProjectorConfig,
         help="Projector settings as JSON; 'none': score raw unit displacements.",
@@ -131,6 +120,12 @@ class GeoAlignConfig:
     )
     trim: Annotated[int, Field(ge=0)] = setting(
         default=0, help="Projector and prototype leave the m best and m worst rollouts of a group out."
+    )
+    pooled: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Earlier batches whose pairs projector and prototype are made from too."
+    )
+    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.9, help="Weight of a pooled batch in the prototype, relative to the next."
     )
     budget: Literal["density", "estimated"] = setting(
         default="density",
@@ -187,7 +182,7 @@ def _merged(preset: dict[str, Any], override: Any) -> Any:
     if not isinstance(override, ProjectorConfig):
         return override
     defaults = ProjectorConfig()
-    differing = {one.name for one in fields(override) if getattr(override, one.name) != getattr(defaults, one.name)}
+    differing = {item.name for item in fields(override) if getattr(override, item.name) != getattr(defaults, item.name)}
     return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
 
 
@@ -219,6 +214,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._width: int | None = None
         self._consensus: list[Consensus] = []
         self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
+        self._pool = PairPool(self.config.pooled, self.config.decay)
+        if self.config.margins == "ranks" and not self.config.margin_weighted_prototype:
+            raise ConfigError("margins: expected 'rewards' where margin_weighted_prototype is false, got 'ranks'")
         if self.config.top_m is not None and self.config.top_m <= self.config.trim:
             raise ConfigError(f"trim: expected less than top_m {self.config.top_m}, got {self.config.trim}")
 
@@ -250,7 +248,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 observing=observing,
                 generator=generator,
                 metrics={
-                    **_batch_metrics(batch, scores),
+                    **batch_metrics(batch, scores),
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
                     **_gate_metrics(self._gate, closed),
@@ -261,12 +259,15 @@ class GeoAlign(Curator[GeoAlignConfig]):
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """Number of calls, width of the states, every consensus (projector, probe, prototype), and the gate's calls."""
+        """Number of calls, width of the states, every consensus (projector, probe, prototype), the gate's calls, and
+        the pooled pairs.
+        """
         return {
             "calls": self._calls,
             "width": self._width,
             "consensus": [consensus.state_dict() for consensus in self._consensus],
             "gate": [torch.from_numpy(call) for call in self._gate.state()],
+            "pool": self._pool.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -285,13 +286,15 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 f"{_scoring('in_sample' if len(saved) == 1 else 'cross_fit', len(saved))}"
             )
         restored = []
-        for one in saved:
+        for fold in saved:
             consensus = new_consensus(int(width or 0), self.config.projector, None)
             try:
-                consensus.load_state_dict(one)
+                consensus.load_state_dict(fold)
             except (KeyError, RuntimeError) as error:
                 raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
             restored.append(consensus)
+        # Files of earlier versions have no pool.
+        self._pool.load(state.get("pool", []))
         self._gate.load([call.numpy() for call in state["gate"]])
         self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 
@@ -300,32 +303,25 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """How many consensus the scoring keeps."""
         return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
 
-    def _prepare(self, rollouts: Rollouts, generator: torch.Generator | None) -> _Batch:
+    def _prepare(self, rollouts: Rollouts, generator: torch.Generator | None) -> PairedBatch:
         hidden = hidden_states(rollouts, by="GeoAlign")
         if self._width not in (None, hidden.shape[1]):
             raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
         self._width = hidden.shape[1]
-        rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
-        rows = canonical_order(rewards, groups, hidden)
-        rewards = rewards[rows.order]
-        pairs = preference_pairs(rewards, rows, top_m=self.config.top_m, generator=generator)
-        states, length = centred_states(hidden, rows)
-        keys = None if rollouts.response_keys is None else rollouts.response_keys.to(hidden.device)[rows.order]
-        pairs, directed = _directed(pairs, states, length, keys, rows)
-        pairs, same = pairs.take(directed), pairs.take(~directed)
-        weights = prototype_weights(pairs, self.config.margin_weighted_prototype)
-        trim = self.config.trim
-        learnt = interior_pairs(pairs, rewards, rows, trim, generator) if trim else None
-        makers, their_weights = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
-        prototype = raw_prototype(states, makers, their_weights)
-        cosine = raw_cosines(states, pairs, prototype)
-        return _Batch(rows, rewards, states, length, keys, pairs, weights, same, learnt, prototype, cosine)
+        config = self.config
+        return paired_batch(
+            rollouts,
+            hidden,
+            top_m=config.top_m,
+            trim=config.trim,
+            margins=config.margins if config.margin_weighted_prototype else None,
+            generator=generator,
+        )
 
-    def _score(self, batch: _Batch, generator: torch.Generator | None) -> ScoredPairs:
+    def _score(self, batch: PairedBatch, generator: torch.Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
-        config, pairs = self.config, batch.pairs
-        learnt = pairs if batch.learnt is None else pairs.take(batch.learnt)
-        if len(learnt.group.unique_consecutive()) < self._folds:
+        config, pairs, makers = self.config, batch.pairs, batch.makers
+        if len(makers.pairs.group.unique_consecutive()) < self._folds:
             return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
         earlier = self._consensus
         width = batch.states.shape[1]
@@ -333,10 +329,14 @@ class GeoAlign(Curator[GeoAlignConfig]):
             self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
         parts = (batch.states, batch.rows, pairs, batch.weights, generator)
         if config.scoring == "cross_fit":
-            return score_cross_fit(self._consensus, *parts, learnt=batch.learnt)
-        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts, learnt=batch.learnt)
+            scored = score_cross_fit(self._consensus, *parts, learnt=batch.learnt, pool=self._pool)
+        else:
+            first = (earlier or self._consensus)[0]
+            scored = score_in_sample(self._consensus[0], first, *parts, learnt=batch.learnt, pool=self._pool)
+        self._pool.add(makers)
+        return scored
 
-    def _scores(self, batch: _Batch, scored: ScoredPairs) -> Float[Tensor, " b"]:
+    def _scores(self, batch: PairedBatch, scored: ScoredPairs) -> Float[Tensor, " b"]:
         """[B] the score of each row, NaN for rows in no pair that counts."""
         pairs, deviation, count = batch.pairs, 1 - scored.cosine, len(batch.rewards)
         same = batch.contradictions if self.config.identical == "contradict" else None
@@ -346,23 +346,23 @@ class GeoAlign(Curator[GeoAlignConfig]):
             pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
         return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
 
-    def _flags(self, batch: _Batch, scores: Float[Tensor, " b"]) -> tuple[Flags, dict[str, float]]:
+    def _flags(self, batch: PairedBatch, scores: Float[Tensor, " b"]) -> tuple[Flags, dict[str, float]]:
         """What is flagged, and the estimated share of wrong rewards where it is asked for."""
         limits: dict[str, Any] = {"max_fraction": self.config.max_fraction, "min_scores": self.config.min_scores}
-        rate = _error_rate(batch) if self.config.budget == "estimated" else math.nan
+        rate = share_of_wrong_rewards(batch) if self.config.budget == "estimated" else math.nan
         if math.isnan(rate):
             flags = flag_sparse_tail(scores, alpha=self.config.alpha, tail=self.config.tail, **limits)
         else:
             flags = flag_highest(scores, rate, **limits)
         return flags, {"error_rate": rate} if self.config.budget == "estimated" else {}
 
-    def _signed(self, batch: _Batch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
+    def _signed(self, batch: PairedBatch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
         """-y t, and with contradictions their share of the row's others besides."""
         rewards, rows, states = batch.rewards, batch.rows, batch.states
         compared = torch.zeros(len(rewards), device=states.device)
         scores = torch.zeros_like(compared)
         if scored.fold is not None:
-            every, directed = _directed(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
+            every, directed = directed_pairs(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
             along = along_prototypes(self._consensus, scored.fold, states, every.take(directed))
             alignment = alignments(along, every.take(directed), rewards, rows)
             scores = contradiction(alignment, rewards, rows.group)
@@ -373,7 +373,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             compared = compared + contradicted
         return scores.masked_fill(compared == 0, torch.nan)
 
-    def _details(self, batch: _Batch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
+    def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
         sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
         shown = pairs.take(sample)
@@ -398,50 +398,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         )
 
 
-def _directed(
-    pairs: Pairs,
-    states: Float[Tensor, "b d"],
-    length: Float[Tensor, " b"],
-    keys: Int[Tensor, " b"] | None,
-    rows: GroupedRows,
-) -> tuple[Pairs, Bool[Tensor, " p"]]:
-    """The pairs with their distances, and [P] True where there is a direction between two responses."""
-    pairs, directed = with_distances(pairs, states, length, rows)
-    if keys is not None:
-        # Padding leaves the states of one response apart by rounding, which is no direction.
-        directed = directed & (keys[pairs.winner] != keys[pairs.loser])
-    return pairs, directed
-
-
-def _error_rate(batch: _Batch) -> float:
-    rewards = batch.rewards
-    every, directed = _directed(all_pairs(rewards, batch.rows), batch.states, batch.length, batch.keys, batch.rows)
-    same = every.take(~directed)
-    differing = int((rewards[same.winner] != rewards[same.loser]).sum())
-    binary = len(rewards[~rewards.isnan()].unique()) <= 2
-    return error_rate(differing, len(same), binary=binary)
-
-
 def _scoring(name: str, folds: int) -> str:
     return f"scoring={name}" + (f" with folds={folds}" if name == "cross_fit" else "")
-
-
-def _batch_metrics(batch: _Batch, scores: Float[Tensor, " b"]) -> dict[str, float]:
-    pairs, sizes = batch.pairs, batch.rows.sizes
-    scored = batch.rows.group.new_zeros(len(sizes)).index_add(0, batch.rows.group, (~batch.rewards.isnan()).long())
-    paired = len(pairs.group.unique_consecutive())
-    return {
-        "pairs": float(len(pairs)),
-        "scored_groups": float(paired),
-        "scored_rollouts": float((~scores.isnan()).sum()),
-        "zero_displacements": float(len(batch.contradictions)),
-        "unscored_rewards": float(batch.rewards.isnan().sum()),
-        "single_groups": float((sizes == 1).sum()),
-        "tied_groups": float((scored > 1).sum() - paired),
-        "chance_accuracy": 0.5,
-        **cosine_summary("raw", batch.raw_cosine),
-        **score_summary(scores[~scores.isnan()]),
-    }
 
 
 def _gate_metrics(gate: ConsensusGate, closed: bool) -> dict[str, float]:

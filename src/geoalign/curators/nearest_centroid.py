@@ -121,5 +121,5 @@ def _judged(rollouts: Rollouts, margin: Float[Tensor, " b"] | None) -> Curation:
     scores = torch.where(right, margin, -margin).masked_fill(~scored, torch.nan)
     wrong = scores > 0
     rewards = torch.where(wrong, 1 - rollouts.rewards, rollouts.rewards)
-    found = replace(unchanged, rewards=rewards, scores=scores, anomalous=wrong)
-    return found.with_metrics(changed_rewards=float(wrong.sum()))
+    judged = replace(unchanged, rewards=rewards, scores=scores, anomalous=wrong)
+    return judged.with_metrics(changed_rewards=float(wrong.sum()))

@@ -127,13 +127,13 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
 
     def _rates(self, rollouts: Rollouts) -> tuple[float, float]:
         """rho0 and rho1, NaN where one is neither given nor to be estimated."""
-        found: dict[str, float] = {}
+        rates: dict[str, float] = {}
         if self._estimates and len(rollouts):
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, rows][-self.config.window :]
-            found = believe_verdicts(joined(self._past, 1.0), None, answers=True, cluster_prior=None).metrics
+            rates = believe_verdicts(joined(self._past, 1.0), None, answers=True, cluster_prior=None).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
-            found.get("false_positive_rate", math.nan) if wrong is None else wrong,
-            1 - found.get("true_positive_rate", math.nan) if missed is None else missed,
+            rates.get("false_positive_rate", math.nan) if wrong is None else wrong,
+            1 - rates.get("true_positive_rate", math.nan) if missed is None else missed,
         )

@@ -14,7 +14,7 @@ from geoalign.types import Rollouts
 
 @contextmanager
 def full_precision(rollouts: Rollouts) -> Iterator[None]:
-    """Computes in full float32, in a fixed order of additions where the device has one; restores what it found.
+    """Computes in full float32, in a fixed order of additions where the device has one; restores what was set.
 
     Keeps the caller's autocast, inference mode, default dtype and reduced matrix products (TF32, bfloat16) out. On CUDA
     it asks for deterministic algorithms: sums by index are atomic there otherwise, in an order that changes from run to
@@ -70,22 +70,22 @@ def _full_products() -> Iterator[None]:
     own = []
     if hasattr(backends, "fp32_precision"):
         operations = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul)
-        own = [(one, one.fp32_precision) for one in operations]
+        own = [(operation, operation.fp32_precision) for operation in operations]
     products = _readable(torch.get_float32_matmul_precision)
     convolutions = _readable(lambda: backends.cudnn.allow_tf32)
     try:
         torch.set_float32_matmul_precision("highest")
         backends.cudnn.allow_tf32 = False
-        for one, _ in own:
-            one.fp32_precision = "ieee"
+        for operation, _ in own:
+            operation.fp32_precision = "ieee"
         yield
     finally:
         if products is not None:
             torch.set_float32_matmul_precision(products)
         if convolutions is not None:
             backends.cudnn.allow_tf32 = convolutions
-        for one, precision in own:
-            one.fp32_precision = precision
+        for operation, precision in own:
+            operation.fp32_precision = precision
 
 
 def _readable(read: Any) -> Any:

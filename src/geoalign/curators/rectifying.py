@@ -68,13 +68,13 @@ def flag_sparse_tail(
     scored = ~scores.isnan()
     values = scores[scored].double().cpu().numpy()
     too_few = len(values) < min_scores
-    found = None if too_few else sparse_tail(values, alpha=alpha, tail=tail)
+    sparse = None if too_few else sparse_tail(values, alpha=alpha, tail=tail)
     suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
-    if found is not None:
-        kept = cap_highest(values, found.flagged, max_fraction)
-        suspect[scored] = torch.from_numpy(found.flagged).to(scored.device)
+    if sparse is not None:
+        kept = cap_highest(values, sparse.flagged, max_fraction)
+        suspect[scored] = torch.from_numpy(sparse.flagged).to(scored.device)
         anomalous[scored] = torch.from_numpy(kept).to(scored.device)
-    return Flags(suspect, anomalous, scored & ~suspect, found, too_few, found is None and not too_few)
+    return Flags(suspect, anomalous, scored & ~suspect, sparse, too_few, sparse is None and not too_few)
 
 
 def flag_highest(scores: Float[Tensor, " b"], share: float, *, max_fraction: float | None, min_scores: int) -> Flags:

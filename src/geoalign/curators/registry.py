@@ -39,6 +39,7 @@ _BUILT_IN = {
     "confident_learning": "geoalign.curators.confident_learning:ConfidentLearning",
     "score_agreement": "geoalign.curators.score_agreement:ScoreAgreement",
     "majority_vote": "geoalign.curators.majority_vote:MajorityVote",
+    "label_refinement": "geoalign.curators.label_refinement:LabelRefinement",
     "rank_trim": "geoalign.curators.rank_trim:RankTrim",
     "tie_detector": "geoalign.curators.tie_detector:TieDetector",
     "pair_count": "geoalign.curators.controls:PairCount",
@@ -66,10 +67,10 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
             module, _, attribute = location.partition(":")
             return cast("type[Curator[Any]]", getattr(import_module(module), attribute))
         curator_class: type[Curator[Any]] = location.load()
-        found = getattr(curator_class.config_class, "type", None)
-        if found != name:
+        declared = getattr(curator_class.config_class, "type", None)
+        if declared != name:
             settings = curator_class.config_class.__name__
-            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(found)}")
+            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(declared)}")
         return curator_class
 
     def __contains__(self, name: object) -> bool:

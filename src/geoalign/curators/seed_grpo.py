@@ -138,8 +138,8 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
             return rollouts.answers
         assert rollouts.hidden is not None
         states = centred(rollouts.hidden.cpu())
-        found: list[object] = [None] * len(rollouts)
+        clusters: list[object] = [None] * len(rollouts)
         for rows in rows_by_group(rollouts.groups):
             for row, label in zip(rows.tolist(), cosine_clusters(states[rows], self.config.threshold), strict=True):
-                found[row] = label
-        return found
+                clusters[row] = label
+        return clusters

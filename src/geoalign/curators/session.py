@@ -19,7 +19,7 @@ from geoalign.types import Curation, Rollouts
 
 STATE_FILE = "geoalign_state.safetensors"
 # What an adapter reads off its engine whenever a curator requires it; the other fields are the user's to give.
-ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok")
+ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys")
 # What older files call the number of calls.
 _EARLIER_NAMES = ("generation", "batches")
 

@@ -21,7 +21,7 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class ExtractedStates:
-    """What an extraction found: states [B, d] (float32, on the CPU), response lengths [B] in tokens, and how many rows
+    """What an extraction gives: states [B, d] (float32, on the CPU), response lengths [B] in tokens, and how many rows
     lost the beginning of their prompt or response to `max_tokens`."""
 
     states: Float[Tensor, "b d"]

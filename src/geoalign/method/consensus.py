@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -15,11 +15,30 @@ from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, displacement
 
 
-def prototype_weights(pairs: Pairs, margin_weighted: bool) -> Float[Tensor, " p"]:
-    """Each pair's weight in the prototype: its reward margin (Eq. 5), relative to the largest, or 1."""
-    if not margin_weighted or not len(pairs):
-        return torch.ones(len(pairs), device=pairs.margin.device)
-    return (pairs.margin / pairs.margin.max()).float()
+def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Float[Tensor, " p"]:
+    """Each pair's weight in the prototype: its margin (Eq. 5), relative to the largest, or 1."""
+    if not margin_weighted or not len(margins):
+        return torch.ones(len(margins), device=margins.device)
+    return (margins / margins.max()).float()
+
+
+def rank_margins(pairs: Pairs, rewards: Float[Tensor, " b"], group: Int[Tensor, " b"]) -> Float[Tensor, " p"]:
+    """F(winner) - F(loser), F(i) = (#{j: r_j < r_i} + #{j: r_j = r_i} / 2) / n over the n scored rows of the group.
+
+    The margins of rewards that are ranked in their group, ties at their mean rank: an extreme reward counts for no more
+    than its place. Between 1/n and 1 - 1/n; of binary rewards always 1/2.
+
+    Args:
+        rewards: sorted within groups, NaN last (`GroupedRows`); `group`: dense indices of the sorted rows.
+    """
+    scored = ~rewards.isnan()
+    first = torch.ones_like(scored)
+    first[1:] = (rewards[1:] != rewards[:-1]) | (group[1:] != group[:-1])
+    # A tie is a run of equal rewards in one group: its place is the middle of the run.
+    run = first.cumsum(0) - 1
+    place = first.nonzero()[:, 0] + (torch.bincount(run) - 1) / 2
+    size = torch.bincount(group[scored], minlength=len(place))
+    return (place[run[pairs.winner]] - place[run[pairs.loser]]) / size[pairs.group]
 
 
 @torch.no_grad()

@@ -85,9 +85,9 @@ def distil(
     begun = copy.deepcopy(projector.state_dict()) if again else None
     course = _Course(projector, states, row_offsets.cpu(), steps, learning_rate, groups_per_step, generator)
     watch = _Watch(heldout, target_accuracy, patience)
-    found = course.run(probe, training, steps, watch)
+    distilled = course.run(probe, training, steps, watch)
     if begun is None:
-        return found
+        return distilled
     projector.load_state_dict(begun)
     return replace(course.run(probe, pairs, watch.best_steps), heldout_accuracy=watch.best)
 

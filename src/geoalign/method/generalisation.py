@@ -38,7 +38,7 @@ UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan)
 
 
 def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"], pairs: Pairs) -> NewGroups:
-    """Accuracy with its group-wise interval, and mean deviation, from what was found on each pair (at least one)."""
+    """Accuracy with its group-wise interval, and mean deviation, from how each pair was judged (at least one)."""
     _, member = pairs.group.unique_consecutive(return_inverse=True)
     groups = int(member[-1]) + 1
     per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)

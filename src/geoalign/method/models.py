@@ -11,13 +11,12 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
 from geoalign.method.consensus import projected_cosines, projected_prototype, raw_cosines, raw_prototype
 from geoalign.method.distillation import Distilled, distil, orientation
-from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, ProjectorConfig, displacement
 
@@ -36,7 +35,7 @@ class Consensus(ABC):
     def fit(
         self,
         states: Float[Tensor, "b d"],
-        rows: GroupedRows,
+        offsets: Int[Tensor, " g1"],
         pairs: Pairs,
         generator: torch.Generator | None,
         *,
@@ -44,7 +43,8 @@ class Consensus(ABC):
     ) -> Distilled | None:
         """Trains the view on the pairs; None where there is nothing to train.
 
-        `scored`: the pairs are to be scored by it too, so that none may be left out of training.
+        `offsets`: where the rows of each group begin. `scored`: the pairs are to be scored by it too, so that none may
+        be left out of training.
         """
 
     @abstractmethod
@@ -100,7 +100,7 @@ class ProjectedConsensus(Consensus):
     def fit(
         self,
         states: Float[Tensor, "b d"],
-        rows: GroupedRows,
+        offsets: Int[Tensor, " g1"],
         pairs: Pairs,
         generator: torch.Generator | None,
         *,
@@ -111,7 +111,7 @@ class ProjectedConsensus(Consensus):
         distilled = distil(
             self.projector,
             states,
-            rows.offsets,
+            offsets,
             pairs,
             steps=self.config.steps,
             learning_rate=self.config.learning_rate,
@@ -167,7 +167,7 @@ class RawConsensus(Consensus):
     def fit(
         self,
         states: Float[Tensor, "b d"],
-        rows: GroupedRows,
+        offsets: Int[Tensor, " g1"],
         pairs: Pairs,
         generator: torch.Generator | None,
         *,

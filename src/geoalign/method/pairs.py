@@ -93,7 +93,7 @@ def preference_pairs(
         generator: CPU generator of that draw; nothing is drawn without `top_m`.
     """
     worst, best = (None, None) if top_m is None else _extremes(rewards, rows, top_m, generator)
-    found = []
+    by_size = []
     for groups, size in _same_size_groups(rows):
         # Within a group rewards ascend, so a winner always stands right of its loser.
         low, high = torch.triu_indices(size, size, offset=1, device=rewards.device)
@@ -102,12 +102,12 @@ def preference_pairs(
         strict = rewards[winner] > rewards[loser]
         if worst is not None and best is not None:
             strict &= worst[loser] & best[winner]
-        found.append((winner[strict], loser[strict], groups[:, None].expand_as(strict)[strict]))
-    if not found:
+        by_size.append((winner[strict], loser[strict], groups[:, None].expand_as(strict)[strict]))
+    if not by_size:
         empty = rows.order.new_empty(0)
         return Pairs(empty, empty, empty, rewards.new_empty(0), rewards.new_empty(0))
-    winner, loser, group = (torch.cat(parts) for parts in zip(*found, strict=True))
-    if len(found) > 1:
+    winner, loser, group = (torch.cat(parts) for parts in zip(*by_size, strict=True))
+    if len(by_size) > 1:
         by_group = group.argsort(stable=True)
         winner, loser, group = winner[by_group], loser[by_group], group[by_group]
     margin = rewards[winner] - rewards[loser]

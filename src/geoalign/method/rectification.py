@@ -37,7 +37,7 @@ def replace(
     is fetched to the CPU at once: row by row an accelerator would be waited for hundreds of times.
 
     Returns:
-        [B] the row that stands in each place, and the number of groups in which an anomalous row found no donor.
+        [B] the row that stands in each place, and the number of groups in which an anomalous row had no donor.
     """
     values, source, without = rewards.cpu(), torch.arange(len(rewards)), 0
     for victims, candidates in _by_group(group, anomalous, donors):
@@ -87,8 +87,8 @@ def rows_with_partner(
 def _by_group(group: Tensor, first: Tensor, second: Tensor) -> list[tuple[Tensor, Tensor]]:
     """For each group with rows in `first`: those rows, and the group's rows in `second`; on the CPU."""
     group, first, second = group.cpu(), first.cpu(), second.cpu()
-    found = []
-    for one in group[first].unique().tolist():
-        member = group == one
-        found.append(((member & first).nonzero()[:, 0], (member & second).nonzero()[:, 0]))
-    return found
+    rows = []
+    for number in group[first].unique().tolist():
+        member = group == number
+        rows.append(((member & first).nonzero()[:, 0], (member & second).nonzero()[:, 0]))
+    return rows

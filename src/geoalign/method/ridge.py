@@ -37,7 +37,7 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
 def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
     """(A + penalty tr(A)/d I)^-1 b of each column b by Cholesky; zeros where A is zero."""
     shift = penalty * float(gram.diagonal().mean())
-    if shift <= 0:
+    if shift <= 0 or not bool(moments.any()):
         return torch.zeros_like(moments)
     shifted = gram.clone()
     shifted.diagonal().add_(shift)
@@ -49,7 +49,7 @@ def factored_ridge_weights(
 ) -> Float[Tensor, "d t"]:
     """`ridge_weights` of A = F'F without forming A: (b - F'(FF' + s I)^-1 F b) / s with s = penalty tr(A)/d."""
     shift = penalty * float(factor.square().sum()) / len(moments)
-    if shift <= 0:
+    if shift <= 0 or not bool(moments.any()):
         return torch.zeros_like(moments)
     inner = (factor @ factor.T).double()
     inner.diagonal().add_(shift)
@@ -74,7 +74,7 @@ class Predictions:
 class RunningRidge:
     """The sums behind the fits of T targets on the same states, and how well each penalty has predicted new batches.
 
-    One A serves all targets, for one solve: it is that of the first target which is fitted on any row of the batch.
+    Each target has its own A, of the rows that it is fitted on.
 
     Args:
         targets: T.
@@ -95,8 +95,8 @@ class RunningRidge:
     ) -> None:
         self._targets, self._decay, self._penalties = targets, decay, tuple(penalties)
         self._exact_width, self._factor_rows = exact_width, factor_rows
-        # A itself, or its factor F where the states are wide.
-        self._sums: Tensor | None = None
+        # Of each target A itself, or its factor F where the states are wide.
+        self._sums: list[Tensor] = []
         self._moments: Tensor | None = None
         # Decayed sums of z y, z^2 and y^2 by penalty and target, over the batches that it predicted.
         self._record = torch.zeros(3, len(self._penalties), targets, dtype=torch.float64)
@@ -105,7 +105,7 @@ class RunningRidge:
     @property
     def fitted(self) -> bool:
         """Whether there is anything to predict from."""
-        return self._sums is not None
+        return bool(self._sums)
 
     @property
     def penalty(self) -> float:
@@ -119,13 +119,16 @@ class RunningRidge:
             InputError: the states are not as wide as earlier ones.
         """
         near = tuple(i for i in range(self._chosen - 1, self._chosen + 2) if 0 <= i < len(self._penalties))
-        if self._sums is None or self._moments is None:
+        if self._moments is None:
             return Predictions(near, states.new_zeros(len(near), len(states), self._targets), self._chosen)
-        if self._sums.shape[1] != states.shape[1]:
-            raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {states.shape[1]}")
-        sums, moments = self._sums.to(states), self._moments.to(states)
+        if len(self._moments) != states.shape[1]:
+            raise InputError(f"hidden: expected {len(self._moments)} columns as earlier, got {states.shape[1]}")
         solve = ridge_weights if self._exact(states) else factored_ridge_weights
-        weights = torch.stack([solve(sums, moments, self._penalties[i]) for i in near])
+        columns = [
+            torch.stack([solve(sums.to(states), moments, self._penalties[i]) for i in near])
+            for sums, moments in zip(self._sums, self._moments.to(states).split(1, dim=1), strict=True)
+        ]
+        weights = torch.cat(columns, dim=2)
         return Predictions(near, states @ weights, self._chosen)
 
     def add(
@@ -147,15 +150,18 @@ class RunningRidge:
         if predictions is not None and self.fitted:
             self._judge(predictions, targets, weights)
         moments = states.T @ (weights * targets[:, None])
-        used = (weights > 0).any(dim=0).nonzero()
-        first = int(used[0]) if len(used) else 0
-        spread = states * weights[:, first].sqrt()[:, None]
         self._moments = moments if self._moments is None else self._decay * self._moments.to(states) + moments
+        earlier: Sequence[Tensor | None] = self._sums or [None] * self._targets
+        self._sums = [self._added(sums, states, each) for sums, each in zip(earlier, weights.unbind(1), strict=True)]
+
+    def _added(self, earlier: Tensor | None, states: Float[Tensor, "b d"], weights: Float[Tensor, " b"]) -> Tensor:
+        """One target's A, or its factor, with a batch more."""
+        used = weights > 0
+        rows = states[used] * weights[used].sqrt()[:, None]
         if self._exact(states):
-            self._sums = spread.T @ spread + (0 if self._sums is None else self._decay * self._sums.to(states))
-        else:
-            earlier = [] if self._sums is None else [self._sums.to(states) * self._decay**0.5]
-            self._sums = _compressed(torch.cat([*earlier, spread]), self._factor_rows)
+            return rows.T @ rows + (0 if earlier is None else self._decay * earlier.to(states))
+        past = [] if earlier is None else [earlier.to(states) * self._decay**0.5]
+        return _compressed(torch.cat([*past, rows]), self._factor_rows)
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, and the record of the penalties."""

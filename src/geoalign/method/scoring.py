@@ -21,6 +21,7 @@ from geoalign.method.generalisation import (
 from geoalign.method.groups import GroupedRows
 from geoalign.method.models import Consensus
 from geoalign.method.pairs import Pairs
+from geoalign.method.pooling import PairPool, WeighedPairs
 
 # What training says of itself, NaN where undefined.
 METRICS = (
@@ -58,6 +59,7 @@ def score_in_sample(
     generator: torch.Generator | None,
     *,
     learnt: Bool[Tensor, " p"] | None = None,
+    pool: PairPool | None = None,
 ) -> ScoredPairs:
     """The paper's scoring: one consensus, trained on all groups and asked about the same groups.
 
@@ -66,13 +68,12 @@ def score_in_sample(
 
     Args:
         learnt: the pairs that projector and prototype are made from; None: all. All are scored.
+        pool: pairs of earlier batches that they are made from besides.
     """
     new = judge_new_groups(earlier, states, pairs, generator)
     before = earlier.train_deviation
-    training, their_weights = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
-    distilled = consensus.fit(states, rows, training, generator, scored=True)
-    view = consensus.view(states)
-    consensus.settle(view, training, their_weights)
+    makers = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
+    distilled, view = _made(consensus, WeighedPairs(states, rows.offsets, *makers), pool, generator, scored=True)
     cosine = consensus.cosines(view, pairs)
     consensus.train_deviation = float((1 - cosine).mean())
     accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
@@ -89,6 +90,7 @@ def score_cross_fit(
     generator: torch.Generator | None,
     *,
     learnt: Bool[Tensor, " p"] | None = None,
+    pool: PairPool | None = None,
 ) -> ScoredPairs:
     """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
 
@@ -100,6 +102,7 @@ def score_cross_fit(
     Args:
         learnt: the pairs that projectors and prototypes are made from; None: all. All are scored; groups without any
             such pair by the first consensus, which has not seen them either.
+        pool: pairs of earlier batches, from which every projector and prototype is made besides.
     """
     makers = pairs if learnt is None else pairs.take(learnt)
     fold_of = fold_of_groups(makers, len(rows.sizes), len(folds), generator).clamp(min=0)
@@ -110,9 +113,9 @@ def score_cross_fit(
         held = fold == number
         known = ~held if learnt is None else ~held & learnt
         training, asked = pairs.take(known), pairs.take(held)
-        distilled.append(consensus.fit(states, rows, training, generator, scored=False))
-        view = consensus.view(states)
-        consensus.settle(view, training, weights[known])
+        whole = WeighedPairs(states, rows.offsets, training, weights[known])
+        trained, view = _made(consensus, whole, pool, generator, scored=False)
+        distilled.append(trained)
         cosine[held] = consensus.cosines(view, asked)
         right[held] = consensus.orientation(states, asked)
         some = every_nth(training)
@@ -129,6 +132,23 @@ def score_cross_fit(
     return ScoredPairs(cosine, metrics, new, fold_of)
 
 
+def _made(
+    consensus: Consensus,
+    makers: WeighedPairs,
+    pool: PairPool | None,
+    generator: torch.Generator | None,
+    *,
+    scored: bool,
+) -> tuple[Distilled | None, Float[Tensor, "b h"]]:
+    """Trains the consensus on these pairs and the pool's, sets its prototype, and returns its view of these rows."""
+    rows = len(makers.states)
+    whole = makers if pool is None else pool.joined_with(makers)
+    distilled = consensus.fit(whole.states, whole.offsets, whole.pairs, generator, scored=scored)
+    view = consensus.view(whole.states)
+    consensus.settle(view, whole.pairs, whole.weights)
+    return distilled, view[len(view) - rows :]
+
+
 def _metrics(
     distilled: Sequence[Distilled | None],
     accuracies: Sequence[float],
@@ -136,12 +156,12 @@ def _metrics(
     new: NewGroups,
     gap: float,
 ) -> dict[str, float]:
-    trained = [one for one in distilled if one is not None]
+    trained = [each for each in distilled if each is not None]
     values = (
-        _mean([float(one.steps) for one in trained]) if trained else 0.0,
-        _mean([one.loss for one in trained]),
+        _mean([float(each.steps) for each in trained]) if trained else 0.0,
+        _mean([each.loss for each in trained]),
         _mean(accuracies),
-        _mean([one.heldout_accuracy for one in trained]),
+        _mean([each.heldout_accuracy for each in trained]),
         train_deviation,
         new.accuracy.estimate,
         new.accuracy.low,

@@ -47,6 +47,17 @@ def test_rollouts_by_hand(experience):
     assert found.hidden is None
 
 
+def test_a_prompt_has_its_key_in_every_batch(experience):
+    """Whatever its task is called there: the key is that of its tokens."""
+    first = read_rollouts([experience(7, 0), experience(3, 0)], requires=("prompt_keys",)).prompt_keys
+    again = experience(7, 0, batch=1, prompt=3, response=9)
+    again.eid.task = "another name"
+    second = read_rollouts([again], requires=("prompt_keys",)).prompt_keys
+    assert first[0] != first[1]
+    assert second.tolist() == [first[0]]
+    assert read_rollouts([again]).prompt_keys is None
+
+
 def test_groups_do_not_depend_on_the_order_and_batches_stay_apart(experience):
     rows = [experience(task, run, batch=batch) for batch in (0, 1) for task in (1, 0) for run in (0, 1)]
     groups = group_ids(rows)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
-from trl_parts import Recording, same_weights, trainer, weights_of
+from trl_parts import Recording, check_resume, same_weights, trainer, weights_of
 
 from geoalign.curators.denoise import Denoise, DenoiseConfig
 
@@ -40,20 +40,8 @@ def test_without_a_signal_it_is_plain_grpo(tmp_path):
 
 
 def test_resume_reaches_the_same_weights(tmp_path):
-    saving = {**BATCH, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    whole = trainer(tmp_path, Denoise(**OPEN), cls=Recording, **saving)
-    whole.train()
-    resumed = trainer(tmp_path, Denoise(**OPEN), cls=Recording, **saving)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert any(step.curation.advantages is not None for step in resumed.steps)
-    assert same_weights(weights_of(whole), weights_of(resumed))
-    scores = [step.curation.scores for step in (whole.steps[-1], resumed.steps[-1])]
-    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
-    # The fit and the recent batches came along: a fresh curator predicts otherwise.
-    fresh = trainer(tmp_path, Denoise(**OPEN), cls=Recording, **saving)
-    fresh.curator.load_state_dict = lambda state: None
-    fresh.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert not torch.equal(fresh.steps[0].curation.scores.nan_to_num(), resumed.steps[0].curation.scores.nan_to_num())
+    steps = check_resume(tmp_path, lambda: Denoise(**OPEN), **BATCH)
+    assert any(step.curation.advantages is not None for step in steps)
 
 
 def test_settings_parse_beside_trls(tmp_path):

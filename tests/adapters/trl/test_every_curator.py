@@ -33,6 +33,7 @@ BINARY = (
     "nearest_centroid",
     "confident_learning",
     "score_agreement",
+    "label_refinement",
 )
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
@@ -111,7 +112,8 @@ def test_what_it_decides_enters_the_loss(tmp_path, name):
     expected = in_order(row for step in made.steps for row in expected_rows(step))
     assert [row[:2] for row in entered] == [row[:2] for row in expected]
     assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
-    assert any(map(acted, made.steps)) or name == "grpo"
+    # Label refinement waits for a prompt to come again, which none does in three steps.
+    assert any(map(acted, made.steps)) or name in ("grpo", "label_refinement")
     assert not same_weights(weights_of(made), dict(model().named_parameters()))
     for log in made.state.log_history[:3]:
         assert sum(key.startswith("geoalign/") for key in log) >= 2

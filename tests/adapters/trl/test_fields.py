@@ -52,6 +52,17 @@ def test_fields_are_read_after_the_rewards_were_computed(tmp_path):
     torch.testing.assert_close(seen.true_rewards, 1 - seen.rewards)
 
 
+def test_a_prompt_has_its_key_in_every_batch(tmp_path):
+    watcher = Scripted(curation, requires=("prompt_keys",))
+    made = trainer(tmp_path, watcher, dataset=data(rows=2), max_steps=2)
+    made.train()
+    keys = [seen.prompt_keys for seen in watcher.seen]
+    assert len(keys) >= 2
+    for batch in keys:
+        assert torch.equal(batch[:4], batch[0].expand(4))
+    assert set(keys[0].tolist()) == set(keys[1].tolist())
+
+
 def test_column_of_a_conversational_data_set(tmp_path):
     seen = seen_with(tmp_path, {"answers": "gold"}, dataset=data(conversational=True))
     assert set(seen.answers) <= {str(number) for number in range(32)}

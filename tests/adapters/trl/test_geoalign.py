@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
-from trl_parts import Recording, digits, model, same_weights, tokenizer, trainer, weights_of
+from trl_parts import Recording, check_resume, digits, model, same_weights, tokenizer, trainer, weights_of
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
 from geoalign.curators.registry import CURATORS
@@ -61,21 +61,10 @@ def test_observing_is_plain_grpo(tmp_path):
     assert same_weights(weights_of(plain), weights_of(observed))
 
 
-def test_resume_with_the_projector(tmp_path):
-    saving = {**BATCH, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    straight = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
-    straight.train()
-    resumed = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert any(step.curation.replaced.any() for step in resumed.steps)
-    assert same_weights(weights_of(straight), weights_of(resumed))
-    scores = [step.curation.scores for step in (straight.steps[-1], resumed.steps[-1])]
-    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
-    # The warm-started projector came along: a fresh one scores otherwise.
-    fresh = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, **saving)
-    fresh.curator.load_state_dict = lambda state: None
-    fresh.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert not torch.equal(fresh.steps[0].curation.scores.nan_to_num(), resumed.steps[0].curation.scores.nan_to_num())
+@pytest.mark.parametrize("pooled", [0, 2])
+def test_resume_with_the_projector(tmp_path, pooled):
+    steps = check_resume(tmp_path, lambda: GeoAlign(pooled=pooled, **SMALL), **BATCH)
+    assert any(step.curation.replaced.any() for step in steps)
 
 
 def test_details_come_with_the_curation(tmp_path):

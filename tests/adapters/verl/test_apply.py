@@ -150,6 +150,7 @@ def test_which_slots_are_shaped_and_active():
 CARRIED = [
     *("grpo", "geoalign", "pods", "gfpo", "cppo", "mc_grpo", "quantile", "s_grpo", "dapo_filter_only", "random"),
     *("noise_corrected", "nearest_centroid", "confident_learning", "score_agreement", "rank_trim", "tie_detector"),
+    "denoise",
 ]
 
 

@@ -42,6 +42,14 @@ def test_what_a_curator_asks_for_is_read():
     assert rollouts.advantages.tolist() == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
 
 
+def test_a_prompt_has_its_key_in_every_batch():
+    first = read(batch_of({"b": [1.0, 2.0], "a": [3.0]}), ("prompt_keys",)).prompt_keys.tolist()
+    second = read(batch_of({"a": [1.0, 0.0]}), ("prompt_keys",)).prompt_keys.tolist()
+    assert first[0] == first[1] != first[2]
+    assert second == [first[2]] * 2
+    assert read(batch_of({"a": [1.0]})).prompt_keys is None
+
+
 def test_rows_named_are_read_and_no_others():
     rollouts = read(batch_of({"a": [1.0, 2.0], "pad": [0.0]}), rows=[0, 1])
     assert rollouts.ids == ["a_0_0", "a_1_0"]

@@ -7,6 +7,7 @@ from geoalign import GeoAlignConfig
 from geoalign.adapters.placement import place
 from geoalign.adapters.verl.run import CuratorRun, curation_metrics
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.pods import PODSConfig
 from geoalign.errors import InputError
 from geoalign.method.projector import ProjectorConfig
@@ -16,6 +17,7 @@ SETTINGS = VerlSettings(
     curator=GeoAlignConfig(alpha=0.4, min_scores=4, projector=ProjectorConfig(hidden_dim=8, output_dim=4, steps=5)),
     seed=3,
 )
+DENOISE = VerlSettings(curator=DenoiseConfig(level=0.01), seed=3)
 
 
 def rollouts(seed=0):
@@ -32,13 +34,17 @@ def here(function, *arguments):
 
 
 def same(one, other):
+    given = [torch.zeros(1) if each.advantages is None else each.advantages for each in (one, other)]
+    assert torch.equal(*given)
+    assert torch.equal(one.rewards, other.rewards)
     assert torch.equal(one.source, other.source)
     assert torch.equal(one.scores.nan_to_num(), other.scores.nan_to_num())
 
 
-def test_the_workers_device_gives_what_the_driver_gives():
-    driver = CuratorRun(SETTINGS)
-    worker = CuratorRun(VerlSettings(curator=SETTINGS.curator, seed=3, place="worker"), here)
+@pytest.mark.parametrize("settings", [SETTINGS, DENOISE])
+def test_the_workers_device_gives_what_the_driver_gives(settings):
+    driver = CuratorRun(settings)
+    worker = CuratorRun(VerlSettings(curator=settings.curator, seed=3, place="worker"), here)
     for seed in range(3):
         same(driver.start(rollouts(seed)).result().curation, worker.start(rollouts(seed)).result().curation)
 
@@ -49,11 +55,12 @@ def test_a_curation_moves_no_global_generator():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
-    run = CuratorRun(SETTINGS)
+@pytest.mark.parametrize("settings", [SETTINGS, DENOISE])
+def test_a_resumed_run_goes_on_bit_for_bit(tmp_path, settings):
+    run = CuratorRun(settings)
     run.start(rollouts(0)).result()
     run.save(tmp_path / "global_step_1")
-    resumed = CuratorRun(SETTINGS)
+    resumed = CuratorRun(settings)
     resumed.load(tmp_path / "global_step_1")
     assert resumed.session.calls == 1
     same(run.start(rollouts(1)).result().curation, resumed.start(rollouts(1)).result().curation)

@@ -83,7 +83,7 @@ def plain(trainings):
 
 @pytest.fixture(scope="module")
 def observed(trainings):
-    """A curator that makes pairs, trains its projector and flags rows, and changes nothing."""
+    """GeoAlign that makes pairs, trains its projector and flags rows, then `denoise`; neither changes anything."""
     return trainings["observed"].result()[1]
 
 
@@ -121,14 +121,14 @@ def holdings(row, names):
 
 
 def assert_carried_out(record, held=HELD):
-    """Every slot holds what its donor held, and verl's advantages are those of the rows that now stand there."""
+    """Every slot holds what its donor held, with the curator's advantages, or verl's of the rows that stand there."""
     before, after = real(record["before"]), real(record["after"])
     assert [(row["key"], row["uid"]) for row in before] == [(row["key"], row["uid"]) for row in after]
     assert len(record["source"]) == len(before)
     for slot, donor in enumerate(record["source"]):
         assert before[slot]["uid"] == before[donor]["uid"]
         assert holdings(after[slot], held) == holdings(before[donor], held), (slot, donor)
-    for row, advantage in zip(after, grpo(after), strict=True):
+    for row, advantage in zip(after, record["given"] or grpo(after), strict=True):
         assert row["advantages"] == pytest.approx([advantage * own for own in row["response_mask"]], abs=1e-4)
     replaced = [slot for slot, donor in enumerate(record["source"]) if slot != donor]
     assert record["metrics"]["geoalign/replaced_rows"] == len(replaced)
@@ -146,6 +146,19 @@ def test_the_curated_rows_are_what_verl_trains_on(killed):
         assert record["metrics"]["geoalign/pairs"] > 0
         assert all(len(row["ref_log_prob"]) == len(row["responses"]) for row in record["after"])
     assert other_lengths > 0
+
+
+def test_the_actor_learns_from_the_advantages_of_the_expected_rewards(killed):
+    """`denoise` comes second: what verl would have made of the replaced rows is not what stands there."""
+    acted = [record for record in killed[1] if record["metrics"]["geoalign/states_used"]]
+    assert acted
+    for record in acted:
+        rows = real(record["after"])
+        of_the_rewards = grpo(rows)
+        assert record["given"] is not None
+        assert max(abs(one - other) for one, other in zip(record["given"], of_the_rewards, strict=True)) > 1e-3
+        # The raw scores stay: what is shaped is what the advantages are made of.
+        assert record["metrics"]["geoalign/mean_change"] > 0
 
 
 def test_the_rows_that_verl_added_are_left_alone(killed):
@@ -166,7 +179,7 @@ def test_groups_may_differ_in_size(killed):
 
 
 def test_the_states_are_those_of_the_policy_being_trained(killed, inputs):
-    """Of the first step, whose weights are on the disk: Hugging Face's at the token before the last."""
+    """Of the first step, whose weights are on the disk: the mean of Hugging Face's over the response."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -174,7 +187,8 @@ def test_the_states_are_those_of_the_policy_being_trained(killed, inputs):
     for row in real(killed[1][0]["before"]):
         with torch.no_grad():
             states = model(input_ids=torch.tensor([row["input_ids"]]), output_hidden_states=True).hidden_states[-1][0]
-        assert row["geoalign_hidden"][0] == pytest.approx(states[-2].tolist(), abs=1e-5)
+        mean = states[-len(row["responses"]) :].mean(dim=0)
+        assert row["geoalign_hidden"][0] == pytest.approx(mean.tolist(), abs=1e-5)
 
 
 def test_the_rollouts_come_from_the_weights_that_moved(killed):
@@ -193,8 +207,9 @@ def test_the_metrics_reach_verls_tracker(killed, inputs):
         assert data["geoalign/replaced_rows"] == record["metrics"]["geoalign/replaced_rows"]
         assert data["geoalign/seconds"] > 0
         assert data["actor/grad_norm"] > 0
+        assert data["geoalign/curated_reward"] == record["metrics"]["geoalign/curated_reward"]
+        # verl's own metric is of the rows that stand there; the expected rewards are in no row any more.
         rewards = [reward_of(row) for row in real(record["after"])]
-        assert data["geoalign/curated_reward"] == pytest.approx(sum(rewards) / len(rewards))
         assert data["critic/score/mean"] == pytest.approx(sum(rewards) / len(rewards))
 
 
@@ -219,6 +234,8 @@ def test_the_last_checkpoint_resumes_in_a_new_process(killed, resumed, inputs):
     # The resumed curator goes on where it was: the third curation again, not a first.
     assert [holdings(row, HELD) for row in again["before"]] == [holdings(row, HELD) for row in first["before"]]
     assert again["source"] == first["source"]
+    assert first["given"] is not None
+    assert again["given"] == first["given"]
     timed = ("geoalign/seconds", "geoalign/wait_seconds")
     for name, value in first["metrics"].items():
         assert name in timed or again["metrics"][name] == value, name
@@ -236,6 +253,8 @@ def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(plain, observed)
     for one, other in zip(plain, observed, strict=True):
         assert other["metrics"]["geoalign/projector_steps"] > 0
         assert other["metrics"]["geoalign/suspects"] > 0
+        assert other["metrics"]["geoalign/states_used"] == 0
+        assert other["given"] is None
         assert one["weights"] == other["weights"]
         assert [holdings(row, names) for row in one["after"]] == [holdings(row, names) for row in other["after"]]
 
@@ -243,6 +262,9 @@ def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(plain, observed)
 def test_colocate_async_trains_on_rows_curated_on_a_workers_device(colocated):
     assert [record["step"] for record in colocated] == [1, 2]
     assert sum(len(assert_carried_out(record)) for record in colocated) > 0
+    for record in colocated:
+        rewards = [reward_of(row) for row in real(record["after"])]
+        assert record["metrics"]["geoalign/curated_reward"] == pytest.approx(sum(rewards) / len(rewards))
     assert colocated[0]["weights"] != colocated[1]["weights"]
 
 

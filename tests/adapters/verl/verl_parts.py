@@ -70,6 +70,7 @@ def batch_of(rewards: dict[str, list[float]], *, hidden: int = 4) -> MemoryBatch
                 {
                     "key": f"{uid}_{session}_0",
                     "uid": uid,
+                    "prompts": torch.tensor([ord(letter) for letter in uid]),
                     "responses": torch.arange(tokens) + 10 * number,
                     "rm_scores": scores,
                     "response_mask": torch.ones(tokens, dtype=torch.int64),

@@ -19,7 +19,7 @@ def environment():
     """The variables under which verl runs on a CPU with our plug-in."""
     return {
         **os.environ,
-        "PYTHONPATH": str(CPU),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(CPU), os.environ.get("PYTHONPATH")])),
         "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",

@@ -8,7 +8,27 @@ import pytest
 from verl_runs import run
 
 FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.8", "+geoalign.curator.min_scores=8"]
-SYNC = ["trainer.v1.trainer_mode=geoalign_sync", *FLAGS]
+
+
+def chained(*members):
+    """A chain in verl's own configuration: members as hydra writes them."""
+    return [
+        "trainer.v1.trainer_mode=geoalign_sync",
+        "+geoalign.curator.type=chain",
+        f"+geoalign.curator.members=[{','.join(members)}]",
+    ]
+
+
+# Rows are replaced first; then the rewards that stand there are denoised, behind a gate that hardly closes: the mean of
+# a response's states tells its letters, and with them its reward.
+SYNC = [
+    *chained("{type:geoalign,alpha:0.8,min_scores:8}", "{type:denoise,level:0.01}"),
+    "+geoalign.hidden_position=mean",
+]
+# GeoAlign that changes nothing, and denoised rewards behind a gate that nothing passes.
+WITHOUT_EFFECT = chained(
+    "{type:geoalign,alpha:0.8,min_scores:8,observe_only:true}", "{type:denoise,level:0.999999999999}"
+)
 # A penalty on the divergence from the reference policy: verl makes its reference pass while the driver curates.
 REFERENCE = [
     "actor_rollout_ref.actor.use_kl_loss=True",
@@ -34,7 +54,7 @@ RESUMED = [
 TWO_STEPS = ["data.train_max_samples=8", "trainer.total_epochs=1", "trainer.total_training_steps=3"]
 OTHERS = {
     "plain": ["trainer.v1.trainer_mode=sync", *TWO_STEPS],
-    "observed": [*SYNC, "+geoalign.curator.observe_only=True", *TWO_STEPS],
+    "observed": [*WITHOUT_EFFECT, *TWO_STEPS],
     "colocated": [
         "trainer.v1.trainer_mode=geoalign_colocate_async",
         "+geoalign.place=worker",

@@ -72,7 +72,7 @@ def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
     offered = said.partition("takes one of ")[2].split(", ")
-    assert {"pair_count", "reward_distance", "pods", "mc_grpo"} <= set(offered)
+    assert {"pair_count", "reward_distance", "pods", "mc_grpo", "label_refinement"} <= set(offered)
     assert not {"geoalign", "random", "oracle", "gfpo", "par", "seed_grpo", "chain"} & set(offered)
 
 

@@ -158,3 +158,26 @@ def test_the_control_of_permuted_predictions_needs_states(tmp_path, run):
     path = write_lines(tmp_path / "d.jsonl", verdicts())
     with pytest.raises(ConfigError, match=r"denoise needs hidden states.* takes one of .*denoise"):
         run(path, curator="denoise", settings=("curator.geometry=permuted",))
+
+
+def test_denoised_rewards_within_a_chain(tmp_path, run):
+    """PODS keeps the four rollouts of the widest spread, of the expected rewards: "a" against "b" and "c"."""
+    path = write_lines(tmp_path / "d.jsonl", verdicts())
+    members = ("curator.members=[{type: denoise}, {type: pods, m: 4}]",)
+    summary = run(path, curator="chain", settings=members)
+    assert [member.get("geometry") for member in summary["curator"]["members"]] == ["none", None]
+    assert "geometry=none" in summary["hidden"]["note"]
+    rows = table(tmp_path / "out")
+    assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
+    # The columns are those of `denoise` alone: a chain's reward is its last member's.
+    assert {row["denoised_reward"] for row in rows} == {None}
+    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    assert len(made) == 32
+    for one in made:
+        assert (one["reward"] > 0.5) == ("boxed{a}" in one["response"])
+
+
+def test_a_member_that_cannot_do_without_states_is_named(tmp_path, run):
+    path = write_lines(tmp_path / "d.jsonl", verdicts())
+    with pytest.raises(ConfigError, match=r"chain needs hidden states"):
+        run(path, curator="chain", settings=("curator.members=[{type: denoise, geometry: permuted}]",))

@@ -67,6 +67,8 @@ def read_rollouts(
     fields["lengths"] = torch.tensor([int(generated(experience).sum()) for experience in experiences])
     fields["donor_ok"] = torch.tensor([bool(generated(experience).any()) for experience in experiences])
     fields["response_keys"] = response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences)
+    if "prompt_keys" in requires:
+        fields["prompt_keys"] = response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences)
     if "logprobs" in requires:
         fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
     for name, key in (rollout_fields or {}).items():

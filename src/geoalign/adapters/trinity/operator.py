@@ -8,6 +8,7 @@ from trinity.buffer.operators import ExperienceOperatorV1
 
 from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun, Decision, named
+from geoalign.curators.base import Curator
 from geoalign.errors import UnsupportedError
 
 _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advantage_fn instead of this operator"
@@ -27,9 +28,9 @@ class GeoAlignOperator(ExperienceOperatorV1):
         self.run = CurationRun(arguments)
         if "advantages" in self.run.curator.requires:
             raise UnsupportedError(f"{self.run.name} needs advantages, which come after every operator: {_INSTEAD}")
-        # It weighs nothing before the first flag, which may be hours away.
-        if getattr(self.run.curator.config, "strategy", None) == "zero_weight":
-            raise UnsupportedError(f"{self.run.name} weighs advantages, which come after every operator: {_INSTEAD}")
+        # It touches no advantage before the first flag, which may be hours away.
+        if acts := acts_on_advantages(self.run.curator):
+            raise UnsupportedError(f"{self.run.name} {acts} advantages, which come after every operator: {_INSTEAD}")
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""
@@ -55,3 +56,16 @@ class GeoAlignOperator(ExperienceOperatorV1):
         scored = placement.kept & ~placement.rewards.isnan()
         if bool((placement.weights[scored] != 1).any()):
             raise UnsupportedError(f"{self.run.name} weighs advantages, which come after every operator: {_INSTEAD}")
+
+
+def acts_on_advantages(curator: Curator) -> str | None:
+    """What the curator's strategy does to advantages once it acts: it "weighs" or "gives" them; None: neither.
+
+    A chain weighs where any member does, and gives what its last member gives.
+    """
+    members = getattr(curator, "members", ())
+    if members:
+        acts = [acts_on_advantages(member) for member in members]
+        return "weighs" if "weighs" in acts else acts[-1]
+    strategy = getattr(curator.config, "strategy", None)
+    return {"zero_weight": "weighs", "weight": "weighs", "soft": "gives"}.get(str(strategy))

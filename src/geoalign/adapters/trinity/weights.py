@@ -22,7 +22,7 @@ class PublishedWeights:
     from the trainer to the rollout engines directly: it knows their version only.
 
     Args:
-        synchronizer: its actor; None: found by its name when it is first needed.
+        synchronizer: its actor; None: looked up by its name when it is first needed.
     """
 
     def __init__(self, synchronizer: Any = None) -> None:

@@ -138,6 +138,8 @@ class GenerationRound:
         fields: dict[str, Any] = {"lengths": gather(torch.tensor([len(r) for r in self._response_ids], device=device))}
         fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
         fields["response_keys"] = gather(response_keys(self._response_ids).to(device))
+        if "prompt_keys" in needs:
+            fields["prompt_keys"] = gather(response_keys(self._prompt_ids).to(device))
         if "hidden" in needs:
             fields["hidden"] = gather(self._timed("hidden_seconds", self._hidden).contiguous())
         if "logprobs" in needs:

@@ -59,6 +59,8 @@ def read_rollouts(
     keyed = bool({"hidden", "response_keys"} & set(needs))
     if keyed:
         names.append("responses")
+    if "prompt_keys" in needs:
+        names.append("prompts")
     data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
     masks = data["response_mask"]
     lengths = torch.tensor([len(mask) for mask in masks])
@@ -67,6 +69,8 @@ def read_rollouts(
         fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
     if keyed:
         fields["response_keys"] = response_keys(response.tolist() for response in data["responses"])
+    if "prompt_keys" in needs:
+        fields["prompt_keys"] = response_keys(prompt.tolist() for prompt in data["prompts"])
     for need in ("logprobs", "advantages"):
         if need in needs:
             fields[need] = _masked_means(data[wanted[need]], masks)

@@ -1,4 +1,4 @@
-"""How well corrupted rewards are found: the one definition behind terminal summary, report and comparison.
+"""How well corrupted rewards are detected: the one definition behind terminal summary, report and comparison.
 
 A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another
 reward. Nobody who compares the rollouts of a group could rank any other row. Over these rows:

@@ -1,4 +1,4 @@
-"""What a curation found of the verifier behind binary rewards, and of gold answers, in words."""
+"""What a curation says of the verifier behind binary rewards, and of gold answers, in words."""
 
 from __future__ import annotations
 
@@ -25,19 +25,23 @@ class DoubtfulPrompt:
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     """Sentences on the verifier: contradictions between its verdicts, its error rates; empty where it is unknown."""
-    found = _mapping(summary, "verifier")
+    verifier = _mapping(summary, "verifier")
     counts = [
-        _contradictions(found, "answer", "answers"),
-        _contradictions(found, "response", "responses"),
-        _rates(found),
+        _contradictions(verifier, "answer", "answers"),
+        _contradictions(verifier, "response", "responses"),
+        _rates(verifier),
     ]
     return [line for line in counts if line]
 
 
 def refused_line(summary: Mapping[str, Any]) -> str:
     """One sentence on prompts whose agreed answer is always refused; empty where answers are unknown."""
-    found = _mapping(summary, "prompts")
-    count, least, share = whole(found.get("refused")), whole(found.get("least_count")), number(found.get("least_share"))
+    prompts = _mapping(summary, "prompts")
+    count, least, share = (
+        whole(prompts.get("refused")),
+        whole(prompts.get("least_count")),
+        number(prompts.get("least_share")),
+    )
     if count is None or least is None or share is None:
         return ""
     return (
@@ -49,7 +53,7 @@ def refused_line(summary: Mapping[str, Any]) -> str:
 def doubtful_prompts(summary: Mapping[str, Any]) -> list[DoubtfulPrompt]:
     """The listed prompts, strongest agreement first; entries that are none are left out."""
     listed = _mapping(summary, "prompts").get("listed")
-    found = []
+    doubtful = []
     for item in listed if isinstance(listed, list) else []:
         item = item if isinstance(item, Mapping) else {}
         numbers = [whole(item.get(name)) for name in ("step", "group", "index", "count")]
@@ -59,20 +63,20 @@ def doubtful_prompts(summary: Mapping[str, Any]) -> list[DoubtfulPrompt]:
             continue
         answer, gold = _text(item, "answer"), _text(item, "gold")
         other = item.get("other_rewarded") is True
-        found.append(DoubtfulPrompt(step, group, index, answer, gold, count, share, other))
-    return found
+        doubtful.append(DoubtfulPrompt(step, group, index, answer, gold, count, share, other))
+    return doubtful
 
 
-def _contradictions(found: Mapping[str, Any], one: str, many: str) -> str:
-    repeated = whole(found.get(f"groups_with_repeated_{many}"))
-    both = whole(found.get(f"groups_with_{many}_judged_both_ways"))
+def _contradictions(verifier: Mapping[str, Any], label: str, labels: str) -> str:
+    repeated = whole(verifier.get(f"groups_with_repeated_{labels}"))
+    both = whole(verifier.get(f"groups_with_{labels}_judged_both_ways"))
     if not repeated or both is None:
         return ""
-    return f"The same {one} to a prompt got both verdicts on {both:,} of {repeated:,} prompts that have one twice."
+    return f"The same {label} to a prompt got both verdicts on {both:,} of {repeated:,} prompts that have one twice."
 
 
-def _rates(found: Mapping[str, Any]) -> str:
-    rates = _mapping(found, "rates")
+def _rates(verifier: Mapping[str, Any]) -> str:
+    rates = _mapping(verifier, "rates")
     said = [
         _rate(_mapping(rates, "false_positive_rate"), ".1%"),
         _rate(_mapping(rates, "false_negative_rate"), ".1%"),

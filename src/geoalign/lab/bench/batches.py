@@ -87,7 +87,9 @@ def load_batch(path: Path) -> PlantedBatch:
 
 def _numbered(answers: Sequence[str | None]) -> Int[Tensor, " b"]:
     numbers: dict[str, int] = {}
-    return torch.tensor([_NO_ANSWER if one is None else numbers.setdefault(one, len(numbers)) for one in answers])
+    return torch.tensor(
+        [_NO_ANSWER if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
+    )
 
 
 def _named(numbers: Int[Tensor, " b"]) -> list[str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import time
@@ -12,6 +13,7 @@ from multiprocessing import get_context
 
 import torch
 
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.memory import peak_bytes, reset_peak
@@ -24,6 +26,7 @@ from geoalign.types import Rollouts
 
 # 4 GB of float32; the naive form needs several times that.
 MOST_NUMBERS = 4_000_000_000
+DENOISE_WARM_UP = 2
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ class Measured:
     Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
     system does not say); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out. `stages` are
     CPU seconds of all threads together for each stage of the whole call, medians: other work on the same cores does not
-    stretch them as it does seconds. Empty on a GPU, which would be waited for after each stage.
+    stretch them as it does seconds. Empty on a GPU, which would be waited for after each stage. `denoise_seconds` and
+    `denoise_megabytes` are those of `Denoise` at its defaults, of a call after `DENOISE_WARM_UP` others: the first one
+    predicts by folds and keeps nothing from before.
     """
 
     shape: Shape
@@ -76,13 +81,13 @@ class Measured:
     naive_megabytes: float
     equal_steps: int
     stages: dict[str, float] = field(default_factory=dict)
+    denoise_seconds: float = math.nan
+    denoise_megabytes: float = math.nan
 
 
 def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps: int) -> Measured:
     """Measures one shape in this process; `measure_shapes` gives each shape a process of its own."""
-    rollouts = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=0).rollouts
-    assert rollouts.hidden is not None
-    rollouts = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.to(device))
+    rollouts = _batch(shape, 0, device)
     # Never stop early: the figure is that of all 50 steps.
     default = GeoAlignConfig(projector=ProjectorConfig(target_accuracy=None))
     pairs = 0
@@ -107,7 +112,8 @@ def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps
         same = ProjectorConfig(target_accuracy=None, groups_per_step=None, holdout=0, steps=equal_steps)
         equal = _cost(lambda: curate(GeoAlignConfig(projector=same)), repeats, device)
         obvious = _cost(lambda: _naive(rollouts, equal_steps), repeats, device)
-    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps, medians)
+    denoised = _denoise_cost(shape, repeats, device)
+    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps, medians, *denoised)
 
 
 def measure_shapes(
@@ -139,7 +145,23 @@ def _naive(rollouts: Rollouts, steps: int) -> None:
     naive_scores(projector, pairs, len(rollouts))
 
 
-def _cost(call: Callable[[], None], repeats: int, device: str) -> tuple[float, float]:
+def _denoise_cost(shape: Shape, repeats: int, device: str) -> tuple[float, float]:
+    """The cost of `Denoise`, a new batch of the same planted direction at each call."""
+    curator = Denoise()
+    batches = [_batch(shape, seed, device) for seed in range(DENOISE_WARM_UP + repeats)]
+    for batch in batches[:DENOISE_WARM_UP]:
+        curator.curate(batch)
+    left = iter(batches[DENOISE_WARM_UP:])
+    return _cost(lambda: curator.curate(next(left)), repeats, device)
+
+
+def _batch(shape: Shape, seed: int, device: str) -> Rollouts:
+    rollouts = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=seed).rollouts
+    assert rollouts.hidden is not None
+    return Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.to(device))
+
+
+def _cost(call: Callable[[], object], repeats: int, device: str) -> tuple[float, float]:
     """Median seconds and peak extra megabytes of the calls."""
     _reset_peak(device)
     before = _peak(device)

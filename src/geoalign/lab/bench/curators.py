@@ -29,6 +29,14 @@ from geoalign.types import Curation
 WARM_UP = 3
 PAPER = "paper"
 _PAPER: dict[str, Any] = {"type": "geoalign", PAPER: True}
+_MENDED: dict[str, Any] = {
+    **_PAPER,
+    "scoring": "cross_fit",
+    "signed": True,
+    "identical": "contradict",
+    "trim": 2,
+    "budget": "estimated",
+}
 # Label -> settings, `type` included; "paper" stands for the paper's settings for the rewards at hand.
 CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
     "grpo": {"type": "grpo"},
@@ -43,14 +51,10 @@ CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
     "geoalign, contradict": {**_PAPER, "identical": "contradict"},
     "geoalign, trimmed": {**_PAPER, "trim": 2},
     "geoalign, budget": {**_PAPER, "budget": "estimated"},
-    "geoalign, mended": {
-        **_PAPER,
-        "scoring": "cross_fit",
-        "signed": True,
-        "identical": "contradict",
-        "trim": 2,
-        "budget": "estimated",
-    },
+    "geoalign, ranks": {**_PAPER, "margins": "ranks"},
+    "geoalign, pooled": {**_PAPER, "pooled": 5},
+    "geoalign, mended": _MENDED,
+    "geoalign, all options": {**_MENDED, "margins": "ranks", "pooled": 5},
 }
 
 
@@ -155,7 +159,7 @@ def curate_in_order(name: str, label: str, config: CuratorSettings, batches: Seq
         seconds.append(time.perf_counter() - started)
         cosines.append(curation.metrics["advantage_cosine"])
         observed.append(curation.metrics["observed_advantage_cosine"])
-        ranked, counted = _found(batch, curation)
+        ranked, counted = _detected(batch, curation)
         rankings.append(ranked)
         counts += counted
     return Curated(
@@ -163,7 +167,7 @@ def curate_in_order(name: str, label: str, config: CuratorSettings, batches: Seq
         label,
         mean_interval(np.asarray(cosines)),
         mean_interval(np.asarray(observed)),
-        mean_interval(np.asarray([one.auroc for one in rankings])),
+        mean_interval(np.asarray([each.auroc for each in rankings])),
         counts.precision,
         counts.recall,
         float(np.mean(seconds)) if seconds else float("nan"),
@@ -171,7 +175,7 @@ def curate_in_order(name: str, label: str, config: CuratorSettings, batches: Seq
     )
 
 
-def _found(batch: PlantedBatch, curation: Curation) -> tuple[Ranking, Tally]:
+def _detected(batch: PlantedBatch, curation: Curation) -> tuple[Ranking, Tally]:
     rewards, groups = batch.rollouts.rewards.numpy(), batch.rollouts.groups.numpy()
     corrupted, known = batch.corrupted.numpy(), np.ones(len(rewards), dtype=bool)
     counting = rows_that_count(rewards, groups, known)

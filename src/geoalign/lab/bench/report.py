@@ -28,7 +28,7 @@ def machine() -> dict[str, str | int]:
 
 
 def print_cost(console: Console, rows: Sequence[Measured]) -> None:
-    """Time and memory by shape; the ratio compares both forms at equal widths, pairs and steps."""
+    """Time and memory by shape; the ratio compares both forms at equal widths, pairs and steps; then `denoise`."""
     steps = rows[0].equal_steps if rows else 0
     table = Table(title="One curate call: default settings, and against the naive form", title_justify="left")
     for name in ("groups x K", "pairs", "seconds", "extra MB", f"{steps} steps, all pairs: s", "naive s", "ratio"):
@@ -44,6 +44,13 @@ def print_cost(console: Console, rows: Sequence[Measured]) -> None:
             decimals(row.naive_seconds / row.equal_seconds),
         )
     console.print(table)
+    denoise = Table(title="One call of denoise, default settings, fitted on batches before", title_justify="left")
+    for name in ("groups x K", "seconds", "extra MB", "ratio to GeoAlign's seconds"):
+        denoise.add_column(name, justify="right")
+    for row in rows:
+        ratio = decimals(row.denoise_seconds / row.seconds)
+        denoise.add_row(str(row.shape), decimals(row.denoise_seconds), decimals(row.denoise_megabytes, 0), ratio)
+    console.print(denoise)
 
 
 def print_quality(console: Console, rows: Sequence[Quality]) -> None:

@@ -114,16 +114,16 @@ def _detection(level: LevelTable) -> Drawn | None:
         ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base", "cosine", "as came"),
     )
     for row in level.judged:
-        found = row.detection
-        own, control = (found.row("score"), found.row(found.control)) if found else (None, None)
+        detection = row.detection
+        own, control = (detection.row("score"), detection.row(detection.control)) if detection else (None, None)
         drawn.add_row(
             row.arm,
             _number(own.auroc.estimate if own else math.nan),
             _number(control.auroc.estimate if control else math.nan),
             _number(own.auprc.estimate if own else math.nan),
             _number(row.replaced.interval.estimate),
-            _number(found.precision.estimate if found else math.nan),
-            _number(found.base_rate.estimate if found else math.nan),
+            _number(detection.precision.estimate if detection else math.nan),
+            _number(detection.base_rate.estimate if detection else math.nan),
             _number(row.advantage_cosine.interval.estimate),
             _number(row.observed_advantage_cosine.interval.estimate),
         )

@@ -71,7 +71,7 @@ def make_plan(config: CompareConfig, locations: Locations | None = None) -> list
                 key = settings_key(plain, warm_start_seed=config.run.seed)
                 cells.setdefault(key, []).append(Cell(level, arm, seed))
                 settings[key] = plain
-    return [PlannedRun(tuple(found), settings[key], config.run.seed, key) for key, found in cells.items()]
+    return [PlannedRun(tuple(members), settings[key], config.run.seed, key) for key, members in cells.items()]
 
 
 def computed(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class BenchRequest:
     quality: bool = option("Also compare stepping over some groups with all groups.", True)
     device: str = option("cpu or cuda.", "cpu")
     json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")
-    detection: bool = option("Measure how well corrupted rewards are found instead.", False)
+    detection: bool = option("Measure how well corrupted rewards are detected instead.", False)
     batches: Sequence[Path] = option("With --detection: a saved batch; may be repeated.", (), "FILE", option="batch")
     seeds: _Thousand = option("With --detection: synthetic batches of each kind.", 5)
     curators: Sequence[str] = option(

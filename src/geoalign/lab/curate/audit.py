@@ -56,7 +56,7 @@ def agreed_answers(
     members: dict[int, list[int]] = {}
     for at, group in enumerate(groups):
         members.setdefault(group, []).append(at)
-    found = []
+    agreed = []
     for group, every in members.items():
         scored = [at for at in every if not math.isnan(rows[at].reward)]
         counts = Counter(answer for at in scored if (answer := answers[at]) is not None)
@@ -66,12 +66,12 @@ def agreed_answers(
         best = max(rows[at].reward for at in scored if answers[at] == answer)
         others = max((rows[at].reward for at in scored if answers[at] != answer), default=math.nan)
         first = every[0]
-        found.append(
+        agreed.append(
             AgreedAnswer(
                 step, group, index[first], answer, rows[first].answer, count, count / len(scored), best, others
             )
         )
-    return found
+    return agreed
 
 
 def verdict_counts(
@@ -192,11 +192,11 @@ class VerdictAudit:
         }
 
     def _prompts(self, high: float, *, redact: bool) -> dict[str, Any]:
-        refused = [one for one in self._agreed if one.best < high]
-        refused.sort(key=lambda one: (-one.share, -one.count, one.group))
+        refused = [doubtful for doubtful in self._agreed if doubtful.best < high]
+        refused.sort(key=lambda doubtful: (-doubtful.share, -doubtful.count, doubtful.group))
         hidden = {"answer": None, "gold": None} if redact else {}
         listed = []
-        for one in refused[:LISTED]:
-            facts = {name: value for name, value in asdict(one).items() if name not in ("best", "others_best")}
-            listed.append({**facts, "other_rewarded": one.others_best == high, **hidden})
+        for doubtful in refused[:LISTED]:
+            facts = {name: value for name, value in asdict(doubtful).items() if name not in ("best", "others_best")}
+            listed.append({**facts, "other_rewarded": doubtful.others_best == high, **hidden})
         return {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE, "listed": listed}

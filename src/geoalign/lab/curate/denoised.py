@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.curators.base import Curator
+from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
 from geoalign.curators.registry import CuratorSection
 from geoalign.types import Curation
@@ -17,7 +18,14 @@ NO_STATES = "There are no hidden states: geometry=none, rewards are judged by an
 
 
 def without_states(section: CuratorSection) -> CuratorSection:
-    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
+    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses.
+
+    Members of a chain likewise; a section with nothing to change is returned itself.
+    """
+    if isinstance(section, ChainConfig):
+        members = tuple(without_states(member) for member in section.members)
+        same = all(new is old for new, old in zip(members, section.members, strict=True))
+        return section if same else replace(section, members=members)
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")
     return section

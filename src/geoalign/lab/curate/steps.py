@@ -28,7 +28,7 @@ from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
 # What can be had from a reward and a response alone.
-_ALWAYS = ("answers", "advantages", "ids")
+_ALWAYS = ("answers", "advantages", "ids", "prompt_keys")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +134,9 @@ def make_rollouts(
     keyed = bool({"hidden", "response_keys"} & set(curator.reads))
     if keyed and all(row.response for row in rows):  # a dump may come without its texts
         needs["response_keys"] = response_keys(row.response for row in rows)
+    if "prompt_keys" in curator.requires:
+        # The group where a dump has no prompts: in most formats it names one.
+        needs["prompt_keys"] = response_keys(row.prompt or row.group for row in rows)
     if all(row.tokens is not None for row in rows):
         needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
     if any(row.true_reward is not None for row in rows):
@@ -185,7 +188,7 @@ class ConsensusMeter:
         self._steps = 0
 
     def add(self) -> None:
-        """Takes what the last call of the curator found on its new groups."""
+        """Takes how the last call of the curator judged its new groups."""
         if self._curator is None:
             return
         right, total = self._curator.state_dict()["gate"][-1].numpy()

@@ -131,7 +131,7 @@ def _file_name(text: str) -> str:
 
 
 def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
-    """Of equal names the second becomes name-2, and so on; series, found as folders, become names likewise."""
+    """Of equal names the second becomes name-2, and so on; series of folders become names likewise."""
     names: dict[str, str] = {}
     series: dict[str, str] = {}
     return [

@@ -1,4 +1,4 @@
-"""Different values prove that two expressions differ: found in a moment, where showing it by algebra takes its time.
+"""Different values prove that two expressions differ: done in a moment, where showing it by algebra takes its time.
 
 For the process that compares answers: it imports sympy.
 """

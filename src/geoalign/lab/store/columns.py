@@ -52,7 +52,7 @@ def schema_of(path: Path, names: Sequence[str]) -> pyarrow.Schema:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
-    """These columns of a file, which `schema_of` has found.
+    """These columns of a file, which `schema_of` has checked.
 
     Raises:
         CutOffError: the file is no whole parquet file.

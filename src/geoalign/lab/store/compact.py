@@ -84,7 +84,7 @@ def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) -> None:
-    """Writes the results under `folder`, which `read_results` has found to be whole, as one file.
+    """Writes the results under `folder`, which `read_results` has checked to be whole, as one file.
 
     Args:
         path: the file, which is replaced.

@@ -77,7 +77,7 @@ class Part:
 
 def messages_json(prompt: Sequence[Mapping[str, str]]) -> str:
     """Chat messages as a row holds them."""
-    return json.dumps([{"role": one["role"], "content": one["content"]} for one in prompt])
+    return json.dumps([{"role": message["role"], "content": message["content"]} for message in prompt])
 
 
 def write_part(path: Path, part: Part) -> None:

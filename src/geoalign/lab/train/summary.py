@@ -59,12 +59,12 @@ def _consensus(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 def _agreement(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """Cosine of the advantages with those of the true rewards, with its 95% interval, and that of the rewards as they
     came."""
-    found = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
+    cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
     return {
-        APPLIED: _defined(found.applied.estimate),
-        f"{APPLIED}_low": _defined(found.applied.low),
-        f"{APPLIED}_high": _defined(found.applied.high),
-        OBSERVED: _defined(found.observed.estimate),
+        APPLIED: _defined(cosines.applied.estimate),
+        f"{APPLIED}_low": _defined(cosines.applied.low),
+        f"{APPLIED}_high": _defined(cosines.applied.high),
+        OBSERVED: _defined(cosines.observed.estimate),
     }
 
 

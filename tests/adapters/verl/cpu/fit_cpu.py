@@ -109,16 +109,18 @@ class Recorded:
     def _place(self, decision: Any, rollouts: Any) -> Any:
         placement = super()._place(decision, rollouts)
         self.source = placement.source.tolist()
+        self.given = None if placement.advantages is None else placement.advantages.tolist()
         return placement
 
     def _compute_advantage(self, batch: Any, metrics: Any) -> Any:
         if self.global_steps == self.kill_in_step:
             worker = self.actor_rollout_wg.workers[1]
             os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
-        self.source = None
+        self.source = self.given = None
         before = self._rows(batch)
         result = super()._compute_advantage(batch, metrics)
         record = {"step": self.global_steps, "source": self.source, "before": before, "after": self._rows(result)}
+        record["given"] = self.given
         record["metrics"] = {key: value for key, value in metrics.items() if key.startswith("geoalign/")}
         self.records.append(record)
         return result

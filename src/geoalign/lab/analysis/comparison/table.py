@@ -186,7 +186,7 @@ class LevelTable:
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:
-        """The arms of which it is known how well they found the corrupted rewards, or how close they came to the true
+        """The arms of which it is known how well they detected corrupted rewards, or how close they came to the true
         ones."""
         return tuple(
             row

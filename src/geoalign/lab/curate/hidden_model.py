@@ -28,7 +28,7 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
-from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
+from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id, model_path
 
 # Batches between two writes of how far it came.
 _BATCHES = 8
@@ -74,6 +74,11 @@ def check_model_path(text: str) -> str:
     if not folder.is_dir():
         if is_hub_id(text):
             return text
+        try:
+            folder = Path(model_path(text))
+        except ConfigError as error:
+            raise ConfigError(f"--model: {error}") from error
+    if not folder.is_dir():
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
     final = RunFolder(folder).final
     folder = final if not (folder / "config.json").is_file() and final.is_dir() else folder

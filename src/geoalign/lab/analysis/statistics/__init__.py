@@ -1,5 +1,6 @@
 """Intervals, paired differences, rankings and curves in numpy; no torch."""
 
+from geoalign.lab.analysis.statistics.bootstrap import grouped_bootstrap
 from geoalign.lab.analysis.statistics.curves import ema, largest_drop, oscillation
 from geoalign.lab.analysis.statistics.intervals import (
     MIN_SEEDS,
@@ -22,6 +23,7 @@ __all__ = [
     "average_precision",
     "clustered_proportion",
     "ema",
+    "grouped_bootstrap",
     "holm",
     "largest_drop",
     "mean_interval",

@@ -1,0 +1,63 @@
+"""Order of right responses over wrong ones, and the bootstrap over groups, by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoalign.lab.analysis.order import group_orders
+from geoalign.lab.analysis.statistics import grouped_bootstrap
+
+
+def test_order_by_hand():
+    # Group 3: the right 0.5 stands above 0.2 and ties with 0.5: (1 + 1/2) / 2. Group 5 is not mixed. Group 7: 1 of 1.
+    scores = np.array([0.5, 0.2, 0.5, 0.9, 0.1, 2.0, 1.0])
+    right = np.array([True, False, False, True, True, True, False])
+    groups = np.array([3, 3, 3, 5, 5, 7, 7])
+    assert group_orders(scores, right, groups) == {3: 0.75, 7: 1.0}
+
+
+def test_rows_without_a_score_are_left_out():
+    scores = np.array([math.nan, 0.0, 1.0, math.nan, 0.0])
+    right = np.array([False, False, True, True, False])
+    assert group_orders(scores, right, np.array([0, 0, 0, 1, 1])) == {0: 1.0}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 4)), min_size=1, max_size=24))
+def test_order_is_that_of_all_pairs(rows):
+    groups, right, scores = (np.array(column) for column in zip(*rows, strict=True))
+    expected = {}
+    for group in set(groups.tolist()):
+        pairs = [
+            (scores[i] > scores[j]) + (scores[i] == scores[j]) / 2
+            for i, j in itertools.product(range(len(rows)), repeat=2)
+            if groups[i] == groups[j] == group and right[i] and not right[j]
+        ]
+        if pairs:
+            expected[group] = pytest.approx(np.mean(pairs))
+    assert group_orders(scores.astype(float), right.astype(bool), groups) == expected
+
+
+def test_the_bootstrap_draws_groups():
+    # Two groups, whose means are 0 and 1: a draw has a mean of 0, 1/2 or 1, with chances 1/4, 1/2, 1/4.
+    values, groups = np.array([0.0, 0.0, 1.0, 1.0]), np.array([4, 4, 9, 9])
+    interval = grouped_bootstrap(lambda rows: float(values[rows].mean()), groups)
+    assert (interval.estimate, interval.low, interval.high) == (0.5, 0.0, 1.0)
+    again = grouped_bootstrap(lambda rows: float(values[rows].mean()), groups)
+    assert again == interval
+
+
+def test_what_is_mostly_undefined_has_no_interval():
+    # Defined only where both groups are drawn, or all rows are: in about half of the draws.
+    groups = np.array([0, 1, 2])
+
+    def whole(rows):
+        return 1.0 if len(set(rows.tolist())) == 3 else math.nan  # 6 of 27 draws
+
+    interval = grouped_bootstrap(whole, groups)
+    assert interval.estimate == 1
+    assert math.isnan(interval.low)
+    assert math.isnan(grouped_bootstrap(lambda rows: math.nan, groups).estimate)

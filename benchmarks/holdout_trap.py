@@ -86,9 +86,9 @@ def trap(data: Batch, seed: int) -> Outcome:
     held[torch.randperm(groups, generator=generator)[: groups // 10]] = True
     training = pairs.take(~held[pairs.group])
     consensus = ProjectedConsensus(states.shape[1], PROJECTOR, generator)
-    consensus.fit(states, rows, training, generator, scored=False)
+    consensus.fit(states, rows.offsets, training, generator, scored=False)
     view = consensus.view(states)
-    consensus.settle(view, training, prototype_weights(training, margin_weighted=True))
+    consensus.settle(view, training, prototype_weights(training.margin, margin_weighted=True))
     deviation = 1 - consensus.cosines(view, pairs)
     new = held[pairs.group]
     scores = torch.empty(len(rollouts))

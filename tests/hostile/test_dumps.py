@@ -25,13 +25,14 @@ from geoalign.lab.tasks.json_rows import json_array
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """Leaves out what takes most of a call's time and reads no dump: the page, the disk, other packages' curators."""
+    """Leaves out what takes most of a call and reads no dump: the page, the bootstrap, the disk, other packages."""
 
     def blank(folder):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
     monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.curate.audit.DRAWS", 2)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

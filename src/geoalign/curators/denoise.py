@@ -182,7 +182,9 @@ class Denoise(Curator[DenoiseConfig]):
         """What the noise model of these rewards, fitted on the recent batches, believes of their rows."""
         if not is_binary(recent):
             return believe_replacement(recent, z)
-        return believe_verdicts(recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior)
+        return believe_verdicts(
+            recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior, share_interval=True
+        )
 
     def _corrected(
         self, belief: Belief, rows: NoisyRows, states: Sequence[Float[Tensor, "b w"]]

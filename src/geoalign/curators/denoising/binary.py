@@ -41,8 +41,12 @@ def believe_verdicts(
     *,
     answers: bool,
     cluster_prior: float | None,
+    share_interval: bool = False,
 ) -> Belief:
-    """The belief about binary rewards; those of groups of one, or that are all equal, are right."""
+    """The belief about binary rewards; those of groups of one, or that are all equal, are right.
+
+    The bounds of the share of wrong ones, which take five more fits, are 0 and 1 without `share_interval`.
+    """
     scored = rows.accompanied
     values = rows.rewards[scored].unique()
     exclusive = answers and bool(rows.answered.any())
@@ -63,7 +67,7 @@ def believe_verdicts(
     unseen = cluster_probabilities(clusters, model.theta)[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
-    share = _wrong_share(clusters, verdicts, model, rows)
+    share = _wrong_share(clusters, verdicts, model, rows, interval=share_interval)
     return Belief(
         log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-LIMIT, LIMIT), known.log_odds),
         expected=torch.where(scored, low + span * truth, rows.rewards),
@@ -82,7 +86,9 @@ def believe_verdicts(
     )
 
 
-def _wrong_share(clusters: Clusters, verdicts: Verdicts, model: VerdictModel, rows: NoisyRows) -> Interval:
+def _wrong_share(
+    clusters: Clusters, verdicts: Verdicts, model: VerdictModel, rows: NoisyRows, *, interval: bool
+) -> Interval:
     def share(given: VerdictModel, counted: Bool[Tensor, " n"]) -> float:
         truth = row_probabilities(clusters, verdicts, given)
         return weighted_mean(torch.where(verdicts.right, 1 - truth, truth)[counted], rows.weights[counted])
@@ -93,7 +99,8 @@ def _wrong_share(clusters: Clusters, verdicts: Verdicts, model: VerdictModel, ro
         return share(refit, judged & ~left_out)
 
     judged = verdicts.scored & ~verdicts.trusted
-    return leave_one_block_out(share(model, judged), rows.group, share_without)
+    estimate = share(model, judged)
+    return leave_one_block_out(estimate, rows.group, share_without) if interval else Interval(estimate, 0.0, 1.0)
 
 
 def _clusters(

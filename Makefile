@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
-.PHONY: quickstart test smoke real lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
+.PHONY: quickstart example test smoke real lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
 
 quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
 	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
@@ -93,6 +93,11 @@ $(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
 	touch $@
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.
+example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
+	$(BIN)/geoalign model smollm2-135m
+	$(BIN)/geoalign curate recipes/rollouts/substring_reward.jsonl --curator denoise --model smollm2-135m \
+		--set hidden_position=mean --output runs/example --overwrite
+
 wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, import it
 	rm -rf dist $(ENGINES)/wheel
 	$(BIN)/python -m build --wheel --outdir dist

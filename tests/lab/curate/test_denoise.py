@@ -46,6 +46,13 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
+def test_the_page_opens_with_the_verifier_and_not_with_a_consensus_that_nobody_measured(tmp_path, run):
+    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
+    page = build_inspection(tmp_path / "out").read_text(encoding="utf-8")
+    assert "What the verdicts say of the verifier" in page
+    assert "Is there a consensus to trust?" not in page
+
+
 def test_flagged_rows_show_the_probability(tmp_path, run):
     run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
     with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:

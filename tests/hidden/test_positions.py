@@ -40,7 +40,7 @@ def test_no_gradient():
         ([2, 2], [1, 0], "final", "at least 1 token per response, got 0 in row 1"),
         ([2, 4], [1, 2], "final", r"columns 4\.\.5 in row 1"),
         ([-1, 2], [1, 2], "mean", r"columns -1\.\.-1 in row 0"),
-        ([2, 0], [1, 1], "predicting", "got none in row 1"),
+        ([2, 0], [1, 1], "predicting", "a sequence of one token in row 1"),
         ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean, anchor; got 'last'"),
     ],
 )

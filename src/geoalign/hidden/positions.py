@@ -82,7 +82,7 @@ def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, 
         )
     before = (wanted < 0).nonzero()
     if len(before):
-        raise InputError(
-            f"hidden_position {position!r}: expected a token before the one that the state predicts, "
-            f"got none in row {int(before[0])}"
-        )
+        what = "last one of the response, got a sequence of one token"
+        if position == "anchor":
+            what = "first one of the answer, got a sequence that begins with it"
+        raise InputError(f"hidden_position {position!r}: expected a token before the {what} in row {int(before[0])}")

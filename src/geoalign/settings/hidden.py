@@ -19,6 +19,11 @@ HiddenLayer = int | float | Sequence[int | float]
 LAST = 1.0
 
 
+def is_last(layer: HiddenLayer) -> bool:
+    """Whether the last layer of any model is meant: the share 1.0, which needs no depth."""
+    return isinstance(layer, float) and layer == LAST
+
+
 def check_position(position: str) -> None:
     """Raises InputError unless `position` is one of HIDDEN_POSITIONS."""
     if position not in HIDDEN_POSITIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from geoalign.answer_start import answer_start
@@ -12,7 +12,7 @@ from geoalign.answer_start import answer_start
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
-def answer_starts(tokenizer: Any, responses: Sequence[Sequence[int]]) -> list[int]:
+def answer_starts(tokenizer: Any, responses: Iterable[Iterable[int]]) -> list[int]:
     """Of each response the token, from 0, that holds the first character of its final answer; -1 where none is found.
 
     The text is decoded from the tokens themselves, as many of its first ones as it takes to reach the answer
@@ -22,9 +22,8 @@ def answer_starts(tokenizer: Any, responses: Sequence[Sequence[int]]) -> list[in
         tokenizer: the Hugging Face tokenizer of the responses.
         responses: lists of token ids.
     """
-    ids = [list(map(int, response)) for response in responses]
     starts = []
-    for response in ids:
+    for response in ([int(token) for token in ids] for ids in responses):
         start = answer_start(_decoded(tokenizer, response))
         starts.append(-1 if start is None else _token_at(tokenizer, response, start))
     return starts

@@ -100,7 +100,7 @@ class StateModel:
         self.model: Any = model
         self.tokenizer: Any = None
         if settings.hidden_position == "anchor":
-            options = {"trust_remote_code": settings.trust_remote_code, "setting": "trust_remote_code"}
+            options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code, "setting": "trust_remote_code"}
             self.tokenizer = from_pretrained(AutoTokenizer, settings.model_path, **options)
         wanted_layers(backbone_of(model), settings.hidden_layer)
         model.to(settings.device).eval().requires_grad_(False)

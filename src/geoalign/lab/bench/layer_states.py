@@ -99,7 +99,7 @@ def layer_states(
     table, done = _opened(file, shape, digest.hexdigest())
     for group in range(done, len(tokens.prompts)):
         rows = np.flatnonzero(rollouts.groups == group)
-        responses, answers = ([column[row] for row in rows] for column in (tokens.responses, tokens.answers))
+        responses, answers = [tokens.responses[row] for row in rows], [tokens.answers[row] for row in rows]
         table[rows] = group_states(model, tokens.prompts[group], responses, answers, wanted)
         table.flush()
         write_json(_note(file), {"key": digest.hexdigest(), "groups": group + 1})

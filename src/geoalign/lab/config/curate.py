@@ -29,10 +29,10 @@ class CurateConfig:
         help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there.",
     )
     hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response the hidden state is read that stands for it."
+        default="predicting", help="Where in a response its hidden state is read."
     )
     hidden_layer: HiddenLayerSetting = setting(
-        default=LAST, help="After which layer: its number, or a share of the depth such as 0.5; a list: several."
+        default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     prompts: Literal["auto", "chat", "text"] = setting(
         default="auto",

@@ -154,10 +154,10 @@ class RunConfig:
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response the hidden state is read that stands for it."
+        default="predicting", help="Where in a response its hidden state is read."
     )
     hidden_layer: HiddenLayerSetting = setting(
-        default=LAST, help="After which layer: its number, or a share of the depth such as 0.5; a list: several."
+        default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     hidden_source: Literal["own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a forward pass of their own, or from TRL's."

@@ -25,6 +25,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Problem, Task
 from geoalign.lab.terminal import Console
+from geoalign.lab.train.depth import check_depth
 from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
 from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
@@ -86,6 +87,7 @@ def make_run(
     Raises:
         ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
     """
+    check_depth(config, locations)
     seed, sft = config.seed, None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations)

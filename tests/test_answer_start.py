@@ -17,12 +17,13 @@ from geoalign.lab.rewards.answers import final_answer
         (r"the roots are \boxed{-2} and \boxed{1}", r"-2} and \boxed{1}"),  # a list begins with its first box
         (r"the answer is 5, so \boxed{\frac{1}{2}}", r"\frac{1}{2}}"),  # a box comes before words
         ("48 / 2 = 24\n#### 72", "72"),
-        ("#### 1\n#### 72", "72"),
+        ("#### 1\n#### $1,072.50\n", "1,072.50\n"),
+        ("#### 3. Step\nso the answer is 5", "5"),  # a heading
         ("The answer is 12.", "12."),
         ("The answer is: **B**", "B**"),
         ("Final Answer: $x = 3$", "x = 3$"),
         ("**Answer:** (C)", "C)"),
-        ("My answer = 'yes'", "yes'"),
+        ("My answer is 'yes'", "yes'"),
         ("the answer is 3. No: the answer is 4", "4"),
     ],
 )
@@ -39,6 +40,7 @@ def test_by_hand(text, answer):
         "no mark, though 42 is the last number",
         "the answer is",
         "####  ",
+        "##### 5\nanswer = 5",
         r"\boxed{}",
         r"\boxed{ }",
         r"\boxed{4",

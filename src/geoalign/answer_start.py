@@ -6,8 +6,12 @@ import re
 
 from geoalign.boxed import answer_boxes
 
-# GSM8K's mark, and the words that name an answer; a list, a quotation or emphasis may stand before the answer itself.
-_MARKS = (re.compile("####"), re.compile(r"\banswer\**\s*(?:\bis\b|[:=])", re.IGNORECASE))
+# GSM8K's mark, a number alone behind it (otherwise it is a heading), and the words that name an answer; emphasis, a
+# quotation or a bracket may stand before the answer itself.
+_MARKS = (
+    re.compile(r"(?<!#)####(?=[ \t]*\$?[ \t]*[-+]?[0-9.,/]+%?[ \t]*$)", re.MULTILINE),
+    re.compile(r"\banswer\**\s*(?:\bis\b|:)", re.IGNORECASE),
+)
 _ADORNMENT = re.compile(r"[\s:$*_`\"'(\[]*")
 
 
@@ -15,9 +19,10 @@ def answer_start(text: str) -> int | None:
     r"""The index of the first character of the final answer; None where none is marked.
 
     The answer is what stands in the last complete `\boxed{...}`, or in the first box of the list that this box ends;
-    else behind the last `####`; else behind the last "answer is", "answer:" or "answer =". Spaces, dollar signs, stars,
-    quotation marks and opening brackets before it do not belong to it. A number without such a mark is no answer here:
-    the last one of a text may be a date or a line of code. An empty box, or a mark at the very end, names none.
+    else behind the last `####` of a line with a number alone; else behind the last "answer is" or "answer:". Spaces,
+    dollar signs, stars, quotation marks and opening brackets before it do not belong to it. A number without such a
+    mark is no answer here: the last one of a text may be a date or a line of code. An empty box, or a mark at the very
+    end, names none.
     """
     boxes = answer_boxes(text)
     if boxes:

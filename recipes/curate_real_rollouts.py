@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign import Curation, GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.hidden.extract import extract_states_from_texts
+from geoalign.hidden import HIDDEN_POSITIONS, extract_states_from_texts
 
 QUICKSTART_MODEL = Path("runs/quickstart/checkpoints/final")
 
@@ -83,6 +83,7 @@ def curate(responses: list[Response], model_path: str, options: argparse.Namespa
             [_as_chat(tokenizer, one.prompt) for one in responses],
             [one.text for one in responses],
             position=options.hidden_position,
+            layer=options.hidden_layer,
             batch_size=options.batch_size,
             max_tokens=options.max_tokens,
             progress=lambda done: bar.update(task, completed=done),
@@ -142,6 +143,10 @@ def _line(response: Response, width: int = 60) -> str:
     return f"reward {response.reward:.2f}{verdict}: ... {ending}"
 
 
+def _layer(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rollouts", type=Path, help="JSONL file")
@@ -149,7 +154,8 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=0.12, help="0.12: the paper's value for continuous rewards")
     # In a single call only cross-fitting knows how the consensus does on groups that it was not trained on.
     parser.add_argument("--scoring", choices=["in_sample", "cross_fit"], default="cross_fit")
-    parser.add_argument("--hidden-position", choices=["predicting", "final", "mean"], default="predicting")
+    parser.add_argument("--hidden-position", choices=HIDDEN_POSITIONS, default="predicting")
+    parser.add_argument("--hidden-layer", type=_layer, default=1.0, help="number, or share of the depth")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

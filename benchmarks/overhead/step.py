@@ -16,12 +16,12 @@ from benchmarks.overhead.architectures import architecture_named, random_policy
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost, measure
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
-from geoalign.adapters.trl.states import TrlPass, own_hidden
+from geoalign.adapters.trl.states import StatePlace, TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
-from geoalign.hidden.positions import HiddenPosition
 from geoalign.lab.models.models import make_tokenizer
+from geoalign.settings.hidden import LAST
 
-POSITION: HiddenPosition = "predicting"
+PLACE = StatePlace("predicting", LAST)
 
 
 class PolicyStep:
@@ -48,7 +48,7 @@ class PolicyStep:
 
     def hidden_pass(self) -> Tensor:
         """The states of the batch by a pass of their own (`hidden_source: own_pass`)."""
-        return own_hidden(self.trainer, self.prompts, self.responses, POSITION)
+        return own_hidden(self.trainer, self.prompts, self.responses, PLACE, None)
 
     def logprob_pass(self, *, tapped: bool) -> Tensor | None:
         """TRL's pass for the old log-probabilities, plain or with GeoAlign's hook (`hidden_source: logprob_pass`)."""
@@ -68,8 +68,8 @@ class PolicyStep:
         if not tapped:
             run()
             return None
-        listening = TrlPass(POSITION)
-        listening.listen(run, self.trainer.model, ids, self.options.response, self.responses)
+        listening = TrlPass(PLACE)
+        listening.listen(run, self.trainer.model, ids, self.options.response, self.responses, None)
         return listening.hidden
 
     def update(self) -> None:

@@ -13,6 +13,7 @@ from tiny_models import random_model
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.hidden import HIDDEN_POSITIONS
 from geoalign.lab.bench import layer_states as layer_states_module
 from geoalign.lab.bench.judging import by_curator, by_prediction, by_score
 from geoalign.lab.bench.labelled import LabelledRollouts, parse_roles, read_labelled
@@ -110,19 +111,22 @@ def tiny(kind, config):
 
 
 @pytest.mark.parametrize(("kind", "config"), [(Qwen3ForCausalLM, Qwen3Config), (LlamaForCausalLM, LlamaConfig)])
-@pytest.mark.parametrize("prompt", [[3, 4, 5, 6], []])
+@pytest.mark.parametrize("prompt", [[3, 4, 5, 6], [3]])
 def test_reading_a_prompt_once_gives_the_states_of_each_row_alone(kind, config, prompt):
     model = tiny(kind, config)
     responses = [[7, 8, 9], [4], [7, 8, 9], [9, 3, 3, 3, 5]]
-    together = group_states(model, prompt, responses, [0, 2, 3])
-    assert together.shape == (4, 3, 2, 16)
-    for states, response in zip(together, responses, strict=True):
+    answers = [1, -1, 1, 0]
+    together = group_states(model, prompt, responses, answers, [0, 2, 3])
+    assert together.shape == (4, 3, 4, 16)
+    for states, response, answer in zip(together, responses, answers, strict=True):
         with torch.no_grad():
             hidden = model.model(torch.tensor([prompt + response]), output_hidden_states=True).hidden_states
         for layer, found in zip([0, 2, 3], states, strict=True):
-            alone = hidden[layer][0, len(prompt) :]
-            assert found[0] == pytest.approx(alone.mean(0).numpy(), abs=1e-4)
-            assert found[1] == pytest.approx(alone[-1].numpy(), abs=1e-4)
+            alone = hidden[layer][0]
+            before = len(prompt) + answer - 1 if answer >= 0 else -2
+            wanted = [alone[-2], alone[-1], alone[len(prompt) :].mean(0), alone[before]]
+            for position, state, expected in zip(HIDDEN_POSITIONS, found, wanted, strict=True):
+                assert state == pytest.approx(expected.numpy(), abs=1e-4), position
 
 
 @pytest.fixture
@@ -155,7 +159,8 @@ def test_states_are_resumed_after_a_stop(tmp_path, model_folder, monkeypatch):
         return {name: view.numpy().copy() for name, view in found.views().items()}
 
     whole = states()
-    assert set(whole) == {(1, "mean"), (1, "final"), (3, "mean"), (3, "final")}
+    # No response marks an answer, so there is no state before one.
+    assert set(whole) == {(layer, position) for layer in (1, 3) for position in ("predicting", "final", "mean")}
     for path in tmp_path.glob("states.npy*"):
         path.unlink()
 
@@ -189,7 +194,7 @@ def test_long_rows_are_cut_and_counted(tmp_path, model_folder):
     found = layer_states(str(model_folder), dump, tmp_path / "states.npy", layers=None, max_tokens=12)
     # "ask a": 5 tokens, of which 6 may stay; 12 - 5 = 7 for the response, and one of four has 12.
     assert found.cut_rows == 4
-    with pytest.raises(ConfigError, match=r"--layers: expected numbers from 0 to 3, the model's depth, got 9"):
+    with pytest.raises(ConfigError, match=r"--layers: hidden_layer: expected at most 3, the model's depth, got 9"):
         layer_states(str(model_folder), dump, tmp_path / "states.npy", layers=[9], max_tokens=12)
     with pytest.raises(ConfigError, match="--model: expected a causal language model"):
         layer_states(str(tmp_path), dump, tmp_path / "states.npy", layers=None, max_tokens=12)
@@ -354,7 +359,8 @@ def test_the_command_writes_its_figures(tmp_path, monkeypatch, capsys, model_fol
     ("options", "said"),
     [
         (["--detection"], "--rollouts: expected without --detection"),
-        (["--layers", "one"], "--layers: expected whole numbers"),
+        (["--layers", "one"], "--layers: expected numbers"),
+        (["--positions", "mean,last"], "--positions: expected some of predicting, final, mean, anchor"),
         (["--curator", "nobody"], "--curator: expected JSON or one of"),
         (["--field", "label=gold"], "--field: expected ROLE=NAME"),
     ],

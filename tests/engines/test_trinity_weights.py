@@ -144,7 +144,7 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
             if "shards" in sync:  # Trinity merges them in bfloat16
                 policy = policy.bfloat16().float()
             wanted = policy.model(input_ids=row.tokens[None]).last_hidden_state[0, -2]
-        torch.testing.assert_close(operator.run._model.states([row])[0], wanted, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(operator.run._model.states([row])[0][0], wanted, rtol=1e-5, atol=1e-5)
 
     asyncio.run(run())
 

@@ -19,6 +19,32 @@ def test_by_hand():
     assert mean.tolist() == [[3.0, 1.0], [13.0, 1.0]]  # (2 + 3 + 4) / 3 = 3
 
 
+def test_the_state_before_the_answer():
+    # Row 0: response in columns 2 to 4, its answer from its third token on, column 4: the state in column 3.
+    # Row 1: response in columns 2 to 4 without an answer: the state that predicted the last token, column 3.
+    start, length = torch.tensor([2, 2]), torch.tensor([3, 3])
+    found = response_states(STATES, start, length, "anchor", torch.tensor([2, -1]))
+    assert found.tolist() == [[3.0, 1.0], [13.0, 1.0]]
+    # An answer that begins with the response: the last token of the prompt.
+    found = response_states(STATES, start, length, "anchor", torch.tensor([0, 1]))
+    assert found.tolist() == [[1.0, 1.0], [12.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("start", "answers", "words"),
+    [
+        ([2, 2], None, "expected answer_starts, the tokens where answers begin, got none"),
+        ([2, 2], [0, 3], r"answer_starts: expected a token of the response, 0\.\.2, or -1, got 3 in row 1"),
+        ([2, 2], [-2, 0], r"answer_starts: .*got -2 in row 0"),
+        ([2, 0], [0, 0], "'anchor': expected a token before the first one of the answer, .* in row 1"),
+    ],
+)
+def test_bad_answers_are_named(start, answers, words):
+    given = None if answers is None else torch.tensor(answers)
+    with pytest.raises(InputError, match=words):
+        response_states(STATES, torch.tensor(start), torch.tensor([3, 3]), "anchor", given)
+
+
 def test_half_precision_is_averaged_in_float32():
     # 300 copies of 1.0 and then 0.5: a sum in bfloat16 sticks at 256.
     states = torch.ones(1, 301, 1, dtype=torch.bfloat16)
@@ -41,7 +67,7 @@ def test_no_gradient():
         ([2, 4], [1, 2], "final", r"columns 4\.\.5 in row 1"),
         ([-1, 2], [1, 2], "mean", r"columns -1\.\.-1 in row 0"),
         ([2, 0], [1, 1], "predicting", "a sequence of one token in row 1"),
-        ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean; got 'last'"),
+        ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean, anchor; got 'last'"),
     ],
 )
 def test_bad_input_names_the_row(start, length, position, words):

@@ -12,17 +12,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from geoalign.errors import InputError
-from geoalign.hidden.positions import HiddenPosition, check_position, response_states
-from geoalign.hidden.tap import backbone_of, last_hidden
+from geoalign.hidden.answers import answer_starts
+from geoalign.hidden.positions import response_states
+from geoalign.hidden.tap import BackboneTap, backbone_of
+from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition, check_position
 
-# Padded ids and their attention mask go in, last hidden states [b, t, d] come out.
-Forward = Callable[[Tensor, Tensor], Tensor]
+# Of the padded ids and their attention mask the backbone makes hidden states [b, t, d], which a tap hears.
+Forward = Callable[[Tensor, Tensor], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class ExtractedStates:
-    """What an extraction gives: states [B, d] (float32, on the CPU), response lengths [B] in tokens, and how many rows
-    lost the beginning of their prompt or response to `max_tokens`."""
+    """What an extraction gives: states [B, d] (float32, on the CPU), of several layers side by side; response lengths
+    [B] in tokens; and how many rows lost the beginning of their prompt or response to `max_tokens`."""
 
     states: Float[Tensor, "b d"]
     lengths: Int[Tensor, " b"]
@@ -35,6 +37,8 @@ def extract_states(
     response_ids: Sequence[Sequence[int]],
     *,
     position: HiddenPosition = "predicting",
+    layer: HiddenLayer = LAST,
+    answer_starts: Sequence[int] | None = None,
     batch_size: int = 16,
     max_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -48,28 +52,35 @@ def extract_states(
         prompt_ids: B token lists.
         response_ids: B token lists, none empty; an end-of-sequence token that was generated belongs to them.
         position: which state (`response_states`).
+        layer: after which layers (`BackboneTap`).
+        answer_starts: for `anchor`: B tokens of the responses with which the answers begin, -1 where none was found.
         batch_size: rows per forward pass.
         max_tokens: a longer row keeps its last `max_tokens` tokens; None: rows of any length are fed whole.
         progress: called with the number of rows done after every batch.
 
     Raises:
         InputError: the lists differ in length, a response is empty, `predicting` has nothing before a row's last token,
-            or `batch_size` or `max_tokens` is too small.
+            `anchor` has no `answer_starts`, the model has no such layer, or `batch_size` or `max_tokens` is too small.
     """
     backbone = backbone_of(model)
     device = next(model.parameters()).device
     _check_lengths(prompt_ids, response_ids)
     prompts, responses, cut = _cut(prompt_ids, response_ids, max_tokens)
+    if answer_starts is not None:
+        answer_starts = cut_answers(answer_starts, prompts, response_ids, responses)
 
-    def forward(ids: Tensor, mask: Tensor) -> Tensor:
-        return last_hidden(backbone(input_ids=ids, attention_mask=mask))
+    def forward(ids: Tensor, mask: Tensor) -> Any:
+        return backbone(input_ids=ids, attention_mask=mask)
 
     with eval_mode(model):
         states = batched_states(
+            model,
             forward,
             prompts,
             responses,
             position=position,
+            layer=layer,
+            answer_starts=answer_starts,
             batch_size=batch_size,
             pad_id=_pad_id(model),
             device=device,
@@ -108,6 +119,8 @@ def extract_states_from_texts(
         raise InputError("end_of_sequence: expected a tokenizer with an end-of-sequence token, got none; pass False")
     prompt_ids = [tokenizer(text)["input_ids"] for text in prompts]
     response_ids = [response_token_ids(tokenizer, text, end=end_of_sequence) for text in responses]
+    if options.get("position") == "anchor":
+        options.setdefault("answer_starts", answer_starts(tokenizer, response_ids))
     return extract_states(model, prompt_ids, response_ids, **options)
 
 
@@ -117,18 +130,40 @@ def response_token_ids(tokenizer: Any, text: str, *, end: bool) -> list[int]:
     return [*ids, tokenizer.eos_token_id] if end and tokenizer.eos_token_id is not None else ids
 
 
+def cut_answers(
+    starts: Sequence[int],
+    prompts: Sequence[Sequence[int]],
+    whole: Sequence[Sequence[int]],
+    kept: Sequence[Sequence[int]],
+) -> list[int]:
+    """`starts` counted in responses that lost their beginning; -1 where nothing is left before the answer."""
+    if len(starts) != len(whole):
+        raise InputError(f"answer_starts: expected {len(whole)} rows as response_ids, got {len(starts)}")
+    moved = []
+    for start, prompt, before, after in zip(starts, prompts, whole, kept, strict=True):
+        place = start - (len(before) - len(after))
+        moved.append(place if start >= 0 and place + len(prompt) > 0 and place >= 0 else -1)
+    return moved
+
+
 def batched_states(
+    model: nn.Module,
     forward: Forward,
     prompt_ids: Sequence[Sequence[int]],
     response_ids: Sequence[Sequence[int]],
     *,
     position: HiddenPosition,
+    layer: HiddenLayer = LAST,
+    answer_starts: Sequence[int] | None = None,
     batch_size: int,
     pad_id: int,
     device: torch.device,
     progress: Callable[[int], None] | None = None,
 ) -> Float[Tensor, "b d"]:
-    """The states of all rows through `forward`, right-padded, longest rows first, in the order of the input."""
+    """The states of all rows, right-padded, longest rows first, in the order of the input.
+
+    `forward` runs the backbone of `model`, which is listened to; the rest is as in `extract_states`.
+    """
     check_position(position)
     _check_lengths(prompt_ids, response_ids)
     if not len(prompt_ids):
@@ -152,11 +187,21 @@ def batched_states(
             ids, mask = _pad([[*prompt_ids[row], *response_ids[row]] for row in rows], pad_id, device)
             start = torch.tensor([len(prompt_ids[row]) for row in rows], device=device)
             length = torch.tensor([len(response_ids[row]) for row in rows], device=device)
-            for row, state in zip(rows, response_states(forward(ids, mask), start, length, position), strict=True):
+            begins = None if answer_starts is None else torch.tensor([answer_starts[row] for row in rows])
+            select = _selection(start, length, position, begins)
+            with BackboneTap(model, select, layer=layer) as tap:
+                forward(ids, mask)
+            for row, state in zip(rows, tap.states[0], strict=True):
                 collected[row] = state
             if progress is not None:
                 progress(first + len(rows))
     return torch.stack([state for state in collected if state is not None])
+
+
+def _selection(
+    start: Tensor, length: Tensor, position: HiddenPosition, begins: Tensor | None
+) -> Callable[[Tensor, int], Tensor]:
+    return lambda states, first: response_states(states, start, length, position, begins)
 
 
 @contextmanager

@@ -1,23 +1,13 @@
-"""One hidden state per response, out of the last hidden states of a padded batch."""
+"""One hidden state per response, out of the hidden states of a padded batch."""
 
 from __future__ import annotations
-
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.errors import InputError
-
-HiddenPosition = Literal["predicting", "final", "mean"]
-HIDDEN_POSITIONS: tuple[HiddenPosition, ...] = get_args(HiddenPosition)
-
-
-def check_position(position: str) -> None:
-    """Raises InputError unless `position` is one of HIDDEN_POSITIONS."""
-    if position not in HIDDEN_POSITIONS:
-        raise InputError(f"hidden_position: expected one of {', '.join(HIDDEN_POSITIONS)}; got {position!r}")
+from geoalign.settings.hidden import HiddenPosition, check_position
 
 
 def response_states(
@@ -25,28 +15,33 @@ def response_states(
     start: Int[Tensor, " b"],
     length: Int[Tensor, " b"],
     position: HiddenPosition,
+    answer_starts: Int[Tensor, " b"] | None = None,
 ) -> Float[Tensor, "b d"]:
     """One state per row, in float32 and detached.
 
     `final` is the state at the last token of the response (an end-of-sequence token counts as one), `predicting` the
     state that predicted this token, one position earlier: for a response of one token the last of the prompt. `mean`
-    averages over the tokens of the response, in float32. The padding may be on either side.
+    averages over the tokens of the response, in float32. `anchor` is the state that predicted the first token of the
+    final answer, and `predicting` where no answer was found. The padding may be on either side.
 
     Args:
-        states: [b, t, d] last hidden states.
+        states: [b, t, d] hidden states.
         start: [b] column of the first token of the response.
         length: [b] tokens of the response, at least 1.
         position: which state.
+        answer_starts: [b] token of the response, from 0, with which its final answer begins; -1: none was found
+            (`geoalign.hidden.answer_starts`). For `anchor` only.
 
     Raises:
-        InputError: an unknown position, an empty response, a response beyond the last column, or (`predicting`) a
-            response of one token that nothing precedes; the message names the row.
+        InputError: an unknown position, an empty response, a response beyond the last column, an answer beyond its
+            response, `anchor` without `answer_starts`, or a state before the first column: `predicting` of a response
+            of one token that nothing precedes; the message names the row.
     """
     check_position(position)
     start, length = start.to(states.device), length.to(states.device)
     last = start + length - 1
-    wanted = last - 1 if position == "predicting" else last
-    _check_rows(start, length, wanted, last, columns=states.shape[1])
+    wanted = _columns(start, last, position, answer_starts)
+    _check_rows(start, length, wanted, last, columns=states.shape[1], position=position)
     states = states.detach()
     if position == "mean":
         column = torch.arange(states.shape[1], device=states.device)
@@ -56,7 +51,24 @@ def response_states(
     return states[torch.arange(len(states), device=states.device), wanted].float()
 
 
-def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, columns: int) -> None:
+def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_starts: Tensor | None) -> Tensor:
+    """[b] the column of each row's state; of `mean` the last of the response."""
+    if position != "anchor":
+        return last - 1 if position == "predicting" else last
+    if answer_starts is None:
+        raise InputError("hidden_position 'anchor': expected answer_starts, the tokens where answers begin, got none")
+    answer_starts = answer_starts.to(start.device)
+    beyond = ((answer_starts < -1) | (start + answer_starts > last)).nonzero()
+    if len(beyond):
+        row = int(beyond[0])
+        raise InputError(
+            f"answer_starts: expected a token of the response, 0..{int((last - start)[row])}, or -1, got "
+            f"{int(answer_starts[row])} in row {row}"
+        )
+    return torch.where(answer_starts >= 0, start + answer_starts, last) - 1
+
+
+def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, columns: int, position: str) -> None:
     empty = (length < 1).nonzero()
     if len(empty):
         row = int(empty[0])
@@ -70,7 +82,7 @@ def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, 
         )
     before = (wanted < 0).nonzero()
     if len(before):
-        raise InputError(
-            "hidden_position 'predicting': expected a token before the last one of the response, "
-            f"got a sequence of one token in row {int(before[0])}"
-        )
+        what = "last one of the response, got a sequence of one token"
+        if position == "anchor":
+            what = "first one of the answer, got a sequence that begins with it"
+        raise InputError(f"hidden_position {position!r}: expected a token before the {what} in row {int(before[0])}")

@@ -1,4 +1,4 @@
-"""The last hidden states of a model that someone else calls: a forward hook on its backbone."""
+"""The hidden states of a model that someone else calls: forward hooks on its backbone and its decoder layers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from geoalign.errors import InputError
+from geoalign.hidden.layers import backbone_layers, wanted_layers
+from geoalign.settings.hidden import LAST, HiddenLayer
 
 
 def backbone_of(model: nn.Module) -> nn.Module:
@@ -40,30 +43,71 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 class BackboneTap:
-    """Records what the backbone of `model` returns while the `with` block runs, one tensor per forward pass.
+    """Records the hidden states of the backbone of `model` while the `with` block runs, one tensor per forward pass.
 
-    `states` holds one tensor per pass: `select(last hidden states [b, t, d], rows seen before)`, or the last hidden
-    states themselves; after the final norm, detached. Selecting at once spares the memory of all tokens of all rows.
+    `states` holds one tensor per pass: `select(states [b, t, d], rows seen before)`, or the states themselves,
+    detached. Those after the last layer are what the backbone returns, after its final norm; those of other layers come
+    from hooks on the decoder layers and are not normalised. Several layers stand side by side in the last dimension, in
+    the order given: equal widths, as `denoise` reads its setting `states`. Selecting at once spares the memory of all
+    tokens of all rows, layer by layer.
+
+    Raises:
+        InputError: no such layer, a model whose decoder layers cannot be found, or a layer of which a pass shows no
+            state (a compiled model may not call hooks).
     """
 
-    def __init__(self, model: nn.Module, select: Callable[[Tensor, int], Tensor] | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, select: Callable[[Tensor, int], Tensor] | None = None, *, layer: HiddenLayer = LAST
+    ) -> None:
         self._backbone = backbone_of(model)
         self._select = select
+        self._layers = wanted_layers(self._backbone, layer)
         self._rows = 0
-        self._handle: Any = None
+        self._handles: list[Any] = []
+        self._found: dict[int | None, Tensor] = {}
         self.states: list[Tensor] = []
 
     def __enter__(self) -> BackboneTap:
-        self._handle = self._backbone.register_forward_hook(self._record)
+        self._handles = [self._backbone.register_forward_hook(self._record)]
+        for number in self._layers:
+            if number is not None:
+                self._handles.append(self._listen(number))
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
+
+    def _listen(self, number: int) -> Any:
+        """A hook for the state after a decoder layer; for number 0 before the first."""
+        layers = backbone_layers(self._backbone)
+        if number == 0:
+
+            def before(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+                self._keep(0, arguments[0] if arguments else keywords["hidden_states"])
+
+            return layers[0].register_forward_pre_hook(before, with_kwargs=True)
+
+        def after(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+            self._keep(number, output[0] if isinstance(output, tuple) else output)
+
+        return layers[number - 1].register_forward_hook(after)
+
+    def _keep(self, number: int | None, states: Tensor) -> None:
+        states = states.detach()
+        self._found[number] = states if self._select is None else self._select(states, self._rows)
 
     def _record(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        states = last_hidden(output).detach()
-        self.states.append(states if self._select is None else self._select(states, self._rows))
-        self._rows += len(states)
+        last = last_hidden(output)
+        if None in self._layers:
+            self._keep(None, last)
+        missing = [number for number in self._layers if number not in self._found]
+        if missing:
+            raise InputError(f"hidden_layer: expected a state after layer {missing[0]} in every pass, got none")
+        pieces = [self._found[number] for number in self._layers]
+        self.states.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1))
+        self._found = {}
+        self._rows += len(last)
 
 
 def last_hidden(output: Any) -> Tensor:

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 from trinity_parts import tiny
 
 from geoalign.adapters.trinity.settings import TrinitySettings
@@ -55,7 +57,7 @@ def test_the_response_ends_with_the_last_generated_token(experience):
 def test_states_are_those_of_the_model(experience, saved, position):
     model = StateModel(TrinitySettings(model_path=saved, hidden_position=position, batch_size=2))
     rows = [experience(0, 0), experience(1, 0, prompt=5, response=2), experience(2, 0, response=1)]
-    found = model.states(rows)
+    found = model.states(rows)[0]
     assert found.dtype == torch.float32
     for row, state in zip(rows, found, strict=True):
         with torch.no_grad():
@@ -68,22 +70,45 @@ def test_states_are_those_of_the_model(experience, saved, position):
         torch.testing.assert_close(state, wanted[position], rtol=1e-5, atol=1e-5)
 
 
+def test_states_before_the_answer_and_of_several_layers(experience, tmp_path):
+    tiny().save_pretrained(tmp_path)
+    words = {"<unk>": 0, "answer": 1, "is": 2, **{f"w{number}": number for number in range(3, 400)}}
+    core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>").save_pretrained(tmp_path)
+    settings = TrinitySettings(model_path=str(tmp_path), hidden_position="anchor", hidden_layer=[0, 1.0])
+    rows = [experience(0, 0), experience(1, 0, prompt=3, response=4)]
+    rows[0].tokens = torch.arange(10, 10 + len(rows[0].tokens))
+    rows[1].tokens = torch.tensor([3, 4, 5, 1, 2, 9, 8])  # "answer is w9 w8": the answer begins after the fifth token
+    found, without = StateModel(settings).states(rows)
+    assert without == 1
+    for row, state, place in zip(rows, found, (-2, 4), strict=True):
+        with torch.no_grad():
+            hidden = tiny().model(input_ids=row.tokens[None], output_hidden_states=True).hidden_states
+        wanted = torch.cat([hidden[0][0, place], hidden[-1][0, place]])
+        torch.testing.assert_close(state, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_that_the_model_lacks_is_refused_as_it_is_loaded(saved):
+    with pytest.raises(InputError, match="hidden_layer: expected at most 1, the model's depth, got 7"):
+        StateModel(TrinitySettings(model_path=saved, hidden_layer=7))
+
+
 def test_new_weights(experience, saved):
     model = StateModel(TrinitySettings(model_path=saved))
     rows = [experience(0, 0), experience(0, 1)]
-    before = model.states(rows)
+    before, _ = model.states(rows)
     other = tiny(seed=1)
     model.load(other.state_dict(), 7)
     assert model.version == 7
-    assert not torch.allclose(model.states(rows), before)
+    assert not torch.allclose(model.states(rows)[0], before)
     with torch.no_grad():
         wanted = other.model(input_ids=rows[0].tokens[None]).last_hidden_state[0, -2]
-    torch.testing.assert_close(model.states(rows)[0], wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model.states(rows)[0][0], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_of_another_model_change_nothing(experience, saved):
     model = StateModel(TrinitySettings(model_path=saved))
-    before = model.states([experience()])
+    before, _ = model.states([experience()])
     with pytest.raises(InputError, match=r"weights of version 3: expected those of .*, got .* of shape \[400, 32\]"):
         model.load(tiny(hidden_size=32).state_dict(), 3)
     weights = tiny(seed=1).state_dict()
@@ -91,7 +116,7 @@ def test_weights_of_another_model_change_nothing(experience, saved):
     with pytest.raises(InputError, match=r"got no model\.norm\.weight"):
         model.load(weights, 3)
     assert model.version == 0
-    assert torch.equal(model.states([experience()]), before)
+    assert torch.equal(model.states([experience()])[0], before)
 
 
 def test_tied_weights_may_be_absent(saved, tmp_path):

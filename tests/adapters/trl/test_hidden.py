@@ -1,13 +1,16 @@
 """The hidden states and log-probabilities that a curator gets are the policy's own."""
 
+import re
+
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
-from trl_parts import Scripted, curated_batch, curation, model, trainer
+from trl_parts import Scripted, curated_batch, curation, model, tokenizer, trainer
 
-from geoalign.errors import UnsupportedError
-from geoalign.hidden import HIDDEN_POSITIONS, extract_states
+from geoalign.errors import InputError, UnsupportedError
+from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
 
+DIGITS = set(tokenizer().convert_tokens_to_ids(list("0123456789")))
 GENERATED = {"num_iterations": 2, "per_device_train_batch_size": 8}
 
 
@@ -28,16 +31,29 @@ def rollouts_of(folder, requires=("hidden", "logprobs"), policy=None, extra=None
     return watcher.seen[0], prompt_ids, response_ids, made
 
 
-def reference(policy, prompt_ids, response_ids, position):
+def reference(policy, prompt_ids, response_ids, position, layers=(-1,)):
     """One row at a time, without padding, through output_hidden_states."""
     rows = []
     policy.eval()
     for prompt, response in zip(prompt_ids, response_ids, strict=True):
         ids = torch.tensor([list(prompt) + list(response)])
         with torch.no_grad():
-            states = policy(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
-        rows.append({"final": states[-1], "predicting": states[-2], "mean": states[len(prompt) :].mean(0)}[position])
+            hidden = policy(input_ids=ids, output_hidden_states=True).hidden_states
+        states = torch.cat([hidden[layer][0] for layer in layers], dim=1)
+        answer = next((place for place, token in enumerate(response) if token in DIGITS), None)
+        before = -2 if answer is None else len(prompt) + answer - 1
+        at = {"final": states[-1], "predicting": states[-2], "anchor": states[before]}
+        rows.append(states[len(prompt) :].mean(0) if position == "mean" else at[position])
     return torch.stack(rows)
+
+
+@pytest.fixture(autouse=True)
+def the_first_digit_is_the_answer(monkeypatch):
+    def start(text):
+        found = re.search("[0-9]", text)
+        return None if found is None else found.start()
+
+    monkeypatch.setattr("geoalign.hidden.answers.answer_start", start)
 
 
 @pytest.mark.parametrize("position", HIDDEN_POSITIONS)
@@ -51,9 +67,49 @@ def test_states_match_the_model_run_row_by_row(tmp_path, position, source):
     )
     assert seen.hidden.dtype == torch.float32
     assert not seen.hidden.requires_grad
-    offline = extract_states(made.model, prompt_ids, response_ids, position=position, batch_size=3)
+    answers = answer_starts(made._tokenizer, response_ids)
+    offline = extract_states(
+        made.model, prompt_ids, response_ids, position=position, answer_starts=answers, batch_size=3
+    )
     torch.testing.assert_close(seen.hidden, offline.states, atol=2e-5, rtol=1e-4)
     assert seen.lengths.tolist() == offline.lengths.tolist()
+
+
+@pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
+@pytest.mark.parametrize("position", ["mean", "anchor"])
+def test_several_layers_stand_side_by_side(tmp_path, source, position):
+    extra = {"hidden_position": position, "hidden_source": source, "hidden_layer": [1.0, 0]}
+    seen, prompt_ids, response_ids, made = rollouts_of(tmp_path, extra=extra, max_completion_length=20)
+    expected = reference(made.model, prompt_ids, response_ids, position, layers=(1, 0))
+    assert seen.hidden.shape[1] == 2 * made.model.config.hidden_size
+    torch.testing.assert_close(seen.hidden, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_rows_without_an_answer_are_logged(tmp_path):
+    extra = {"hidden_position": "anchor"}
+    _, _, response_ids, made = rollouts_of(tmp_path, extra=extra, max_completion_length=8)
+    without = sum(not set(ids) & DIGITS for ids in response_ids)
+    assert 0 < without < len(response_ids)
+    assert made._metrics["train"]["geoalign/rows_without_answer"] == [without]
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (2, "hidden_layer: expected at most 1, the model's depth, got 2"),
+        (1.5, r"a share of the depth in \(0, 1\], got 1.5"),
+        (0.0, r"a share of the depth in \(0, 1\], got 0.0"),
+        (float("nan"), "got nan"),
+        (True, "got True"),
+        (-1, "got -1"),
+        ([], "expected at least one layer"),
+        ([1, 1.0], "expected different layers, got layer 1 twice"),
+        ("last", "got 'last'"),
+    ],
+)
+def test_a_layer_that_is_none_is_refused_before_the_first_step(tmp_path, layer, words):
+    with pytest.raises(InputError, match=words):
+        trainer(tmp_path, Scripted(curation, requires=("hidden",)), extra={"hidden_layer": layer})
 
 
 @pytest.mark.parametrize("changes", [{}, {"num_iterations": 1, "temperature": 0.7}])

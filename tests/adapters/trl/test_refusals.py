@@ -10,6 +10,7 @@ from trl_parts import Scripted, curation, model, tokenizer, trainer
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.adapters.trl.rows import check_keys
+from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.session import CurationSession
 from geoalign.errors import MissingExtraError, UnsupportedError
 
@@ -18,7 +19,7 @@ def check(made):
     check_trainer(
         made,
         CurationSession(Scripted(curation), seed=0),
-        hidden_position="final",
+        place=StatePlace("final", 1.0),
         hidden_source="own_pass",
         rollout_fields={},
         details_every=0,

@@ -27,7 +27,7 @@ def found(tmp_path_factory):
 def test_hidden_states_equal_hugging_faces(found, case):
     for rank in found:
         assert rank[case]["engine"] == "GeoAlignFSDPEngine"
-        for position in ("final", "predicting", "mean"):
+        for position in ("final", "predicting", "mean", "anchor", "layers"):
             assert rank[case][position] < 1e-5, (case, position)
 
 

@@ -9,6 +9,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import packages_distributions
 
+import numpy as np
 import pytest
 from verl_runs import run
 from verl_trainings import CURATED, OTHERS, fit, logged, resume
@@ -265,6 +266,9 @@ def test_colocate_async_trains_on_rows_curated_on_a_workers_device(colocated):
     for record in colocated:
         rewards = [reward_of(row) for row in real(record["after"])]
         assert record["metrics"]["geoalign/curated_reward"] == pytest.approx(sum(rewards) / len(rewards))
+        # Letters mark no answer. The states of two layers of 16 stand side by side.
+        assert record["metrics"]["geoalign/rows_without_answer"] == len(rewards)
+        assert all(np.size(row["geoalign_hidden"]) == 32 for row in real(record["after"]))
     assert colocated[0]["weights"] != colocated[1]["weights"]
 
 

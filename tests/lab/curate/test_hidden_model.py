@@ -5,12 +5,14 @@ import pytest
 import torch
 from dumps import HOSTILE, QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate import hidden_model
 from geoalign.lab.curate.hidden_model import check_model_path, compute_states, load_state_model
+from geoalign.lab.curate.terminal import show_result
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from geoalign.lab.terminal import Console
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,33 @@ def test_longer_rollouts_are_cut_and_counted(tiny, tmp_path, run):
     assert tokens[0] == len("answer 0.0") + 1
     assert tokens[3] == 40 * len("answer 0.3") + 1
     assert (tmp_path / "out" / "states").is_dir()
+
+
+def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, capsys):
+    # Every fourth response marks its answer: 12 of 48.
+    rows = [{**row, "response": "so the answer is 7 it" if place % 4 == 0 else "so it is"}
+            for place, row in enumerate(plain())]  # fmt: skip
+    path = write_lines(tmp_path / "dump.jsonl", rows)
+    settings = ("hidden_position=anchor", "hidden_layer=[0,1]")
+    summary = run(path, curator="geoalign", model=str(tiny), settings=(*QUICK, *settings))
+    [states] = summary["hidden"]["files"]
+    assert (states["without_answer"], states["shape"]) == (36, [ROWS, 32])
+    assert summary["hidden"]["hidden_layer"] == [0, 1]
+    show_result(Console(width=200), summary, tmp_path, tmp_path)
+    assert "No final answer in 36 of 48 responses" in capsys.readouterr().out
+    config = load_curate_config(None, settings)
+    model = load_state_model(str(tiny), config)
+    found = compute_states(model, loaded(path), config, tmp_path / "states").states
+    ids = model.tokenizer("<|user|>question 0<|reply|>so the answer is ")["input_ids"]
+    with torch.no_grad():
+        hidden = model.model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
+    assert torch.allclose(found[0], torch.cat([hidden[0][0, -1], hidden[1][0, -1]]), atol=1e-5)
+
+
+def test_a_layer_that_the_model_lacks_is_refused(tiny, tmp_path, run):
+    path = write_dump(tmp_path / "in", "plain")
+    with pytest.raises(InputError, match="hidden_layer: expected at most 1, the model's depth, got 2"):
+        run(path, curator="geoalign", model=str(tiny), settings=(*QUICK, "hidden_layer=2"))
 
 
 def test_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):
@@ -178,6 +207,9 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
         (tiny, ("batch_size=5",), verl()),
         (tiny, ("max_tokens=60",), verl()),
         (tiny, ("hidden_position=mean",), verl()),
+        (tiny, ("hidden_position=anchor",), verl()),
+        (tiny, ("hidden_layer=0",), verl()),
+        (tiny, ("hidden_layer=[0,1.0]",), verl()),
         (tiny, (), shifted),
         (tiny, (), reworded),
     ]

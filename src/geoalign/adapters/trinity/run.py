@@ -127,8 +127,10 @@ class CurationRun:
             newer = await self._weights.newer_than(self._model.version)
             if newer is not None:
                 await asyncio.to_thread(self._model.load, *newer)
-        states = await asyncio.to_thread(self._model.states, experiences)
+        states, without_answer = await asyncio.to_thread(self._model.states, experiences)
         metrics = {"state_version": float(self._model.version)}
+        if without_answer is not None:
+            metrics["rows_without_answer"] = float(without_answer)
         versions = [
             experience.info["model_version"] for experience in experiences if "model_version" in experience.info
         ]

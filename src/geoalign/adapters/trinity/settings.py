@@ -11,6 +11,7 @@ from geoalign.adapters.unsupported import refuse_anchors
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 
 # Rollout fields that Trinity does not know by itself: names of entries of `Experience.info`.
@@ -35,8 +36,11 @@ class TrinitySettings:
         default="published",
         help="published: the weights that Trinity's synchroniser has; never: always those of model_path.",
     )
-    hidden_position: Literal["predicting", "final", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state is that of a response."
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response model_path's hidden state is read."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which of its layers: a number, or a share of the depth; a list: several."
     )
     device: str = setting(default="cpu", help="Where model_path computes.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Of the weights of model_path.")

@@ -12,7 +12,10 @@ from torch import Tensor
 from geoalign.adapters.trinity.experiences import generated
 from geoalign.adapters.trinity.settings import TrinitySettings
 from geoalign.errors import InputError, UnsupportedError
+from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
+from geoalign.hidden.layers import wanted_layers
+from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained import from_pretrained
 
 
@@ -75,10 +78,14 @@ class StateModel:
 
     Attributes:
         version: of the weights: 0 for those of `model_path`, then what the synchroniser calls them.
+        tokenizer: for the position `anchor`, otherwise None.
+
+    Raises:
+        InputError: the model has no such layer.
     """
 
     def __init__(self, settings: TrinitySettings) -> None:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
         assert settings.model_path is not None
         self.settings = settings
@@ -91,6 +98,11 @@ class StateModel:
             setting="trust_remote_code",
         )
         self.model: Any = model
+        self.tokenizer: Any = None
+        if settings.hidden_position == "anchor":
+            options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code, "setting": "trust_remote_code"}
+            self.tokenizer = from_pretrained(AutoTokenizer, settings.model_path, **options)
+        wanted_layers(backbone_of(model), settings.hidden_layer)
         model.to(settings.device).eval().requires_grad_(False)
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
@@ -112,14 +124,19 @@ class StateModel:
         self.model.load_state_dict({name: weights[name] for name in own if name in weights}, strict=False)
         self.version = version
 
-    def states(self, experiences: Sequence[Any]) -> Float[Tensor, "b d"]:
-        """[B, d] hidden state of each experience, float32 on the CPU."""
+    def states(self, experiences: Sequence[Any]) -> tuple[Float[Tensor, "b d"], int | None]:
+        """[B, d] hidden state of each experience, float32 on the CPU; how many have no final answer (`anchor`)."""
         position = self.settings.hidden_position
         rows = [token_rows(experience, position) for experience in experiences]
-        return extract_states(
+        responses = [response for _, response in rows]
+        starts = None if self.tokenizer is None else answer_starts(self.tokenizer, responses)
+        found = extract_states(
             self.model,
             [prompt for prompt, _ in rows],
-            [response for _, response in rows],
+            responses,
             position=position,
+            layer=self.settings.hidden_layer,
+            answer_starts=starts,
             batch_size=self.settings.batch_size,
-        ).states
+        )
+        return found.states, None if starts is None else rows_without_answer(starts)

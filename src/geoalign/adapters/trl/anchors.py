@@ -7,11 +7,10 @@ from typing import Any
 import torch
 
 from geoalign.adapters.trl.fields import RolloutField, as_answers, field_values
-from geoalign.adapters.trl.states import TokenIds, own_hidden
+from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.extract import response_token_ids
-from geoalign.hidden.positions import HiddenPosition
 from geoalign.types import Rollouts, response_keys
 
 
@@ -44,11 +43,12 @@ class AnchorRows:
         if answers is not None:
             self._rollouts["answers"] = _answers(anchors, answers, self._responses)
 
-    def rollouts(self, position: HiddenPosition | None) -> Rollouts:
-        """The anchors under the current policy, with states at `position`; None: without. Draws no random number."""
-        if position is None:
+    def rollouts(self, place: StatePlace | None) -> Rollouts:
+        """The anchors under the current policy, with states from `place`; None: without. Draws no random number."""
+        if place is None:
             return Rollouts(**self._rollouts)
-        hidden = own_hidden(self._trainer, self._prompts, self._responses, position)
+        answers = place.answer_starts(self._trainer, self._responses)
+        hidden = own_hidden(self._trainer, self._prompts, self._responses, place, answers)
         return Rollouts(**self._rollouts, hidden=hidden)
 
 

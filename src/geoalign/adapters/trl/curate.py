@@ -16,11 +16,11 @@ from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
 from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
 from geoalign.adapters.trl.losses import dropping_scale
-from geoalign.adapters.trl.states import HiddenSource, TrlPass, own_hidden, own_logprobs, trl_pass_problem
+from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
 from geoalign.adapters.trl.step import CuratedStep, CurationObserver
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
-from geoalign.hidden.positions import HiddenPosition
+from geoalign.hidden.answers import rows_without_answer
 from geoalign.types import Curation, Rollouts, response_keys
 
 _Result = TypeVar("_Result")
@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 class RoundOptions:
     """The mixin's keywords."""
 
-    hidden_position: HiddenPosition
+    place: StatePlace
     hidden_source: HiddenSource
     fields: dict[str, RolloutField]
     observer: CurationObserver | None
@@ -54,9 +54,10 @@ class GenerationRound:
         from_trl = "hidden" in curator.requires and options.hidden_source == "logprob_pass"
         self._trl_pass: TrlPass | None = None
         if listens and trl_pass_problem(trainer) is None:
-            self._trl_pass = TrlPass(options.hidden_position if from_trl else None)
+            self._trl_pass = TrlPass(options.place if from_trl else None)
         self._prompt_ids: list[list[int]] = []
         self._response_ids: list[list[int]] = []
+        self._answers: list[int] | None = None
         self._truncated: list[bool] = []
         self._raw: Tensor | None = None
         self._curated: Tensor | None = None
@@ -68,6 +69,8 @@ class GenerationRound:
         """Notes the tokens of this process's rows."""
         self._prompt_ids, self._response_ids = prompt_ids, response_ids
         trainer = self._trainer
+        if "hidden" in self._curator.requires:
+            self._answers = self._options.place.answer_starts(trainer, response_ids)
         tokenizer = trainer._tokenizer
         # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
         ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
@@ -77,7 +80,9 @@ class GenerationRound:
         """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
         if self._trl_pass is None or self._trl_pass.done:
             return run()
-        return self._trl_pass.listen(run, self._trainer.model, input_ids, logits_to_keep, self._response_ids)
+        return self._trl_pass.listen(
+            run, self._trainer.model, input_ids, logits_to_keep, self._response_ids, self._answers
+        )
 
     def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> Tensor:
         """Returns the rewards [B, F] with which TRL goes on; B rows over all processes, F reward functions."""
@@ -153,7 +158,8 @@ class GenerationRound:
 
     def _hidden(self) -> Tensor:
         if self._options.hidden_source == "own_pass":
-            return own_hidden(self._trainer, self._prompt_ids, self._response_ids, self._options.hidden_position)
+            place = self._options.place
+            return own_hidden(self._trainer, self._prompt_ids, self._response_ids, place, self._answers)
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
@@ -163,8 +169,8 @@ class GenerationRound:
         rows = self._options.anchors
         if rows is None:
             return None
-        position = self._options.hidden_position if "hidden" in self._curator.requires else None
-        return self._timed("anchor_seconds", lambda: rows.rollouts(position))
+        place = self._options.place if "hidden" in self._curator.requires else None
+        return self._timed("anchor_seconds", lambda: rows.rollouts(place))
 
     def _logprobs(self) -> Tensor:
         if self._trl_pass is not None and self._trl_pass.logprobs is not None:
@@ -245,14 +251,16 @@ class GenerationRound:
 
     def _log(self, curation: Curation, rollouts: Rollouts, *, count: int) -> None:
         trainer, placement = self._trainer, self._needed()
+        adapter: dict[str, float] = {}
+        if self._answers is not None:
+            without = torch.tensor(rows_without_answer(self._answers), device=trainer.accelerator.device)
+            adapter["rows_without_answer"] = float(trainer.accelerator.gather(without).sum())
         first = trainer.accelerator.process_index * count
         logs.log_columns(trainer, curation, placement.source, first=first, count=count)
         if trainer.accelerator.is_main_process:
             kept = placement.rewards[placement.kept]
-            adapter = {
-                "curated_reward": kept.nanmean().item() if len(kept) else torch.nan,
-                "dropped_rows": float((~placement.kept).sum()),
-            }
+            adapter["curated_reward"] = kept.nanmean().item() if len(kept) else torch.nan
+            adapter["dropped_rows"] = float((~placement.kept).sum())
             # These overwrite what a curator itself calls its seconds: one clock for all of them.
             logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
 

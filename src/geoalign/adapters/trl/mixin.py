@@ -21,13 +21,13 @@ from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
 from geoalign.adapters.trl.refusals import check_curator, check_trainer
-from geoalign.adapters.trl.states import HiddenSource
+from geoalign.adapters.trl.states import HiddenSource, StatePlace
 from geoalign.adapters.trl.step import CurationObserver
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError
-from geoalign.hidden.positions import HiddenPosition
+from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
 
 _Base: Any = object
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class GeoAlignMixin(_Base):
     Args:
         curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
+        hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
+            last); a list: several states side by side (`geoalign.hidden.BackboneTap`).
         hidden_source: "own_pass" runs the backbone once more over the batch, in eval mode; "logprob_pass" listens to
             TRL's pass for the old log-probabilities, where that exists.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
@@ -60,6 +62,7 @@ class GeoAlignMixin(_Base):
         UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a
             "logprob_pass" that does not exist; later: unknown per-row keys, sources across groups, and rows dropped
             under a loss that cannot leave them out.
+        InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
             use of anchors.
     """
@@ -69,6 +72,7 @@ class GeoAlignMixin(_Base):
         *args: Any,
         curator: Curator | None = None,
         hidden_position: HiddenPosition = "predicting",
+        hidden_layer: HiddenLayer = LAST,
         hidden_source: HiddenSource = "own_pass",
         rollout_fields: Mapping[str, RolloutField] | None = None,
         curation_observer: CurationObserver | None = None,
@@ -83,7 +87,7 @@ class GeoAlignMixin(_Base):
         super().__init__(*args, **kwargs)
         self.curator = curator
         self._curation_options = RoundOptions(
-            hidden_position=hidden_position,
+            place=StatePlace(hidden_position, hidden_layer),
             hidden_source=hidden_source,
             fields=dict(rollout_fields or {}),
             observer=curation_observer,
@@ -95,7 +99,7 @@ class GeoAlignMixin(_Base):
             check_trainer(
                 self,
                 self._session,
-                hidden_position=hidden_position,
+                place=self._curation_options.place,
                 hidden_source=hidden_source,
                 rollout_fields=dict(rollout_fields or {}),
                 details_every=details_every,

@@ -8,11 +8,13 @@ from transformers import ProcessorMixin
 
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
-from geoalign.adapters.trl.states import HiddenSource, check_prompt_learning, trl_pass_problem
+from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
-from geoalign.hidden.positions import check_position
+from geoalign.hidden.layers import wanted_layers
+from geoalign.hidden.tap import backbone_of
+from geoalign.settings.hidden import check_layer, check_position
 
 
 def check_curator(curator: Any) -> None:
@@ -27,7 +29,7 @@ def check_trainer(
     trainer: Any,
     session: CurationSession,
     *,
-    hidden_position: str,
+    place: StatePlace,
     hidden_source: HiddenSource,
     rollout_fields: dict[str, Any],
     details_every: int,
@@ -37,9 +39,10 @@ def check_trainer(
     Raises:
         UnsupportedError: a combination that is refused; the message names it.
         ConfigError: an argument is out of range, or the curator needs a field that nobody gives.
-        InputError: an unknown hidden position.
+        InputError: an unknown hidden position, or a layer that the model does not have.
     """
-    check_position(hidden_position)
+    check_position(place.position)
+    check_layer(place.layer)
     if hidden_source not in ("own_pass", "logprob_pass"):
         raise ConfigError(f"hidden_source: expected 'own_pass' or 'logprob_pass', got {hidden_source!r}")
     if details_every < 0:
@@ -49,6 +52,7 @@ def check_trainer(
     _check_engine(trainer)
     if "hidden" in session.curator.requires:
         check_prompt_learning(trainer.model)
+        wanted_layers(backbone_of(trainer.model), place.layer)
         if hidden_source == "logprob_pass":
             problem = trl_pass_problem(trainer)
             if problem:

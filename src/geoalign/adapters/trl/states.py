@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -10,12 +11,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.errors import UnsupportedError
+from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
-from geoalign.hidden.positions import HiddenPosition, response_states
-from geoalign.hidden.tap import BackboneTap, backbone_of, last_hidden
+from geoalign.hidden.positions import response_states
+from geoalign.hidden.tap import BackboneTap, backbone_of
+from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
 HiddenSource = Literal["own_pass", "logprob_pass"]
 TokenIds = list[list[int]]
+
+
+@dataclass(frozen=True)
+class StatePlace:
+    """Which state stands for a response: at which position, after which layers."""
+
+    position: HiddenPosition
+    layer: HiddenLayer
+
+    def answer_starts(self, trainer: Any, responses: TokenIds) -> list[int] | None:
+        """The tokens with which the answers begin (`geoalign.hidden.answer_starts`), where the position needs them."""
+        return answer_starts(trainer._tokenizer, responses) if self.position == "anchor" else None
 
 
 def trl_pass_problem(trainer: Any) -> str | None:
@@ -51,8 +66,8 @@ def has_dropout(model: torch.nn.Module) -> bool:
 class TrlPass:
     """Listens to TRL's first log-probability pass of the policy in a generation batch; keeps what rows need of it."""
 
-    def __init__(self, position: HiddenPosition | None) -> None:
-        self._position = position
+    def __init__(self, place: StatePlace | None) -> None:
+        self._place = place
         self.done = False
         self.hidden: Tensor | None = None
         self.logprobs: Tensor | None = None
@@ -64,21 +79,24 @@ class TrlPass:
         input_ids: Tensor,
         logits_to_keep: int,
         responses: TokenIds,
+        answers: list[int] | None,
     ) -> Any:
         """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
         self.done = True
         lengths = torch.tensor([len(ids) for ids in responses], device=input_ids.device)
-        if self._position is None:
+        if self._place is None:
             result = run()
         else:
-            position = self._position
+            position = self._place.position
             start = torch.full_like(lengths, input_ids.size(1) - logits_to_keep)
+            begins = None if answers is None else torch.tensor(answers)
 
             def select(states: Tensor, first: int) -> Tensor:
                 rows = slice(first, first + len(states))
-                return response_states(states, start[rows], lengths[rows], position)
+                answer = None if begins is None else begins[rows]
+                return response_states(states, start[rows], lengths[rows], position, answer)
 
-            with BackboneTap(model, select) as tap:
+            with BackboneTap(model, select, layer=self._place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
         self.logprobs = mean_logprobs(result[0], lengths)
@@ -91,23 +109,28 @@ def mean_logprobs(per_token: Float[Tensor, "b t"], lengths: Tensor) -> Float[Ten
     return (per_token.float() * inside).sum(1) / lengths
 
 
-def own_hidden(trainer: Any, prompts: TokenIds, responses: TokenIds, position: HiddenPosition) -> Float[Tensor, "b d"]:
+def own_hidden(
+    trainer: Any, prompts: TokenIds, responses: TokenIds, place: StatePlace, answers: list[int] | None
+) -> Float[Tensor, "b d"]:
     """The states of these rows under the current policy: a pass through its backbone, in eval mode, no gradient.
 
-    It draws no random number and leaves every module in the mode that it had.
+    It draws no random number and leaves every module in the mode that it had. `answers` are those of `place`.
     """
     backbone = backbone_of(trainer.model)
 
-    def forward(ids: Tensor, mask: Tensor) -> Tensor:
+    def forward(ids: Tensor, mask: Tensor) -> Any:
         with trainer.accelerator.autocast():
-            return last_hidden(backbone(input_ids=ids, attention_mask=mask, use_cache=False))
+            return backbone(input_ids=ids, attention_mask=mask, use_cache=False)
 
     with eval_mode(trainer.model):
         return batched_states(
+            trainer.model,
             forward,
             prompts,
             responses,
-            position=position,
+            position=place.position,
+            layer=place.layer,
+            answer_starts=answers,
             batch_size=trainer.args.per_device_train_batch_size,
             pad_id=trainer._tokenizer.pad_token_id,
             device=trainer.accelerator.device,

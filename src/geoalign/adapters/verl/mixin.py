@@ -7,16 +7,18 @@ value passes on the workers, while the driver curates. `_save_checkpoint` and `_
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from omegaconf import OmegaConf, open_dict
+from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.names import POSITION_KEY
+from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_config,
@@ -25,12 +27,14 @@ from geoalign.adapters.verl.refusals import (
     check_engines,
     check_hidden,
     check_keys,
+    check_states,
     check_version,
 )
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.adapters.verl.run import CuratorRun, Decision, curation_metrics
 from geoalign.adapters.verl.settings import SECTION, parse_settings
 from geoalign.adapters.verl.workers import call_worker_0, engines_of
+from geoalign.hidden.answers import rows_without_answer
 from geoalign.types import Rollouts
 
 if TYPE_CHECKING:
@@ -66,12 +70,15 @@ class CuratedSteps(_Base):
         )
         self._engines: list[str | None] = []
         self._pending: tuple[list[int], Rollouts, Future[Decision]] | None = None
+        self._without_answer: int | None = None
         # verl compares its mode with names of its own.
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.base_mode
         super().__init__(config)
 
     def _setup(self) -> None:
+        if "hidden" in self._run.session.curator.requires:
+            check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
         super()._setup()
         if "hidden" in self._run.session.curator.requires:
             self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
@@ -82,13 +89,19 @@ class CuratedSteps(_Base):
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
-            batch.extra_info[POSITION_KEY] = self._geoalign.hidden_position
+            asked = {
+                POSITION_KEY: self._geoalign.hidden_position,
+                LAYER_KEY: json.dumps(self._geoalign.hidden_layer),
+            }
+            batch.extra_info.update(asked)
             try:
                 result = super()._compute_old_log_prob(batch, metrics)
             finally:
                 # A later pass over this batch, a LoRA reference's, must not answer the same question again.
-                batch.extra_info.pop(POSITION_KEY, None)
-            (result.extra_info or {}).pop(POSITION_KEY, None)
+                for key in asked:
+                    batch.extra_info.pop(key, None)
+            for key in asked:
+                (result.extra_info or {}).pop(key, None)
             check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
         if self._geoalign.place == "driver" and "advantages" not in needs:
             self._pending = self._start(result)
@@ -108,6 +121,8 @@ class CuratedSteps(_Base):
         placement = self._place(decision, rollouts)
         result = apply_curation(QueueBatch(batch, lambda part: compute(part, metrics)), rows, rollouts, placement)
         metrics.update(curation_metrics(decision, rollouts, placement, waited=waited))
+        if self._without_answer is not None:
+            metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
 
     def _start(self, meta: Any) -> tuple[list[int], Rollouts, Future[Decision]]:
@@ -121,6 +136,9 @@ class CuratedSteps(_Base):
             rollout_fields=self._geoalign.rollout_fields,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
         )
+        if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:
+            starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
+            self._without_answer = rows_without_answer([int(start) for start in starts])
         return rows, rollouts, self._run.start(rollouts)
 
     def _place(self, decision: Decision, rollouts: Rollouts) -> Placement:

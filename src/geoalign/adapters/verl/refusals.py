@@ -10,11 +10,15 @@ from typing import Any
 from packaging.version import Version
 
 from geoalign.adapters.verl.names import BEFORE, HIDDEN_KEY, OLDEST, VENDOR, VENDOR_VARIABLE
-from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.adapters.verl.settings import SECTION, VerlSettings
 from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, MissingExtraError, UnsupportedError
+from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
+from geoalign.settings.hidden import is_last, layer_numbers
 
-# What a curator may need that verl's own batch holds.
+NO_TOKENIZER = (
+    f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no tokenizer; "
+    "set actor_rollout_ref.model.load_tokenizer=true, or another position"
+)
 
 
 def check_version(installed: str | None = None) -> None:
@@ -75,6 +79,23 @@ def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_rew
             f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
             "with each computation of them; set it to false (use_kl_loss instead)"
         )
+
+
+def check_states(settings: VerlSettings, model: Any) -> None:
+    """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`).
+
+    Raises:
+        ConfigError: the model has no such layer.
+        UnsupportedError: the position is `anchor` and there is no tokenizer.
+    """
+    text = model.hf_config.get_text_config() if hasattr(model.hf_config, "get_text_config") else model.hf_config
+    if not is_last(settings.hidden_layer):
+        try:
+            layer_numbers(settings.hidden_layer, text.num_hidden_layers)
+        except InputError as error:
+            raise ConfigError(f"{SECTION}.{error}") from error
+    if settings.hidden_position == "anchor" and model.tokenizer is None:
+        raise UnsupportedError(NO_TOKENIZER)
 
 
 def check_drops(loss_agg_mode: str, curator: str) -> None:

@@ -11,6 +11,7 @@ from geoalign.adapters.unsupported import refuse_anchors
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 
 SECTION = "geoalign"
@@ -25,8 +26,11 @@ class VerlSettings:
     curator: CuratorSection = setting(
         default_factory=default_curator, help="Settings of the curator; `type` picks it by name."
     )
-    hidden_position: Literal["final", "predicting", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state is that of a response (`geoalign.hidden`)."
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: its number, or a share of the depth; a list: several."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     place: Literal["driver", "worker"] = setting(

@@ -16,6 +16,7 @@ from geoalign.lab.bench.wrong_rewards import ROLLOUT_CURATORS, measure_wrong_rew
 from geoalign.lab.config.requests import BenchRequest
 from geoalign.lab.store.files import named
 from geoalign.lab.terminal import Console, say
+from geoalign.settings.hidden import HIDDEN_POSITIONS, HiddenPosition
 
 
 def bench_rollouts(request: BenchRequest, console: Console) -> Measurement:
@@ -26,7 +27,7 @@ def bench_rollouts(request: BenchRequest, console: Console) -> Measurement:
         InputError: a row of the dump that is none, or no group with right and wrong responses.
     """
     assert request.rollouts is not None
-    layers = _layers(request.layers)
+    layers, positions = _layers(request.layers), _positions(request.positions)
     curators = {label: parse_curators([label])[label] for label in request.curators if label not in ROLLOUT_CURATORS}
     chosen = {label: ROLLOUT_CURATORS.get(label) or curators[label] for label in request.curators or ROLLOUT_CURATORS}
     dump = read_labelled(request.rollouts, parse_roles(request.fields))
@@ -36,7 +37,9 @@ def bench_rollouts(request: BenchRequest, console: Console) -> Measurement:
         model: dict[str, Any] | None = None
         views: dict[tuple[int, str], Any] = {}
         if request.model is not None:
-            model, views = _states(request, dump, request.states or Path(folder) / "states.npy", layers, console)
+            model, views = _states(
+                request, dump, request.states or Path(folder) / "states.npy", layers, positions, console
+            )
         with console.status("Curating") as status:
             found = measure_wrong_rewards(
                 dump,
@@ -55,10 +58,15 @@ def bench_rollouts(request: BenchRequest, console: Console) -> Measurement:
 
 
 def _states(
-    request: BenchRequest, dump: LabelledRollouts, file: Path, layers: list[int] | None, console: Console
+    request: BenchRequest,
+    dump: LabelledRollouts,
+    file: Path,
+    layers: list[int | float] | None,
+    positions: list[HiddenPosition] | None,
+    console: Console,
 ) -> tuple[dict[str, Any], dict[tuple[int, str], Any]]:
     """What is known of the states, and the states by layer and position."""
-    from geoalign.lab.bench.layer_states import POSITIONS, layer_states
+    from geoalign.lab.bench.layer_states import layer_states
     from geoalign.lab.models.process_setup import silence_logs
 
     silence_logs()
@@ -75,18 +83,37 @@ def _states(
         )
     if found.cut_rows:
         say(console, f"{found.cut_rows} of {len(dump.groups)} rows were cut to {request.max_tokens} tokens")
-    name = request.model.rstrip("/").rpartition("/")[2]
-    about = {"name": name, "layers": found.layers, "positions": POSITIONS, "dtype": found.dtype}
-    return {**about, "max_tokens": request.max_tokens, "cut_rows": found.cut_rows}, found.views()
+    say(console, f"{len(dump.groups) - found.without_answer} of {len(dump.groups)} responses mark a final answer")
+    views = found.views(positions)
+    about = {
+        "name": request.model.rstrip("/").rpartition("/")[2],
+        "layers": found.layers,
+        "positions": list(dict.fromkeys(position for _, position in views)),
+        "dtype": found.dtype,
+        "max_tokens": request.max_tokens,
+        "cut_rows": found.cut_rows,
+        "without_answer": found.without_answer,
+    }
+    return about, views
 
 
-def _layers(text: str | None) -> list[int] | None:
+def _layers(text: str | None) -> list[int | float] | None:
     if text is None:
         return None
     try:
-        return [int(part) for part in text.split(",")]
+        return [float(part) if "." in part else int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"--layers: expected whole numbers, as in 10,20,30, got {text!r}") from error
+        raise ConfigError(f"--layers: expected numbers, as in 10,20,30 or 0.5,1.0, got {text!r}") from error
+
+
+def _positions(text: str | None) -> list[HiddenPosition] | None:
+    if text is None:
+        return None
+    wanted = text.split(",")
+    found = [position for position in HIDDEN_POSITIONS if position in wanted]
+    if len(found) != len(wanted):
+        raise ConfigError(f"--positions: expected some of {', '.join(HIDDEN_POSITIONS)}, each once; got {text!r}")
+    return found
 
 
 def _about(path: Path, dump: LabelledRollouts, threshold: float) -> dict[str, Any]:

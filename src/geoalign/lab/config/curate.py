@@ -12,6 +12,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import override_setting
 from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown_key
@@ -27,8 +28,11 @@ class CurateConfig:
         default=None,
         help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there.",
     )
-    hidden_position: Literal["final", "predicting", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state of the model stands for a response."
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response its hidden state is read."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     prompts: Literal["auto", "chat", "text"] = setting(
         default="auto",

@@ -171,7 +171,8 @@ class BenchRequest:
     rollouts: Path | None = option("Measure on a dump whose rows have reward and correct instead.", None, "FILE")
     model: str | None = option("With --rollouts: model that computes the hidden states.", None, "ID_OR_PATH")
     states: Path | None = option("With --rollouts: keep the states there; a stopped call is resumed.", None, "FILE.npy")
-    layers: str | None = option("With --rollouts: after which layers; default: six.", None, "N,N,...")
+    layers: str | None = option("With --rollouts: after which layers (hidden_layer); default: six.", None, "N,N,...")
+    positions: str | None = option("With --rollouts: which positions (hidden_position); default: all.", None, "P,P,...")
     max_tokens: Annotated[int, Field(ge=4)] = option("With --rollouts: longer texts are cut.", 1024)
     threshold: float = option("With --rollouts: a reward from here on says that the response is right.", 0.5)
     batch_groups: Annotated[int, Field(ge=1)] | None = option(

@@ -13,6 +13,7 @@ from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
 from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import by_type
 
 
@@ -152,8 +153,11 @@ class RunConfig:
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
-    hidden_position: Literal["final", "predicting", "mean"] = setting(
-        default="predicting", help="Which last-layer hidden state stands for a response."
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response its hidden state is read."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     hidden_source: Literal["own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a forward pass of their own, or from TRL's."

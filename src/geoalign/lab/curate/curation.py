@@ -192,6 +192,7 @@ class CurationRun:
                 "file": str(computed.path),
                 "shape": list(computed.states.shape),
                 "cut_rows": computed.cut_rows,
+                "without_answer": computed.without_answer,
                 "prompts": computed.prompts,
             }
         )
@@ -241,7 +242,7 @@ class CurationRun:
         if self.states_note is not None:
             hidden["note"] = self.states_note
         if totals.hidden and source == "model":
-            names = ("hidden_position", "batch_size", "max_tokens", "chat_template_kwargs")
+            names = ("hidden_position", "hidden_layer", "batch_size", "max_tokens", "chat_template_kwargs")
             settings = {name: getattr(self.config, name) for name in names}
             device = str(self._model.device)
             hidden |= {"model": request.model, "dtype": self._model.dtype, "device": device, **settings}

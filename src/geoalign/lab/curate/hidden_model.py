@@ -16,7 +16,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
+from geoalign.hidden.layers import wanted_layers
+from geoalign.hidden.tap import backbone_of
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.curate.hidden_files import stem
 from geoalign.lab.dumps.formats import Layout
@@ -30,6 +33,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
 from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id, model_path
+from geoalign.settings.hidden import is_last
 
 # Batches between two writes of how far it came.
 _BATCHES = 8
@@ -55,12 +59,13 @@ class StateModel:
 
 @dataclass(frozen=True, eq=False)
 class ComputedStates:
-    """The states of a dump's rollouts, a view of `path`; the lengths of their responses in tokens; and how many rows
-    lost their beginning to the longest length."""
+    """The states of a dump's rollouts, a view of `path`; the lengths of their responses in tokens; how many rows lost
+    their beginning to the longest length; and how many have no final answer, where the position is `anchor`."""
 
     states: Float[Tensor, "n d"]
     lengths: tuple[int, ...]
     cut_rows: int
+    without_answer: int | None
     path: Path
     prompts: str
 
@@ -94,6 +99,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed.
 
     Raises:
+        InputError: the model has no such layer.
         ConfigError: there is no causal language model with a tokenizer, or the device is not there.
     """
     where = check_model_path(text)
@@ -117,6 +123,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
         model = model.to(torch.device(device)).eval()
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device: expected one that is there, got {device!r}: {error}") from error
+    wanted_layers(backbone_of(model), config.hidden_layer)
     longest = config.max_tokens or getattr(model.config.get_text_config(), "max_position_embeddings", None)
     folder = Path(where)
     known = fingerprint(folder) if folder.is_dir() else f"{where}@{getattr(model.config, '_commit_hash', None)}"
@@ -146,24 +153,27 @@ def compute_states(
     """
     how = _reading(source, dump, config)
     prompts, responses, lengths, cut = _tokens(source, dump, how, config)
-    key = _key(source, prompts, responses, config)
+    answers = answer_starts(source.tokenizer, responses) if config.hidden_position == "anchor" else None
+    key = _key(source, prompts, responses, answers, config)
     path = cache / f"{stem(dump.path)}-{key[:16]}.npy"
     rows = len(dump.rows)
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
-        _compute(source, prompts, responses, config, path, key, progress)
+        _compute(source, prompts, responses, answers, config, path, key, progress)
     if progress is not None:
         progress(rows)
     states = torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     if states.dim() != 2 or len(states) != rows:
         raise InputError(f"{path}: expected the states of {rows} rollouts, got shape {tuple(states.shape)}; remove it")
-    return ComputedStates(states, lengths, cut, path, how)
+    without_answer = None if answers is None else rows_without_answer(answers)
+    return ComputedStates(states, lengths, cut, without_answer, path, how)
 
 
 def _compute(
     source: StateModel,
     prompts: Sequence[_Ids],
     responses: Sequence[_Ids],
+    answers: Sequence[int] | None,
     config: CurateConfig,
     path: Path,
     key: str,
@@ -181,6 +191,8 @@ def _compute(
             [prompts[row].tolist() for row in batch],
             [responses[row].tolist() for row in batch],
             position=config.hidden_position,
+            layer=config.hidden_layer,
+            answer_starts=None if answers is None else [answers[row] for row in batch],
             batch_size=size,
         ).states.numpy()
         if table is None:
@@ -274,9 +286,17 @@ def _prompt_ids(source: StateModel, row: Row, how: str, layout: Layout, config: 
     return np.asarray(ids, dtype=np.int32)
 
 
-def _key(source: StateModel, prompts: Sequence[_Ids], responses: Sequence[_Ids], config: CurateConfig) -> str:
+def _key(
+    source: StateModel,
+    prompts: Sequence[_Ids],
+    responses: Sequence[_Ids],
+    answers: Sequence[int] | None,
+    config: CurateConfig,
+) -> str:
     digest = hashlib.sha256()
     how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]
+    how += [] if is_last(config.hidden_layer) else [config.hidden_layer]
+    how += [] if answers is None else [answers]
     digest.update(json.dumps(how).encode())
     for prompt, response in zip(prompts, responses, strict=True):
         digest.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())

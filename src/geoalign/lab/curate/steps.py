@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
+from geoalign.boxed import boxed_answer
 from geoalign.curators.base import Curator
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.registry import CURATORS
@@ -22,7 +23,6 @@ from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.curate.denoised import without_states
 from geoalign.lab.dumps.rows import Row
-from geoalign.lab.rewards.boxed import boxed_answer
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys

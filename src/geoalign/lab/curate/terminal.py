@@ -61,6 +61,13 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         )
     if "note" in summary["hidden"]:
         say(console, summary["hidden"]["note"], "yellow")
+    if without := sum(entry.get("without_answer") or 0 for entry in summary["hidden"]["files"]):
+        say(
+            console,
+            f"No final answer in {without:,} of {counts['rows']:,} responses: their state is that of hidden_position "
+            "'predicting'.",
+            "yellow",
+        )
     say(console, consensus_in_words(summary["consensus"]))
     for line in (*verifier_lines(summary), refused_line(summary)):
         if line:

@@ -1,7 +1,7 @@
 """Rewards: verified answers, and their deliberate corruption."""
 
+from geoalign.boxed import last_boxed
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.rewards.boxed import last_boxed
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.slots import corruption_mask
 from geoalign.lab.rewards.verified import VerifiedReward

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from geoalign.lab.rewards.boxed import boxed_answer
+from geoalign.boxed import boxed_answer
 from geoalign.lab.rewards.exact import exact_verdict
 from geoalign.lab.rewards.notation import tokens
 

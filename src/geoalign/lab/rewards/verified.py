@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.answers import quick_verdict, tidy
 from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.boxed import boxed_answer, nesting_depth
 from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
 
 _MAX_DEPTH = 20
@@ -136,3 +136,15 @@ def _check(responses: Sequence[str], answers: Sequence[str]) -> None:
             raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
         if not isinstance(answer, str) or not answer.strip():
             raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
+
+
+def nesting_depth(text: str) -> int:
+    """The largest number of brackets of any kind open at once in `text`."""
+    depth = deepest = 0
+    for character in text:
+        if character in "({[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")}]":
+            depth -= 1
+    return deepest

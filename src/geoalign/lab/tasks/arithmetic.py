@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from random import Random
 
+from geoalign.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.rewards.answers import final_answer
-from geoalign.lab.rewards.boxed import last_boxed
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
 
 _Numbers = tuple[int, ...]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.rewards.boxed import boxed_answer
+from geoalign.boxed import boxed_answer
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages, read_messages
 from geoalign.lab.tasks.rows import field_of

@@ -56,6 +56,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
             callbacks=[*stage_callbacks(run, "rl", run.folder.rl_checkpoints, bar), evaluations],
             curator=run.curator,
             hidden_position=run.hidden_position,
+            hidden_layer=run.hidden_layer,
             hidden_source=run.hidden_source,
             rollout_fields=rollout_fields(run, reward),
             curation_observer=Recorder(run.folder, rollouts=run.output.rollouts),

@@ -16,7 +16,6 @@ from geoalign.curators.gfpo import GFPOConfig
 from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.hidden.positions import HiddenPosition
 from geoalign.lab.config.rewards import RewardConfig as RewardSettings
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
 from geoalign.lab.dumps.anchors import read_anchors
@@ -26,8 +25,10 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Problem, Task
 from geoalign.lab.terminal import Console
+from geoalign.lab.train.depth import check_depth
 from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
 from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
+from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -58,6 +59,7 @@ class Run:
     reward: RewardSettings
     curator: Curator
     hidden_position: HiddenPosition
+    hidden_layer: HiddenLayer
     hidden_source: HiddenSource
     anchors: Anchors | None
     evaluation: EvaluationConfig
@@ -87,6 +89,7 @@ def make_run(
     Raises:
         ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
     """
+    check_depth(config, locations)
     seed, sft = config.seed, None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations, bf16=bf16)
@@ -123,6 +126,7 @@ def make_run(
         reward=config.reward,
         curator=curator,
         hidden_position=config.hidden_position,
+        hidden_layer=config.hidden_layer,
         hidden_source=config.hidden_source,
         anchors=anchors,
         evaluation=config.evaluation,

@@ -23,11 +23,14 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
-from geoalign.adapters.verl.names import HIDDEN_KEY, POSITION_KEY
-from geoalign.hidden.positions import HIDDEN_POSITIONS
+import geoalign.hidden.answers
+from geoalign.adapters.verl.names import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY
+from geoalign.hidden import HIDDEN_POSITIONS
 
 PROMPTS = [3, 5, 2, 7]
 RESPONSES = [4, 1, 6, 2]
+# Tokens from here on are digits; the first one of a response is taken for its answer.
+DIGIT = 52
 CASES = {
     "fsdp2 padded": ("fsdp2", False, 0),
     "fsdp2 packed": ("fsdp2", True, 0),
@@ -67,7 +70,13 @@ def build(path: str, strategy: str, packed: bool, rank: int) -> Any:
     return engine
 
 
-def batch(packed: bool, position: str, *, dynamic: bool) -> tuple[TensorDict, list[torch.Tensor]]:
+def first_digit(text: str) -> int | None:
+    return next((place for place, letter in enumerate(text) if letter.isdigit()), None)
+
+
+def batch(
+    packed: bool, position: str, *, dynamic: bool, layer: str | None = None
+) -> tuple[TensorDict, list[torch.Tensor]]:
     draws = torch.Generator().manual_seed(int(os.environ["RANK"]))
     rows = [torch.randint(0, 60, (p + r,), generator=draws) for p, r in zip(PROMPTS, RESPONSES, strict=True)]
     jagged = {
@@ -91,19 +100,29 @@ def batch(packed: bool, position: str, *, dynamic: bool) -> tuple[TensorDict, li
         "pad_mode": DatasetPadMode.NO_PADDING,
         POSITION_KEY: position,
     }
+    if layer is not None:
+        options[LAYER_KEY] = layer
     for key, value in options.items():
         if not (dynamic and key == "micro_batch_size_per_gpu"):
             tu.assign_non_tensor(data, **{key: value})
     return data, rows
 
 
-def expected(path: str, rows: list[torch.Tensor], position: str) -> torch.Tensor:
+def answers(rows: list[torch.Tensor]) -> list[int]:
+    responses = [row[-response:].tolist() for row, response in zip(rows, RESPONSES, strict=True)]
+    return [next((place for place, token in enumerate(ids) if DIGIT <= token < 62), -1) for ids in responses]
+
+
+def expected(path: str, rows: list[torch.Tensor], position: str, layers: tuple[int, ...] = (-1,)) -> torch.Tensor:
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
     found = []
-    for row, response in zip(rows, RESPONSES, strict=True):
+    for row, response, answer in zip(rows, RESPONSES, answers(rows), strict=True):
         with torch.no_grad():
-            states = model(input_ids=row[None], output_hidden_states=True).hidden_states[-1][0]
-        found.append({"final": states[-1], "predicting": states[-2], "mean": states[-response:].mean(0)}[position])
+            hidden = model(input_ids=row[None], output_hidden_states=True).hidden_states
+        states = torch.cat([hidden[layer][0] for layer in layers], dim=1)
+        before = states[-2] if answer < 0 else states[len(row) - response + answer - 1]
+        at = {"final": states[-1], "predicting": states[-2], "mean": states[-response:].mean(0), "anchor": before}
+        found.append(at[position])
     return torch.stack(found)
 
 
@@ -141,10 +160,16 @@ def check(path: str, strategy: str, packed: bool, lora: int) -> dict[str, Any]:
         return found
     for position in HIDDEN_POSITIONS:
         data, rows = batch(packed, position, dynamic=packed)
-        states = run(engine, data)[HIDDEN_KEY].unbind()
+        outputs = run(engine, data)
+        states = outputs[HIDDEN_KEY].unbind()
+        if position == "anchor":
+            assert [int(start) for start in outputs[ANSWER_KEY].unbind()] == answers(rows)
         assert all(state.shape == (1, 16) and state.dtype == torch.float32 for state in states)
         ours = torch.stack([state.reshape(-1) for state in states])
         found[position] = float((ours - expected(path, rows, position)).abs().max())
+    data, rows = batch(packed, "mean", dynamic=packed, layer="[2, 0, 0.5]")
+    ours = torch.stack([state.reshape(-1) for state in run(engine, data)[HIDDEN_KEY].unbind()])
+    found["layers"] = float((ours - expected(path, rows, "mean", (2, 0, 1))).abs().max())
     data, _ = batch(packed, "final", dynamic=False)
     del data[POSITION_KEY]
     found["unasked"] = HIDDEN_KEY in run(engine, data)
@@ -156,6 +181,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     transformer_impl.FSDP = Unsynchronised
+    geoalign.hidden.answers.answer_start = first_digit
     found = {}
     for name, case in CASES.items():
         found[name] = check(path, *case)

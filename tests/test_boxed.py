@@ -4,8 +4,8 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from geoalign.lab.rewards import last_boxed
-from geoalign.lab.rewards.boxed import boxed_answer, nesting_depth
+from geoalign.boxed import boxed_answer, last_boxed
+from geoalign.lab.rewards.verified import nesting_depth
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _LONGEST_BETWEEN = 70
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
     """A complete box: where its `\\boxed` begins, and its content begins and ends."""
 
     opening: int
@@ -50,22 +51,27 @@ def boxed_answer(text: str) -> str | None:
     (`x =`); or the ends of formulas, and then at least one comma or word. So several guesses in a list are the set of
     them, which no single answer equals. Boxes with other words between them are no list: the last one counts.
     """
-    boxes = _from_the_last(text)
-    last = next(boxes, None)
-    if last is None:
-        return None
-    contents = [text[last.start : last.end]]
-    for box in boxes:
+    contents: list[str] = []
+    for box in reversed(answer_boxes(text)):
         content = text[box.start : box.end]
-        # An empty box is an answer left out, never part of a list.
-        if not content.strip() or not contents[-1].strip():
-            break
-        if box.end >= last.opening or not _joins(text, box.end + 1, last.opening):
-            break
-        if content.strip() != contents[-1].strip():
+        if not contents or content.strip() != contents[-1].strip():
             contents.append(content)
-        last = box
-    return ", ".join(reversed(contents))
+    return ", ".join(reversed(contents)) if contents else None
+
+
+def answer_boxes(text: str) -> list[Box]:
+    """The boxes that give the answer of `text`, in their order: the last one, or the list of which it is the end."""
+    boxes = _from_the_last(text)
+    found = list(itertools.islice(boxes, 1))
+    for box in boxes:
+        first = found[-1]
+        # An empty box is an answer left out, never part of a list.
+        if not text[box.start : box.end].strip() or not text[first.start : first.end].strip():
+            break
+        if box.end >= first.opening or not _joins(text, box.end + 1, first.opening):
+            break
+        found.append(box)
+    return found[::-1]
 
 
 def _joins(text: str, start: int, end: int) -> bool:
@@ -78,10 +84,10 @@ def _joins(text: str, start: int, end: int) -> bool:
     return re.search(_FORMULA_ENDS, between) is None or re.search(_SEPARATOR, between) is not None
 
 
-def _from_the_last(text: str) -> Iterator[_Box]:
+def _from_the_last(text: str) -> Iterator[Box]:
     """The complete boxes of a text, the one that opens last first."""
     opened: list[tuple[int, int] | None] = []  # where a box and its content start; None for a plain brace
-    boxes: list[_Box] = []
+    boxes: list[Box] = []
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark == "{":
@@ -89,19 +95,7 @@ def _from_the_last(text: str) -> Iterator[_Box]:
         elif mark == "}":
             start = opened.pop() if opened else None
             if start is not None:
-                boxes.append(_Box(*start, token.start()))
+                boxes.append(Box(*start, token.start()))
         elif mark.startswith(r"\boxed"):
             opened.append((token.start(), token.end()))
     return iter(sorted(boxes, key=lambda box: -box.opening))
-
-
-def nesting_depth(text: str) -> int:
-    """The largest number of brackets of any kind open at once in `text`."""
-    depth = deepest = 0
-    for character in text:
-        if character in "({[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")}]":
-            depth -= 1
-    return deepest

@@ -1,0 +1,85 @@
+"""Which hidden state stands for a response: where in the response, and after which layers. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from geoalign.errors import InputError
+
+HiddenPosition = Literal["predicting", "final", "mean", "anchor"]
+HIDDEN_POSITIONS: tuple[HiddenPosition, ...] = get_args(HiddenPosition)
+
+# A layer's number as Hugging Face's `output_hidden_states` counts, a share of the depth, or several of either.
+HiddenLayer = int | float | Sequence[int | float]
+# The share of the depth that is the last layer: its state is that after the final norm.
+LAST = 1.0
+
+
+def is_last(layer: HiddenLayer) -> bool:
+    """Whether the last layer of any model is meant: the share 1.0, which needs no depth."""
+    return isinstance(layer, float) and layer == LAST
+
+
+def check_position(position: str) -> None:
+    """Raises InputError unless `position` is one of HIDDEN_POSITIONS."""
+    if position not in HIDDEN_POSITIONS:
+        raise InputError(f"hidden_position: expected one of {', '.join(HIDDEN_POSITIONS)}; got {position!r}")
+
+
+def check_layer(layer: Any) -> None:
+    """Raises InputError unless `layer` could be one or several layers of some model."""
+    problem = _problem(layer)
+    if problem is not None:
+        raise InputError(f"hidden_layer: {problem}")
+
+
+def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
+    """The layers' numbers in a model of `depth` layers, in the order given: 0 the embeddings, `depth` the last.
+
+    A whole number is one; a share s of the depth is the layer round(s x depth), at least 1. So 1 is the first layer
+    and 1.0 the last.
+
+    Raises:
+        InputError: no such layer, or one twice; the message names it.
+    """
+    check_layer(layer)
+    numbers = []
+    for one in as_list(layer):
+        number = max(1, round(one * depth)) if isinstance(one, float) else one
+        if number > depth:
+            raise InputError(f"hidden_layer: expected at most {depth}, the model's depth, got {one}")
+        if number in numbers:
+            raise InputError(f"hidden_layer: expected different layers, got layer {number} twice in {layer!r}")
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def as_list(layer: HiddenLayer) -> list[int | float]:
+    """One or several layers as a list."""
+    return [layer] if isinstance(layer, (int, float)) else list(layer)
+
+
+def _problem(layer: Any) -> str | None:
+    several = isinstance(layer, (list, tuple))
+    if several and not layer:
+        return f"expected at least one layer, got {layer!r}"
+    for one in layer if several else [layer]:
+        whole = isinstance(one, int) and not isinstance(one, bool) and one >= 0
+        if not whole and not (isinstance(one, float) and 0 < one <= 1):
+            return f"expected a layer's number from 0 or a share of the depth in (0, 1], got {one!r}"
+    return None
+
+
+def _checked(layer: Any) -> Any:
+    problem = _problem(layer)
+    if problem is not None:
+        raise PydanticCustomError("hidden_layer", "{problem}", {"problem": problem.partition(", got ")[0]})
+    return layer
+
+
+# The same as a setting.
+HiddenLayerSetting = Annotated[int | float | list[int | float], BeforeValidator(_checked)]

@@ -74,6 +74,7 @@ def dry_run(
     check_options(GRPOConfig, "grpo", config.grpo, locations)
     check_options(SFTConfig, "sft", config.sft or {}, locations)
     check_options(RewardConfig, "reward_model", config.reward_model, locations)
+    check_options(RewardConfig, "gold_model", config.gold_model, locations)
     zero_stage = _zero_stage(config.launch.accelerate, locations)
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
@@ -112,15 +113,15 @@ def launch_command(
 def _as_launched(config: RunConfig, processes: int) -> RunConfig:
     """The settings under which this one process sees the batches that all processes of the launch will make."""
     if torch.accelerator.is_available():
-        grpo, sft, learned = dict(config.grpo), config.sft, config.reward_model
+        grpo, sft, learned, gold = dict(config.grpo), config.sft, config.reward_model, config.gold_model
     else:
-        grpo, learned = without_gpu(config.grpo), without_gpu(config.reward_model)
+        grpo, learned, gold = map(without_gpu, (config.grpo, config.reward_model, config.gold_model))
         sft = None if config.sft is None else without_gpu(config.sft)
     own = Processes.launched().count
     size = grpo.get("per_device_train_batch_size")
     if isinstance(size, int):
         grpo["per_device_train_batch_size"] = size * processes // own
-    return replace(config, grpo=grpo, sft=sft, reward_model=learned)
+    return replace(config, grpo=grpo, sft=sft, reward_model=learned, gold_model=gold)
 
 
 def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
@@ -173,7 +174,9 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         updates = _sft_updates(run, len(demonstrations), processes)
         table.add_row("warm start", f"{len(demonstrations):,} demonstrations, {updates:,} updates")
     if run.reward_model is not None:
-        table.add_row("reward model", f"trained on {len(run.task.preference_pairs()):,} preference pairs")
+        table.add_row("reward model", f"trained on {len(run.task.preference_pairs()):,} preference pairs{_tested(run)}")
+    if run.gold_model is not None:
+        table.add_row("gold model", f"trained on {len(run.task.gold_pairs()):,} other pairs{_tested(run)}")
     table.add_row("training prompts", f"{len(run.problems):,}: {_lengths(run.problems, tokenizer, run)}")
     table.add_row(
         "a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"
@@ -199,6 +202,10 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         f"every {run.grpo.save_steps:g} updates, the last {run.output.keep_checkpoints or 'all'} kept",
     )
     return table
+
+
+def _tested(run: Run) -> str:
+    return f", {run.task.held_out_share:.0%} of them held out"
 
 
 def _sft_updates(run: Run, rows: int, processes: int) -> int:

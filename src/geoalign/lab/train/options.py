@@ -112,15 +112,17 @@ def sft_options(values: Options, *, seed: int, folder: Path, locations: Location
     return options
 
 
-def reward_model_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> RewardConfig:
-    """TRL's `RewardConfig` from the `reward_model` section.
+def reward_model_options(
+    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, section: str = "reward_model"
+) -> RewardConfig:
+    """TRL's `RewardConfig` from the section `reward_model` or `gold_model`.
 
     Raises:
         ConfigError: as `sft_options`.
     """
     defaults = {**_REWARD_MODEL, "data_seed": seed}
-    options: RewardConfig = _made(RewardConfig, "reward_model", defaults, values, seed, folder, locations)
-    _check_save_steps("reward_model", options, 1, "", locations)
+    options: RewardConfig = _made(RewardConfig, section, defaults, values, seed, folder, locations)
+    _check_save_steps(section, options, 1, "", locations)
     return options
 
 

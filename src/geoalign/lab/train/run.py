@@ -30,6 +30,7 @@ from geoalign.lab.train.options import grpo_options, reward_model_options, sft_o
 from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.shown import shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Run:
     """The parts of one run.
 
     Attributes:
-        sft, reward_model: TRL's options; None where there is no such stage.
+        sft, reward_model, gold_model: TRL's options; None where there is no such stage.
         problems: the task's training problems without those whose prompts are too long.
         evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
     """
@@ -53,6 +54,7 @@ class Run:
     plan: PromptPlan
     sft: SFTConfig | None
     reward_model: RewardConfig | None
+    gold_model: RewardConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
     reward: RewardSettings
@@ -63,6 +65,11 @@ class Run:
     evaluation: EvaluationConfig
     evaluation_sets: Mapping[str, Sequence[Problem]]
     output: OutputConfig
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The stages that make a reward model and a gold model, in their order."""
+        return tuple(name for name in ("reward_model", "gold_model") if getattr(self, name) is not None)
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
@@ -116,6 +123,7 @@ def make_run(
         plan=plan,
         sft=sft,
         reward_model=reward_model if trains_reward_model else None,
+        gold_model=_gold_model(config, task, folder, locations),
         grpo=grpo,
         generation=shape,
         reward=config.reward,
@@ -127,6 +135,19 @@ def make_run(
         evaluation_sets=evaluation_sets,
         output=config.output,
     )
+
+
+def _gold_model(config: RunConfig, task: Task, folder: RunFolder, locations: Locations) -> RewardConfig | None:
+    if task.gold_pairs():
+        options = {**config.reward_model, **config.gold_model}
+        place = folder.gold_model_checkpoints
+        return reward_model_options(options, seed=config.seed, folder=place, locations=locations, section="gold_model")
+    if config.gold_model:
+        raise ConfigError(
+            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
+            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
+        )
+    return None
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:

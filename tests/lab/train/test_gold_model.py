@@ -184,6 +184,20 @@ def test_reward_models_of_a_run_with_adapters_are_plain_models(
     assert all(after[key].allclose(before[key], atol=1e-6) for key in before)
 
 
+def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], train_here: Train, tmp_path: Path) -> None:
+    fitted = {**settings, "reward_head": {"penalty": 0.1}, "reward_model": {}, "gold_model": {}}
+    assert "its head fitted to" in said(fitted)
+    summary = train_here(fitted, tmp_path / "run")
+    # One line a stage, that of the pairs held out, and no checkpoint.
+    stages = [line["stage"] for line in lines(tmp_path / "run" / "metrics.jsonl") if line["stage"] != "rl"]
+    assert stages == ["reward_model", "gold_model"]
+    assert not (tmp_path / "run" / "checkpoints" / "reward_model_training").exists()
+    # "It is 7." against "No.": plain in any state.
+    assert summary["reward_model"]["accuracy"] == summary["gold_model"]["accuracy"] == 1.0
+    with pytest.raises(ConfigError, match=r"reward_model: expected nothing beside reward_head, .*max_steps"):
+        said({**fitted, "reward_model": {"max_steps": 3}})
+
+
 def said(settings: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=160)
     dry_run(parse_run_config(settings), console)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 from pydantic import Field, model_validator
 
 from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
 from geoalign.settings import setting, settings
@@ -165,6 +166,9 @@ class RunConfig:
     max_prompt_length: Annotated[int, Field(ge=1)] | None = setting(
         default=None,
         help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
+    )
+    reward_head: RewardHeadConfig | None = setting(
+        default=None, help="Fit only the head of reward and gold model; null: train them by TRL."
     )
     model: ModelConfig = field(default_factory=TinyModelConfig)
     task: TaskConfig = field(default_factory=ArithmeticConfig)

@@ -174,9 +174,10 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         updates = _sft_updates(run, len(demonstrations), processes)
         table.add_row("warm start", f"{len(demonstrations):,} demonstrations, {updates:,} updates")
     if run.reward_model is not None:
-        table.add_row("reward model", f"trained on {len(run.task.preference_pairs()):,} preference pairs{_tested(run)}")
+        made = f"{_made(run)} {len(run.task.preference_pairs()):,} preference pairs"
+        table.add_row("reward model", f"{made}{_tested(run)}")
     if run.gold_model is not None:
-        table.add_row("gold model", f"trained on {len(run.task.gold_pairs()):,} other pairs{_tested(run)}")
+        table.add_row("gold model", f"{_made(run)} {len(run.task.gold_pairs()):,} other pairs{_tested(run)}")
     table.add_row("training prompts", f"{len(run.problems):,}: {_lengths(run.problems, tokenizer, run)}")
     table.add_row(
         "a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"
@@ -202,6 +203,10 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         f"every {run.grpo.save_steps:g} updates, the last {run.output.keep_checkpoints or 'all'} kept",
     )
     return table
+
+
+def _made(run: Run) -> str:
+    return "trained on" if run.reward_head is None else "its head fitted to"
 
 
 def _tested(run: Run) -> str:

@@ -23,6 +23,7 @@ from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.resume_point import stage_checkpoints
+from geoalign.lab.train.reward_head import fit_head
 from geoalign.lab.train.run import Run
 from geoalign.lab.train.trainers import InRunFolder, ProgressBar, run_trainer, stage_callbacks
 from geoalign.pretrained import from_pretrained
@@ -54,36 +55,43 @@ def gold_model_stage(run: Run) -> None:
 
 
 def _make(run: Run, stage: str, options: RewardConfig, *, seed: int) -> None:
-    folder = run.folder
-    made = folder.checkpoints / stage
-    if made.is_dir():
+    if (run.folder.checkpoints / stage).is_dir():
         return
     run.processes.barrier()  # all have looked before one writes
-    trained_on, held_out = _split(run)
-    checkpoints = stage_checkpoints(folder)[stage]
-    resume_from = latest_complete(checkpoints)
-    trained = resume_from if resume_from is not None and is_last(resume_from) else None
-    lora = run.model.lora
-    model, tokenizer = first_reward_model(
-        trained if trained is not None and lora is None else folder.warm_started,
-        dtype=run.model.dtype,
-        seed=seed,
-        trust_remote_code=run.model.trust_remote_code,
-    )
-    if trained is None:
-        model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
-        bar = ProgressBar(run.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"})
-        with bar:
-            callbacks = stage_callbacks(run, stage, checkpoints, bar)
-            train_reward_model(
-                model, tokenizer, trained_on[stage], options, callbacks=callbacks, resume_from=resume_from
-            )
-        model = merged(model)
-    elif lora is not None:
-        model = merged_from(model, trained)
+    pairs, held_out = _split(run)
+    if run.reward_head is not None:
+        model, tokenizer = _new_model(run, run.folder.warm_started, seed)
+        fit_head(model.to(run.grpo.device), tokenizer, pairs[stage], run.reward_head)
+    else:
+        model, tokenizer = _trained(run, stage, options, pairs[stage], seed)
     if run.processes.is_main:
         _keep(run, stage, model, tokenizer, held_out)
     run.processes.barrier()
+
+
+def _trained(
+    run: Run, stage: str, options: RewardConfig, pairs: Sequence[PreferencePair], seed: int
+) -> tuple[Any, Any]:
+    """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
+    checkpoints, lora = stage_checkpoints(run.folder)[stage], run.model.lora
+    resume_from = latest_complete(checkpoints)
+    if resume_from is not None and is_last(resume_from):
+        if lora is None:
+            return _new_model(run, resume_from, seed)
+        model, tokenizer = _new_model(run, run.folder.warm_started, seed)
+        return merged_from(model, resume_from), tokenizer
+    model, tokenizer = _new_model(run, run.folder.warm_started, seed)
+    model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
+    bar = ProgressBar(run.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"})
+    with bar:
+        callbacks = stage_callbacks(run, stage, checkpoints, bar)
+        train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
+    return merged(model), tokenizer
+
+
+def _new_model(run: Run, folder: Path, seed: int) -> tuple[Any, Any]:
+    code = run.model.trust_remote_code
+    return first_reward_model(folder, dtype=run.model.dtype, seed=seed, trust_remote_code=code)
 
 
 def _split(run: Run) -> tuple[dict[str, list[PreferencePair]], list[PreferencePair]]:

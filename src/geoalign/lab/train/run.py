@@ -17,6 +17,7 @@ from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.hidden.positions import HiddenPosition
+from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.rewards import RewardConfig as RewardSettings
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
 from geoalign.lab.dumps.anchors import read_anchors
@@ -55,6 +56,7 @@ class Run:
     sft: SFTConfig | None
     reward_model: RewardConfig | None
     gold_model: RewardConfig | None
+    reward_head: RewardHeadConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
     reward: RewardSettings
@@ -95,6 +97,8 @@ def make_run(
     seed, sft = config.seed, None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations)
+    if config.reward_head is not None:
+        _check_untrained(config, locations)
     reward_model = reward_model_options(
         config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations
     )
@@ -124,6 +128,7 @@ def make_run(
         sft=sft,
         reward_model=reward_model if trains_reward_model else None,
         gold_model=_gold_model(config, task, folder, locations),
+        reward_head=config.reward_head,
         grpo=grpo,
         generation=shape,
         reward=config.reward,
@@ -135,6 +140,15 @@ def make_run(
         evaluation_sets=evaluation_sets,
         output=config.output,
     )
+
+
+def _check_untrained(config: RunConfig, locations: Locations) -> None:
+    for section in ("reward_model", "gold_model"):
+        if options := getattr(config, section):
+            raise ConfigError(
+                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
+                f"TRL takes options, got {shown(options)}"
+            )
 
 
 def _gold_model(config: RunConfig, task: Task, folder: RunFolder, locations: Locations) -> RewardConfig | None:

@@ -15,7 +15,7 @@ from geoalign.lab.store.run_folder import RunFolder, first_difference
 from geoalign.lab.store.seals import MARK, files_fault, mark_complete, read_mark
 
 # The settings that decide what the shared stages make.
-_SECTIONS = ("model", "task", "sft", "reward_model", "gold_model", "max_prompt_length")
+_SECTIONS = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
@@ -25,7 +25,7 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
     may be demonstrations of another.
 
     Raises:
-        ConfigError: `model`, `task`, `sft`, `reward_model` or `gold_model` differ; the message names the first key.
+        ConfigError: `model`, `task`, `sft`, `reward_model`, ... differ; the message names the first key.
         RunFolderError: the folder has no finished warm start, or its settings have changed since it was made.
     """
     if not shared.started() or not shared.warm_started.is_dir():

@@ -111,5 +111,11 @@ class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
         trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
         return batch
 
+    def _generate(self, prompts: list[Any]) -> Any:
+        """Generates in the type that training computes in: accelerate's autocast is around the outermost module only,
+        and adapters of peft generate through the model inside it."""
+        with self.accelerator.autocast():
+            return super()._generate(prompts)
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes nothing: a run folder describes itself."""

@@ -85,24 +85,26 @@ def make_run(
     locations: Locations = NOWHERE,
     *,
     task: Task | None = None,
+    bf16: bool = False,
 ) -> Run:
     """Makes the parts of a run, and so finds what is wrong with the settings; writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
+        bf16: whether a CPU computes in bfloat16 where the settings do not say.
 
     Raises:
         ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
     """
     seed, sft = config.seed, None
     if config.sft is not None:
-        sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations)
+        sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations, bf16=bf16)
     if config.reward_head is not None:
         _check_untrained(config, locations)
     reward_model = reward_model_options(
-        config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations
+        config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations, bf16=bf16
     )
-    grpo = grpo_options(config.grpo, seed=seed, folder=folder.rl_checkpoints, locations=locations)
+    grpo = grpo_options(config.grpo, seed=seed, folder=folder.rl_checkpoints, locations=locations, bf16=bf16)
     task = task or make_task(config.task, seed=seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
@@ -127,7 +129,7 @@ def make_run(
         plan=plan,
         sft=sft,
         reward_model=reward_model if trains_reward_model else None,
-        gold_model=_gold_model(config, task, folder, locations),
+        gold_model=_gold_model(config, task, folder, locations, bf16=bf16),
         reward_head=config.reward_head,
         grpo=grpo,
         generation=shape,
@@ -151,11 +153,18 @@ def _check_untrained(config: RunConfig, locations: Locations) -> None:
             )
 
 
-def _gold_model(config: RunConfig, task: Task, folder: RunFolder, locations: Locations) -> RewardConfig | None:
+def _gold_model(
+    config: RunConfig, task: Task, folder: RunFolder, locations: Locations, *, bf16: bool
+) -> RewardConfig | None:
     if task.gold_pairs():
-        options = {**config.reward_model, **config.gold_model}
-        place = folder.gold_model_checkpoints
-        return reward_model_options(options, seed=config.seed, folder=place, locations=locations, section="gold_model")
+        return reward_model_options(
+            {**config.reward_model, **config.gold_model},
+            seed=config.seed,
+            folder=folder.gold_model_checkpoints,
+            locations=locations,
+            bf16=bf16,
+            section="gold_model",
+        )
     if config.gold_model:
         raise ConfigError(
             f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "

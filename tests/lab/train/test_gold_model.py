@@ -196,6 +196,8 @@ def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], train_here: Tr
     assert summary["reward_model"]["accuracy"] == summary["gold_model"]["accuracy"] == 1.0
     with pytest.raises(ConfigError, match=r"reward_model: expected nothing beside reward_head, .*max_steps"):
         said({**fitted, "reward_model": {"max_steps": 3}})
+    with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 1, got 2"):
+        said({**fitted, "reward_head": {"layers": 2}})
 
 
 def said(settings: dict[str, Any]) -> str:

@@ -75,6 +75,7 @@ def dry_run(
     check_options(SFTConfig, "sft", config.sft or {}, locations)
     check_options(RewardConfig, "reward_model", config.reward_model, locations)
     check_options(RewardConfig, "gold_model", config.gold_model, locations)
+    _check_head(config, locations)
     zero_stage = _zero_stage(config.launch.accelerate, locations)
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
@@ -108,6 +109,20 @@ def launch_command(
     else:
         start = ["geoalign"]
     return shlex.join([*start, *arguments])
+
+
+def _check_head(config: RunConfig, locations: Locations) -> None:
+    """Raises ConfigError where `reward_head` wants more layers than the model has, as far as its config is at hand."""
+    if config.reward_head is None or config.reward_head.layers is None:
+        return
+    model, key = config.model, "reward_head.layers"
+    try:
+        there = shape_of_model(_settings_of(model)).layers if isinstance(model, PretrainedModelConfig) else model.layers
+    except (OSError, ValueError):
+        return
+    if config.reward_head.layers > there:
+        expected = f"expected at most the model's {there}, got {config.reward_head.layers}"
+        raise ConfigError(f"{locations.prefix(key)}{key}: {expected}")
 
 
 def _as_launched(config: RunConfig, processes: int) -> RunConfig:

@@ -10,6 +10,7 @@ import torch
 from dumps import GROUPS, SIZE, write_dump, write_lines
 
 from geoalign.errors import ConfigError
+from geoalign.lab.reports.inspection import build_inspection
 from geoalign.method.advantages import group_advantages
 
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.

@@ -26,8 +26,9 @@ def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens,
         batch_size=batch_size,
         progress=options.get("progress", lambda done: None),
     )
-    gold = options.get("gold_utility", lambda problem, response: None)
-    return SimpleNamespace(rows=answers, **evaluation_values(answers, samples, binary=source.binary, gold_utility=gold))
+    known = options.get("gold_utility", lambda problem, response: None)
+    gold = [known(answer.prompt.problem, answer.response) for answer in answers]
+    return SimpleNamespace(rows=answers, **evaluation_values(answers, samples, binary=source.binary, gold=gold))
 
 
 def _problems(count):

@@ -307,3 +307,32 @@ def test_the_authors_own_prompts(shared_data):
         "harmless": 2297,
     }
     assert not [note for note in task.notes() if "sample_50" in note]
+
+
+def test_pairs_that_begin_alike_go_to_one_of_two_reward_models(tmp_path):
+    def rows(numbers):
+        # Of each dialogue the first reply, and the second after another turn.
+        for number in numbers:
+            first = f"\n\nHuman: What is {number}?\n\nAssistant:"
+            second = f"{first} It is {number}.\n\nHuman: Really?\n\nAssistant:"
+            for asked in (first, second):
+                yield {"chosen": asked + " Yes.", "rejected": asked + " No."}
+
+    def sides(numbers):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows(numbers)))
+        task = make_task(HHRLHFConfig(train=str(path), gold_share=0.3), seed=0)
+        return [
+            [found.prompt[0]["content"] for found in pairs] for pairs in (task.preference_pairs(), task.gold_pairs())
+        ]
+
+    proxy, gold = sides(range(1000))
+    assert len(proxy) + len(gold) == 2000
+    assert not set(proxy) & set(gold)
+    assert all(gold.count(first) == 2 for first in gold[:20])
+    # Binomial: 300 of 1000 dialogues, with a deviation of 14.5.
+    assert 250 < len(set(gold)) < 350
+    # The side of a dialogue does not depend on what else the file holds.
+    fewer, kept = sides(range(300, 600))
+    assert set(fewer) <= set(proxy)
+    assert set(kept) <= set(gold)

@@ -24,6 +24,8 @@ _FIXED = {
     "task": _WARM_START,
     "sft": _WARM_START,
     "reward_model": _WARM_START,
+    "gold_model": _WARM_START,
+    "reward_head": _WARM_START,
     "seed": "every arm runs with the same seeds: set seeds",
     "max_prompt_length": _WARM_START,
     "evaluation": _MEASURED,

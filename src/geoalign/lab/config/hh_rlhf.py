@@ -25,13 +25,20 @@ class HHRLHFConfig:
     The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
     sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
     `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
-    chat messages. Gold utility is unknown.
+    chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
     """
 
     train: _Sources = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
     type: Literal["hh_rlhf"] = "hh_rlhf"
     pairs: _Sources | None = setting(
         default=None, help="Files or hub ids of the pairs for the reward model; null: those of `train`."
+    )
+    gold_share: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+        default=None,
+        help="Share of the pairs that a second reward model learns from alone, the gold model; null: there is none.",
+    )
+    held_out: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.1, help="Share of a reward model's pairs that are kept for its test, at most 1,024 pairs."
     )
     rl: _Sources | None = setting(
         default=None, help="Files or hub ids whose prompts are for RL; null: those of `train`."

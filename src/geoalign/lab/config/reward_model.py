@@ -27,6 +27,21 @@ def _http_url(value: str) -> str:
 
 
 @settings
+class RewardHeadConfig:
+    """Reward models whose head alone is fitted, on the mean state of a reply in the frozen model.
+
+    It takes one pass over the pairs, and the rest of the model stays as the warm start left it.
+    """
+
+    penalty: Annotated[float, Field(gt=0)] = setting(
+        default=1.0, help="Half of it times the squared length of the fitted direction, in standard deviations."
+    )
+    layers: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Keep the model's first so many layers; null: all."
+    )
+
+
+@settings
 class RewardModelConfig:
     """Where the reward model comes from, and how it scores responses.
 

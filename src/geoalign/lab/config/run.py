@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 from pydantic import Field, model_validator
 
 from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
 from geoalign.settings import setting, settings
@@ -45,7 +46,7 @@ class TinyModelConfig:
 
 @settings
 class LoraConfig:
-    """Low-rank adapters by peft, in the RL stage and, where there is one, the warm start."""
+    """Low-rank adapters by peft, in every stage that trains: warm start, reward and gold model, RL."""
 
     rank: Annotated[int, Field(ge=1)] = setting(default=16, help="Rank of the updates.")
     scale: Annotated[float, Field(gt=0)] = setting(
@@ -149,7 +150,8 @@ class RunConfig:
 
     `sft`, `reward_model` and `grpo` hold options of TRL's `SFTConfig`, `RewardConfig` and `GRPOConfig`, passed on as
     they are; options left out take this project's defaults (`geoalign.lab.train.options`), then TRL's. `sft: null`
-    leaves the warm start out. `reward_model` is of use to tasks with preference pairs only.
+    leaves the warm start out. `reward_model` is of use to tasks with preference pairs only, `gold_model`, options like
+    those of `reward_model` and laid over them, to tasks that keep some pairs for a gold model (`task.gold_share`).
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
@@ -169,12 +171,16 @@ class RunConfig:
         default=None,
         help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
     )
+    reward_head: RewardHeadConfig | None = setting(
+        default=None, help="Fit only the head of reward and gold model; null: train them by TRL."
+    )
     model: ModelConfig = field(default_factory=TinyModelConfig)
     task: TaskConfig = field(default_factory=ArithmeticConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     curator: CuratorSection = field(default_factory=default_curator)
     sft: dict[str, Any] | None = field(default_factory=dict)
     reward_model: dict[str, Any] = field(default_factory=dict)
+    gold_model: dict[str, Any] = field(default_factory=dict)
     grpo: dict[str, Any] = field(default_factory=dict)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)

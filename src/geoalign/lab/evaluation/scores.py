@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -14,7 +14,6 @@ from geoalign.lab.analysis.statistics.pass_at_k import mean_pass_at_k, pass_at_k
 from geoalign.lab.evaluation.answers import Answer
 from geoalign.lab.evaluation.sets import PromptedSet
 from geoalign.lab.store.evaluation import Part, Row
-from geoalign.lab.tasks.base import Problem
 
 _Item = TypeVar("_Item")
 
@@ -103,24 +102,23 @@ def score(prompted_set: PromptedSet, part: Part) -> SetScores:
 
 
 def evaluation_values(
-    answers: Sequence[Answer], samples: int, *, binary: bool, gold_utility: Callable[[Problem, str], float | None]
+    answers: Sequence[Answer], samples: int, *, binary: bool, gold: Sequence[float | None]
 ) -> dict[str, Any]:
     """The values of one line of `evaluation.jsonl`; None where there is no such value.
 
     Args:
         answers: by problem, then by sample.
         binary: whether a reward says right or wrong; only then there are accuracy and pass@k.
-        gold_utility: what a response is truly worth; None: not known. The mean is over those of which it is known.
+        gold: what each answer is truly worth; None or NaN: not known. The mean is over those of which it is known.
     """
     right = right_answers(answers, samples)
-    golds = [gold_utility(scored.prompt.problem, scored.response) for scored in answers]
     passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
     return {
         "accuracy": sum(right) / len(answers) if binary else None,
         "correct": sum(right) if binary else None,
         "count": len(answers),
         "reward": _mean([scored.reward for scored in answers]),
-        "gold_utility": _mean(golds),
+        "gold_utility": _mean(gold),
         "samples": samples,
         "pass_at_k": passed if binary else None,
     }

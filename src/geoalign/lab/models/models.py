@@ -203,10 +203,11 @@ def make_tiny_model(config: TinyModelConfig, tokenizer: Any, *, seed: int) -> Qw
 # Low-rank adapters by peft: put on before a stage and merged after it, so that what it makes is a plain model.
 
 
-def with_adapters(model: Any, config: LoraConfig | None, *, seed: int) -> Any:
+def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str = "CAUSAL_LM") -> Any:
     """The model with fresh adapters, drawn from `seed`, and its own weights frozen; the model itself for None.
 
-    An update B A starts at zero (Hu et al. 2022), so the model answers as before.
+    An update B A starts at zero (Hu et al. 2022), so the model answers as before. Of a reward model (`kind` is peft's
+    SEQ_CLS) the new head is trained whole.
 
     Raises:
         MissingExtraError: peft is not installed.
@@ -216,7 +217,7 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int) -> Any:
     peft = _peft()
     targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
     options = peft.LoraConfig(
-        task_type="CAUSAL_LM", r=config.rank, lora_alpha=config.scale * config.rank, target_modules=targets
+        task_type=kind, r=config.rank, lora_alpha=config.scale * config.rank, target_modules=targets
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

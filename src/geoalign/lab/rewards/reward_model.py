@@ -14,6 +14,7 @@ from geoalign.errors import ConfigError, InputError, RunFolderError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.rewards.base import dialogues
 from geoalign.lab.rewards.ready_model import has_own_code, load_ready_model
+from geoalign.lab.rewards.reply_states import mean_reply_states, reads_mean, reply_start
 
 
 class RewardModelScorer:
@@ -97,7 +98,8 @@ class RewardModelScorer:
         """
         if self._model is None:
             raise RunFolderError("reward model: expected an open scorer, got one that was closed")
-        tokens = [self._encode(dialogue, row) for row, dialogue in enumerate(dialogues(responses, prompts))]
+        read = dialogues(responses, prompts)
+        tokens = [self._encode(dialogue, row) for row, dialogue in enumerate(read)]
         rewards = [math.nan] * len(tokens)
         scorable = []
         for row, ids in enumerate(tokens):
@@ -111,7 +113,7 @@ class RewardModelScorer:
         scorable.sort(key=lambda row: len(tokens[row]))
         for start in range(0, len(scorable), self._batch_size):
             batch = scorable[start : start + self._batch_size]
-            for row, value in zip(batch, self._outputs([tokens[row] for row in batch]), strict=True):
+            for row, value in zip(batch, self._scores([(tokens[row], read[row]) for row in batch]), strict=True):
                 if math.isfinite(value):
                     rewards[row] = value
                 else:
@@ -138,6 +140,16 @@ class RewardModelScorer:
                 f"prompts: expected messages that the reward model's chat template takes, got in row {row}: {error}"
             ) from error
         return [int(token) for token in encoded["input_ids"]]
+
+    def _scores(self, batch: Sequence[tuple[list[int], list[dict[str, Any]]]]) -> list[float]:
+        tokens = [ids for ids, _ in batch]
+        if not reads_mean(self._model):
+            return self._outputs(tokens)
+        starts = [reply_start(self._tokenizer, dialogue) for _, dialogue in batch]
+        with torch.no_grad():
+            states = mean_reply_states(self._model, tokens, starts)
+            rewards: list[float] = self._model.score(states).reshape(-1).float().tolist()
+        return rewards
 
     @torch.inference_mode()
     def _outputs(self, batch: Sequence[Sequence[int]]) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import MARK, NOTHING, Digest, files_fault, read_mark, read_sealed, write_sealed
 
 # In the order in which a run passes through them.
-STAGES = ("sft", "reward_model", "rl", "done")
+STAGES = ("sft", "reward_model", "gold_model", "rl", "done")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,15 @@ _FILES = ("start", "metrics", "evaluation")
 _FOLDERS = ("rollouts", "details", "made")
 
 
-def after_warm_start(rewarded: bool) -> str:
-    """The stage that follows the warm start; `rewarded`: the run trains a reward model."""
-    return "reward_model" if rewarded else "rl"
+def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
+    """The stage that follows once the warm start is there: the first of the stages `learned`, which make a reward model
+    and a gold model in folders of their names, whose model is not there yet; after them RL."""
+    return next((name for name in learned if not (folder.checkpoints / name).is_dir()), "rl")
 
 
 def made_models(folder: RunFolder) -> tuple[Path, ...]:
     """The models that a run makes once; each is complete if it exists."""
-    return folder.warm_started, folder.reward_model, folder.final
+    return folder.warm_started, folder.reward_model, folder.gold_model, folder.final
 
 
 def records_now(folder: RunFolder, stage: str, step: int) -> Records:

@@ -26,7 +26,7 @@ from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
-# Beside the reward model: what it gets right on the pairs held out.
+# Beside a reward model: what it gets right on the pairs held out.
 ACCURACY_FILE = "pair_accuracy.json"
 
 # Settings that change what is kept, never what is computed.
@@ -42,7 +42,8 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", 
 class RunFolder:
     """Paths and atomic writes of one run folder (schema version 1).
 
-    `warm_started` is the model that RL starts from, `reward_model` the learned reward where the task has one.
+    `warm_started` is the model that RL starts from, `reward_model` the learned reward and `gold_model` the learned gold
+    utility where the task has one.
     """
 
     def __init__(self, root: Path) -> None:
@@ -59,10 +60,12 @@ class RunFolder:
         self.checkpoints = self.root / "checkpoints"
         self.sft_checkpoints = self.checkpoints / "sft"
         self.reward_model_checkpoints = self.checkpoints / "reward_model_training"
+        self.gold_model_checkpoints = self.checkpoints / "gold_model_training"
         self.rl_checkpoints = self.checkpoints / "rl"
         # Models: each is complete if it exists.
         self.warm_started = self.checkpoints / "warm_start"
         self.reward_model = self.checkpoints / "reward_model"
+        self.gold_model = self.checkpoints / "gold_model"
         self.final = self.checkpoints / "final"
         self.report = self.root / "report.html"
         self.figures = self.root / "figures"
@@ -179,7 +182,7 @@ class RunFolder:
         """Removes what a killed run has left half-written, and nothing else: files and folders of its own names."""
         for path in (*(beside(path) for path in self._files()), *self._half_written_steps()):
             path.unlink(missing_ok=True)
-        for model in (self.warm_started, self.reward_model, self.final):
+        for model in (self.warm_started, self.reward_model, self.gold_model, self.final):
             written = beside(model)
             if written.is_dir() and not written.is_symlink():
                 shutil.rmtree(written)
@@ -187,8 +190,9 @@ class RunFolder:
     def check_kinds(self) -> None:
         """Raises RunFolderError if a file of the run is something else than a file, or a folder of it no folder."""
         folders = [self.root, self.rollouts, self.details, self.checkpoints, self.figures]
-        folders += [self.warm_started, self.reward_model, self.final]
-        for stage in (self.sft_checkpoints, self.reward_model_checkpoints, self.rl_checkpoints):
+        folders += [self.warm_started, self.reward_model, self.gold_model, self.final]
+        learned = (self.reward_model_checkpoints, self.gold_model_checkpoints)
+        for stage in (self.sft_checkpoints, *learned, self.rl_checkpoints):
             folders += [stage, *checkpoint_paths(stage)]
         files = [*self._files(), *(path for path, _ in self.step_files())]
         half_written = [*(beside(path) for path in self._files()), *self._half_written_steps()]

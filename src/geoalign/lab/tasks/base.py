@@ -39,6 +39,8 @@ class Task(ABC):
     """Problems in a fixed order; the same settings and seed give the same problems."""
 
     name: str
+    # Of the pairs of a reward model, those on which it is tested only.
+    held_out_share: float = 0.1
 
     @abstractmethod
     def train_problems(self) -> Sequence[Problem]:
@@ -54,6 +56,13 @@ class Task(ABC):
 
     def preference_pairs(self) -> Sequence[PreferencePair]:
         """What a reward model learns from; empty where the reward needs no model."""
+        return ()
+
+    def gold_pairs(self) -> Sequence[PreferencePair]:
+        """What a second reward model learns from, whose score is the gold utility; no pair of `preference_pairs`.
+
+        Empty where there is no such model.
+        """
         return ()
 
     def alphabet(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 from geoalign.errors import InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
@@ -30,17 +31,21 @@ class HHRLHFTask(Task):
     The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
     each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
     counted (`on_bad_row: error`: refused), see `read_pair` and `read_prompt`; `notes()` says how many, and what
-    `decontaminate` found or dropped. Gold utility, shortcut and final answers are unknown.
+    `decontaminate` found or dropped. With `gold_share`, pairs whose dialogues begin alike go to one of the two reward
+    models together, whatever else the files hold. Shortcut and final answers are unknown, gold utility is the gold
+    model's score.
 
     Raises:
         ConfigError: a file is not there or of an unknown kind, or the hub does not have it (when it is first read).
-        InputError: a file holds something else than its name says, no usable row, or too few for `rl_prompts`.
+        InputError: a file holds something else than its name says, no usable row, or too few for `rl_prompts` or
+            `gold_share`.
     """
 
     name = "hh_rlhf"
 
     def __init__(self, config: HHRLHFConfig) -> None:
         self._config = config
+        self.held_out_share = config.held_out
         self._reading = DialogueReading(config.max_characters, config.limit, config.on_bad_row)
 
     def train_problems(self) -> Sequence[Problem]:
@@ -55,21 +60,25 @@ class HHRLHFTask(Task):
     def preference_pairs(self) -> Sequence[PreferencePair]:
         return self._training.pairs
 
+    def gold_pairs(self) -> Sequence[PreferencePair]:
+        return self._training.gold_pairs
+
     def notes(self) -> Sequence[str]:
         training = self._training
         lines = [note for file in (*training.files, *self._evaluation_files) if (note := file.note())]
         lines += training.notes
         if self._config.decontaminate == "report":
             lines += self._overlap_notes()
+        gold = f"{len(training.gold_pairs)} for a gold model, " if training.gold_pairs else ""
         lines.append(
-            f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, "
+            f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, {gold}"
             f"{len(training.prompts)} prompts for RL ({_PAPER_SIZES})"
         )
         return lines
 
     def _overlap_notes(self) -> list[str]:
         training = self._training
-        prompts = [pair.prompt for pair in (*training.sft, *training.pairs)]
+        prompts = [pair.prompt for pair in (*training.sft, *training.pairs, *training.gold_pairs)]
         prompts += [problem.prompt for problem in training.prompts]
         trained_on = {fingerprint(prompt) for prompt in prompts}
         lines = []
@@ -112,7 +121,8 @@ class HHRLHFTask(Task):
             items, more = self._cleaned("pairs", _items(pair_files))
             pairs, notes = _pairs(items), notes + more
         files = [*sft_files, *(pair_files or ()), *(rl_files or ())]
-        return _Training(files, _pairs(sft), pairs, prompts, notes)
+        pairs, gold_pairs = _shared_out(pairs, config.gold_share)
+        return _Training(files, _pairs(sft), pairs, gold_pairs, prompts, notes)
 
     def _cleaned(self, what: str, items: list[Item]) -> tuple[list[Item], list[str]]:
         """The rows to use of one part of training, and what `decontaminate` has to say on it."""
@@ -139,6 +149,7 @@ class _Training:
     files: list[DialogueFile]
     sft: list[PreferencePair]
     pairs: list[PreferencePair]
+    gold_pairs: list[PreferencePair]
     prompts: list[Problem]
     notes: list[str]
 
@@ -153,6 +164,30 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
     kept = prompts[-count:]
     for_rl = {exact(problem.prompt) for problem in kept}
     return [item for item in items if exact(item.prompt) not in for_rl], kept
+
+
+def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[PreferencePair], list[PreferencePair]]:
+    """The pairs of the reward model and those of the gold model; dialogues that begin alike stay together.
+
+    A pair's side follows from its first turn alone, so it is the same whatever other rows there are.
+    """
+    if share is None:
+        return pairs, []
+    gold = [_fraction(pair) < share for pair in pairs]
+    sides = [[pair for pair, side in zip(pairs, gold, strict=True) if side is which] for which in (False, True)]
+    for side, what in zip(sides, ("reward", "gold"), strict=True):
+        if len({_fraction(pair) for pair in side}) < 2:
+            raise InputError(
+                f"task.gold_share: expected a share that leaves the {what} model pairs of two or more dialogues, got "
+                f"{share} of {len(pairs)} pairs: {len(side)}"
+            )
+    return sides[0], sides[1]
+
+
+def _fraction(pair: PreferencePair) -> float:
+    """A number in [0, 1) of the first turn of a pair's prompt, even over different turns."""
+    digest = sha256(fingerprint(pair.prompt[:1]).encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:6]) / 2**48
 
 
 def _items(files: Sequence[DialogueFile]) -> list[Item]:

@@ -74,6 +74,8 @@ def dry_run(
     check_options(GRPOConfig, "grpo", config.grpo, locations)
     check_options(SFTConfig, "sft", config.sft or {}, locations)
     check_options(RewardConfig, "reward_model", config.reward_model, locations)
+    check_options(RewardConfig, "gold_model", config.gold_model, locations)
+    _check_head(config, locations)
     zero_stage = _zero_stage(config.launch.accelerate, locations)
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
@@ -109,18 +111,32 @@ def launch_command(
     return shlex.join([*start, *arguments])
 
 
+def _check_head(config: RunConfig, locations: Locations) -> None:
+    """Raises ConfigError where `reward_head` wants more layers than the model has, as far as its config is at hand."""
+    if config.reward_head is None or config.reward_head.layers is None:
+        return
+    model, key = config.model, "reward_head.layers"
+    try:
+        there = shape_of_model(_settings_of(model)).layers if isinstance(model, PretrainedModelConfig) else model.layers
+    except (OSError, ValueError):
+        return
+    if config.reward_head.layers > there:
+        expected = f"expected at most the model's {there}, got {config.reward_head.layers}"
+        raise ConfigError(f"{locations.prefix(key)}{key}: {expected}")
+
+
 def _as_launched(config: RunConfig, processes: int) -> RunConfig:
     """The settings under which this one process sees the batches that all processes of the launch will make."""
     if torch.accelerator.is_available():
-        grpo, sft, learned = dict(config.grpo), config.sft, config.reward_model
+        grpo, sft, learned, gold = dict(config.grpo), config.sft, config.reward_model, config.gold_model
     else:
-        grpo, learned = without_gpu(config.grpo), without_gpu(config.reward_model)
+        grpo, learned, gold = map(without_gpu, (config.grpo, config.reward_model, config.gold_model))
         sft = None if config.sft is None else without_gpu(config.sft)
     own = Processes.launched().count
     size = grpo.get("per_device_train_batch_size")
     if isinstance(size, int):
         grpo["per_device_train_batch_size"] = size * processes // own
-    return replace(config, grpo=grpo, sft=sft, reward_model=learned)
+    return replace(config, grpo=grpo, sft=sft, reward_model=learned, gold_model=gold)
 
 
 def _with_tokenizer(config: RunConfig) -> tuple[RunConfig, Any, str | None]:
@@ -173,7 +189,10 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         updates = _sft_updates(run, len(demonstrations), processes)
         table.add_row("warm start", f"{len(demonstrations):,} demonstrations, {updates:,} updates")
     if run.reward_model is not None:
-        table.add_row("reward model", f"trained on {len(run.task.preference_pairs()):,} preference pairs")
+        made = f"{_made(run)} {len(run.task.preference_pairs()):,} preference pairs"
+        table.add_row("reward model", f"{made}{_tested(run)}")
+    if run.gold_model is not None:
+        table.add_row("gold model", f"{_made(run)} {len(run.task.gold_pairs()):,} other pairs{_tested(run)}")
     table.add_row("training prompts", f"{len(run.problems):,}: {_lengths(run.problems, tokenizer, run)}")
     table.add_row(
         "a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"
@@ -199,6 +218,14 @@ def _plan_table(run: Run, curator: str, processes: int, tokenizer: Any) -> Table
         f"every {run.grpo.save_steps:g} updates, the last {run.output.keep_checkpoints or 'all'} kept",
     )
     return table
+
+
+def _made(run: Run) -> str:
+    return "trained on" if run.reward_head is None else "its head fitted to"
+
+
+def _tested(run: Run) -> str:
+    return f", {run.task.held_out_share:.0%} of them held out"
 
 
 def _sft_updates(run: Run, rows: int, processes: int) -> int:

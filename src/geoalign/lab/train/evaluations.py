@@ -24,6 +24,7 @@ from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
 from geoalign.lab.store.records import note_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.reward_source import gold_source
 from geoalign.lab.train.run import Run
 
 
@@ -107,13 +108,28 @@ def evaluate(run: Run, respondent: Respondent, *, stage: str, step: int, progres
             batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
             progress=partial(_advance, progress, task),
         )
-        values = evaluation_values(answers, samples, binary=binary, gold_utility=run.task.gold_utility)
+        values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(run, answers))
         progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if run.processes.is_main:
         append_lines(run.folder.evaluation, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
             note_records(run.folder, "done" if run.folder.final.is_dir() else "rl", step)
+
+
+def _gold_utilities(run: Run, answers: Sequence[Answer]) -> list[float | None]:
+    """What each answer is truly worth: the gold model's score, else what the task knows of it.
+
+    The gold model is in memory only while it scores; the first process, which writes the lines, asks it.
+    """
+    if run.gold_model is None:
+        return [run.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
+    if not run.processes.is_main:
+        return [None] * len(answers)
+    with gold_source(run) as gold:
+        assert gold is not None
+        prompts = [list(scored.prompt.problem.prompt) for scored in answers]
+        return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
 
 
 def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:

@@ -120,9 +120,15 @@ def sft_options(
 
 
 def reward_model_options(
-    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
+    values: Options,
+    *,
+    seed: int,
+    folder: Path,
+    locations: Locations = NOWHERE,
+    bf16: bool = False,
+    section: str = "reward_model",
 ) -> RewardConfig:
-    """TRL's `RewardConfig` from the `reward_model` section.
+    """TRL's `RewardConfig` from the section `reward_model` or `gold_model`.
 
     Args:
         bf16: as for `sft_options`.
@@ -131,8 +137,8 @@ def reward_model_options(
         ConfigError: as `sft_options`.
     """
     defaults = {**_REWARD_MODEL, **_device(bf16), "data_seed": seed}
-    options: RewardConfig = _made(RewardConfig, "reward_model", defaults, values, seed, folder, locations)
-    _check_save_steps("reward_model", options, 1, "", locations)
+    options: RewardConfig = _made(RewardConfig, section, defaults, values, seed, folder, locations)
+    _check_save_steps(section, options, 1, "", locations)
     return options
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import keep_lines
-from geoalign.lab.store.records import Check, Records, made_models, noted_records
+from geoalign.lab.store.records import STAGES, Check, Records, made_models, noted_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import MARK, checkpoint_folders, checkpoint_step, latest_complete, remove_checkpoint
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.resume_point import ResumePoint, last_good
+from geoalign.lab.train.resume_point import ResumePoint, last_good, stage_checkpoints
 
 
 def check_vacant(folder: RunFolder, *, resume: bool) -> None:
@@ -117,10 +117,10 @@ def _restore(folder: RunFolder, point: ResumePoint) -> None:
     assert point.records is not None
     records = point.records
     _drop_unrecorded(folder, records)
-    stages = (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.rl_checkpoints)
-    for stage, checkpoints in enumerate(stages):
+    for stage, checkpoints in stage_checkpoints(folder).items():
         for path in checkpoint_folders(checkpoints):
-            if (stage, checkpoint_step(path)) > point.rank or not (path / MARK).is_file():
+            later = (STAGES.index(stage), checkpoint_step(path)) > point.rank
+            if later or not (path / MARK).is_file():
                 remove_checkpoint(path)
     noted = noted_records(folder)
     if noted is not None and noted != records and noted.rank >= records.rank:
@@ -149,7 +149,7 @@ def _drop_unrecorded(folder: RunFolder, records: Records) -> None:
     for model in made_models(folder):
         if model.name in records.made or not model.is_dir():
             continue
-        with_lines = model == folder.reward_model and not shared
+        with_lines = model in (folder.reward_model, folder.gold_model) and not shared
         if with_lines or check.made_fault(model) is not None:
             shutil.rmtree(model)
         elif grown:

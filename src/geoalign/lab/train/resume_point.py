@@ -81,7 +81,7 @@ def resume_points(folder: RunFolder) -> Iterator[ResumePoint]:
     """Every point of a run, newest first; a checkpoint is read only once it is asked for."""
     # What comes first where two have one rank: the records, then the checkpoint, then the start.
     points: list[tuple[tuple[int, int], int, Callable[[], ResumePoint]]] = [((0, 0), 0, partial(_start, folder))]
-    for stage, checkpoints in _checkpoint_folders(folder).items():
+    for stage, checkpoints in stage_checkpoints(folder).items():
         for path in checkpoint_folders(checkpoints):
             if (path / MARK).is_file():
                 rank = (STAGES.index(stage), checkpoint_step(path))
@@ -92,10 +92,12 @@ def resume_points(folder: RunFolder) -> Iterator[ResumePoint]:
         yield point()
 
 
-def _checkpoint_folders(folder: RunFolder) -> dict[str, Path]:
+def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
+    """Where each stage's checkpoints are, in the order of the stages."""
     return {
         "sft": folder.sft_checkpoints,
         "reward_model": folder.reward_model_checkpoints,
+        "gold_model": folder.gold_model_checkpoints,
         "rl": folder.rl_checkpoints,
     }
 
@@ -125,7 +127,7 @@ def _noted(folder: RunFolder, noted: Records) -> ResumePoint:
     """The point of `records.json`: something done after a checkpoint, or at a stage's start, without a state."""
     if not noted.step or noted.stage == "done":
         return ResumePoint(_name(folder, folder.records), noted.rank, noted)
-    path = checkpoint_path(_checkpoint_folders(folder)[noted.stage], noted.step)
+    path = checkpoint_path(stage_checkpoints(folder)[noted.stage], noted.step)
     return replace(_checkpoint(folder, path, noted.rank), records=noted)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource
@@ -61,3 +61,8 @@ def reward_source(run: Run) -> AbstractContextManager[RewardSource]:
     if run.reward_model is not None:
         return open_reward_model(run, run.folder.reward_model)
     return VerifiedReward(run.reward)
+
+
+def gold_source(run: Run) -> AbstractContextManager[RewardSource | None]:
+    """The gold model's score, closed at the end of the block; None for a run without a gold model."""
+    return nullcontext() if run.gold_model is None else open_reward_model(run, run.folder.gold_model)

@@ -16,6 +16,7 @@ from geoalign.curators.gfpo import GFPOConfig
 from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.rewards import RewardConfig as RewardSettings
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
 from geoalign.lab.dumps.anchors import read_anchors
@@ -31,6 +32,7 @@ from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_s
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.shown import shown
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Run:
     """The parts of one run.
 
     Attributes:
-        sft, reward_model: TRL's options; None where there is no such stage.
+        sft, reward_model, gold_model: TRL's options; None where there is no such stage.
         problems: the task's training problems without those whose prompts are too long.
         evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
     """
@@ -54,6 +56,8 @@ class Run:
     plan: PromptPlan
     sft: SFTConfig | None
     reward_model: RewardConfig | None
+    gold_model: RewardConfig | None
+    reward_head: RewardHeadConfig | None
     grpo: GRPOConfig
     generation: GenerationShape
     reward: RewardSettings
@@ -65,6 +69,11 @@ class Run:
     evaluation: EvaluationConfig
     evaluation_sets: Mapping[str, Sequence[Problem]]
     output: OutputConfig
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The stages that make a reward model and a gold model, in their order."""
+        return tuple(name for name in ("reward_model", "gold_model") if getattr(self, name) is not None)
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
@@ -93,6 +102,8 @@ def make_run(
     seed, sft = config.seed, None
     if config.sft is not None:
         sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations, bf16=bf16)
+    if config.reward_head is not None:
+        _check_untrained(config, locations)
     reward_model = reward_model_options(
         config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations, bf16=bf16
     )
@@ -121,6 +132,8 @@ def make_run(
         plan=plan,
         sft=sft,
         reward_model=reward_model if trains_reward_model else None,
+        gold_model=_gold_model(config, task, folder, locations, bf16=bf16),
+        reward_head=config.reward_head,
         grpo=grpo,
         generation=shape,
         reward=config.reward,
@@ -133,6 +146,35 @@ def make_run(
         evaluation_sets=evaluation_sets,
         output=config.output,
     )
+
+
+def _check_untrained(config: RunConfig, locations: Locations) -> None:
+    for section in ("reward_model", "gold_model"):
+        if options := getattr(config, section):
+            raise ConfigError(
+                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
+                f"TRL takes options, got {shown(options)}"
+            )
+
+
+def _gold_model(
+    config: RunConfig, task: Task, folder: RunFolder, locations: Locations, *, bf16: bool
+) -> RewardConfig | None:
+    if task.gold_pairs():
+        return reward_model_options(
+            {**config.reward_model, **config.gold_model},
+            seed=config.seed,
+            folder=folder.gold_model_checkpoints,
+            locations=locations,
+            bf16=bf16,
+            section="gold_model",
+        )
+    if config.gold_model:
+        raise ConfigError(
+            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
+            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
+        )
+    return None
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:

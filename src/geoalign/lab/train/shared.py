@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.files import beside, replace_folder
-from geoalign.lab.store.records import after_warm_start, note_records
+from geoalign.lab.store.records import next_stage, note_records
 from geoalign.lab.store.run_folder import RunFolder, first_difference
 from geoalign.lab.store.seals import MARK, files_fault, mark_complete, read_mark
 
 # The settings that decide what the shared stages make.
-_SECTIONS = ("model", "task", "sft", "reward_model", "max_prompt_length")
+_SECTIONS = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
@@ -25,7 +25,7 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
     may be demonstrations of another.
 
     Raises:
-        ConfigError: `model`, `task`, `sft` or `reward_model` differ; the message names the first key.
+        ConfigError: `model`, `task`, `sft`, `reward_model`, ... differ; the message names the first key.
         RunFolderError: the folder has no finished warm start, or its settings have changed since it was made.
     """
     if not shared.started() or not shared.warm_started.is_dir():
@@ -40,19 +40,20 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
         raise ConfigError(f"{key}: expected {then}, as the shared run in {shared.root} was made with, got {now}")
 
 
-def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False) -> None:
-    """Puts the warm start (and the reward model, where there is one) of `shared` into `folder`, where it lacks them.
+def take_shared(shared: RunFolder, folder: RunFolder, *, learned: Sequence[str] = ()) -> None:
+    """Puts the warm start (and reward model and gold model, where there are) of `shared` into `folder`, where it lacks
+    them.
 
     Files are linked where the file system allows it, otherwise copied; neither run ever writes into them again. Each
     folder is there only if it is complete.
 
     Args:
-        rewarded: the run has a reward model.
+        learned: the stages of the run that make a reward model or a gold model.
 
     Raises:
         RunFolderError: a model there is not as it was written.
     """
-    for model in (folder.reward_model, folder.warm_started):
+    for model in (folder.reward_model, folder.gold_model, folder.warm_started):
         origin = shared.checkpoints / model.name
         if model.is_dir() or not origin.is_dir():
             continue
@@ -64,8 +65,7 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, rewarded: bool = False)
         if not (written / MARK).is_file():  # made by a version of the package that wrote none
             mark_complete(written)
         replace_folder(written, model)
-    there = folder.reward_model.is_dir()
-    note_records(folder, "rl" if there else after_warm_start(rewarded), 0)
+    note_records(folder, next_stage(folder, learned), 0)
 
 
 def _check_whole(origin: Path) -> None:

@@ -58,6 +58,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
         anchors=None,
         sft=None if config.sft is None else _short_stage(config.sft, per_device_train_batch_size=4, max_length=256),
         reward_model=_short_stage(config.reward_model, per_device_train_batch_size=4, max_length=256),
+        reward_head=None,
         grpo={
             **_kept(config.grpo),
             "max_completion_length": _RESPONSE,

@@ -37,11 +37,16 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "gold_utility": _evaluations(evaluations, "gold_utility"),
         "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
         "answers": _evaluations(evaluations, "count"),
-        "reward_model": read_json(accuracy) if (accuracy := folder.reward_model / ACCURACY_FILE).is_file() else None,
+        "reward_model": _pair_accuracy(folder.reward_model),
+        "gold_model": _pair_accuracy(folder.gold_model),
         "reward_first": _mean(_values(lines[:10], "reward")),
         "reward_last": _mean(_values(lines[-10:], "reward")),
         "curator": {**counts, **_consensus(curated), **_agreement(curated), **detection(folder.rollouts)},
     }
+
+
+def _pair_accuracy(model: Path) -> dict[str, Any] | None:
+    return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
 
 
 def _consensus(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:

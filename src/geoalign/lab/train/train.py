@@ -25,7 +25,7 @@ from geoalign.lab.train.evaluations import evaluation_stage
 from geoalign.lab.train.policy import policy_stage
 from geoalign.lab.train.references import reference_stage
 from geoalign.lab.train.resume import check_same_processes, check_vacant, finished_whole, go_back
-from geoalign.lab.train.reward_model import reward_model_stage
+from geoalign.lab.train.reward_model import gold_model_stage, reward_model_stage
 from geoalign.lab.train.reward_source import check_reward, reward_source
 from geoalign.lab.train.run import Run, make_run
 from geoalign.lab.train.shared import check_shared, take_shared
@@ -77,6 +77,7 @@ def train(
             run = _started(config, folder, shared, locations or NOWHERE, console)
             warm_start_stage(run)
             reward_model_stage(run)
+            gold_model_stage(run)
             _rl_stages(run)
             if processes.is_main:
                 _conclude(folder)
@@ -91,7 +92,8 @@ def train(
 def prepare(
     config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
 ) -> None:
-    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model.
+    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model,
+    gold model.
 
     They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
     `train(..., shared=root)` starts from them. Nothing is done where they are complete.
@@ -105,6 +107,7 @@ def prepare(
         run = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
         warm_start_stage(run)
         reward_model_stage(run)
+        gold_model_stage(run)
 
 
 def _rl_stages(run: Run) -> None:
@@ -176,7 +179,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
             own = torch.get_num_threads()
             folder.initialise(settings, threads=own, processes=processes.count, shared=shared, bf16=bf16)
         if (origin := _origin(folder, shared)) is not None:
-            take_shared(origin, folder, rewarded=run.reward_model is not None)
+            take_shared(origin, folder, learned=run.learned)
     processes.barrier()
     threads = folder.read_versions().get("threads")
     make_repeatable(run.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())

@@ -37,7 +37,7 @@ class MetricLines(TrainerCallback):
     transformers writes the whole history anew into `trainer_state.json` at every checkpoint and reads none of it back.
 
     Args:
-        stage: "sft", "reward_model" or "rl".
+        stage: "sft", "reward_model", "gold_model" or "rl".
         write: takes one dict; it must be on the disk when the call returns, because a checkpoint may follow.
     """
 

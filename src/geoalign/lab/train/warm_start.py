@@ -9,7 +9,7 @@ from datasets import Dataset
 from trl import SFTTrainer
 
 from geoalign.lab.models.models import initial_model, load_checkpoint, merged, with_adapters
-from geoalign.lab.store.records import after_warm_start
+from geoalign.lab.store.records import next_stage
 from geoalign.lab.store.seals import is_last, latest_complete
 from geoalign.lab.tasks.base import Demonstration
 from geoalign.lab.train.prompts import short_enough
@@ -47,7 +47,7 @@ def warm_start_stage(run: Run) -> None:
         model = merged(model)
     elif run.sft is not None:
         run.console.print(f"No warm start: task {run.task.name} has no demonstrations.")
-    save_model(run, model, tokenizer, folder.warm_started, after_warm_start(run.reward_model is not None))
+    save_model(run, model, tokenizer, folder.warm_started, next_stage(folder, run.learned))
 
 
 def _rows(run: Run, tokenizer: Any) -> list[dict[str, Any]]:

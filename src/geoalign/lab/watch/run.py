@@ -18,8 +18,13 @@ from geoalign.lab.watch.history import History, Step
 from geoalign.lab.watch.status import Status, run_status
 
 # Where each stage's settings and checkpoints are.
-_SECTIONS = {"sft": "sft", "reward_model": "reward_model", "rl": "grpo"}
-_CHECKPOINTS = {"sft": "sft_checkpoints", "reward_model": "reward_model_checkpoints", "rl": "rl_checkpoints"}
+_SECTIONS = {"sft": "sft", "reward_model": "reward_model", "gold_model": "gold_model", "rl": "grpo"}
+_CHECKPOINTS = {
+    "sft": "sft_checkpoints",
+    "reward_model": "reward_model_checkpoints",
+    "gold_model": "gold_model_checkpoints",
+    "rl": "rl_checkpoints",
+}
 
 
 @dataclass(frozen=True)

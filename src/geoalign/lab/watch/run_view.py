@@ -17,7 +17,7 @@ from geoalign.lab.watch.run import WatchedRun
 from geoalign.lab.watch.sparkline import sparkline
 from geoalign.lab.watch.status import Status
 
-STAGES = {"sft": "warm start", "reward_model": "reward model", "rl": "GRPO"}
+STAGES = {"sft": "warm start", "reward_model": "reward model", "gold_model": "gold model", "rl": "GRPO"}
 # Narrower terminals get no sparklines.
 _SPARKS_FROM = 64
 _LABEL, _NARROWEST_SPARK, _WIDEST_SPARK = 11, 12, 40

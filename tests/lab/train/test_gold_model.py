@@ -1,0 +1,232 @@
+"""A second reward model, trained on pairs that the first never sees: its score is the gold utility."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from safetensors.torch import load_file
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks import make_task
+from geoalign.lab.train.dry_run import dry_run
+from geoalign.lab.train.train import prepare
+
+Train = Callable[..., dict[str, Any]]
+
+
+def dialogue(number: int) -> dict[str, str]:
+    asked = f"\n\nHuman: What is {number}?\n\nAssistant:"
+    return {"chosen": f"{asked} It is {number}.", "rejected": f"{asked} No."}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("pairs")
+    for name, numbers in (("train", range(40)), ("asked", range(90, 94))):
+        rows = "".join(json.dumps(dialogue(number)) + "\n" for number in numbers)
+        (folder / f"{name}.jsonl").write_text(rows)
+    learning = {"per_device_train_batch_size": 4, "save_steps": 2, "warmup_steps": 1}
+    return {
+        "model": {"hidden_size": 16, "layers": 1, "heads": 1},
+        "task": {
+            "type": "hh_rlhf",
+            "train": str(folder / "train.jsonl"),
+            "evaluation": {"asked": str(folder / "asked.jsonl")},
+            "gold_share": 0.5,
+            "held_out": 0.25,
+        },
+        "curator": {"type": "grpo"},
+        "sft": None,
+        "reward_model": {**learning, "max_steps": 2},
+        "gold_model": {"max_steps": 4},
+        "grpo": {
+            "max_steps": 2,
+            "num_generations": 4,
+            "per_device_train_batch_size": 8,
+            "steps_per_generation": 2,
+            "save_steps": 2,
+            "max_completion_length": 4,
+        },
+        "evaluation": {"every": None},
+        "output": {"keep_checkpoints": None},
+    }
+
+
+def changed(settings: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    merged = dict(settings)
+    for name, values in sections.items():
+        merged[name] = {**merged.get(name, {}), **values}
+    return merged
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def without_time(line: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if "time" not in key and "seconds" not in key}
+
+
+@pytest.fixture
+def finished(settings: dict[str, Any], train_here: Train, tmp_path: Path) -> Path:
+    train_here(settings, tmp_path / "finished")
+    return tmp_path / "finished"
+
+
+def test_the_gold_model_measures_and_never_rewards(finished: Path, settings: dict[str, Any]) -> None:
+    stages = [(line["stage"], line["step"]) for line in lines(finished / "metrics.jsonl")]
+    # Two and four updates, each stage with the line of its held-out pairs.
+    learned = [("reward_model", 1), ("reward_model", 2), ("reward_model", 2)]
+    learned += [("gold_model", step) for step in (1, 2, 3, 4, 4)]
+    assert stages[:8] == learned
+    summary = json.loads((finished / "summary.json").read_text())
+    task = make_task(parse_run_config(settings).task, seed=0)
+    assert len(task.preference_pairs()) + len(task.gold_pairs()) == 40
+    # A quarter of either model's pairs, and both are tested on all of them.
+    held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs(), task.gold_pairs()))
+    assert summary["reward_model"]["count"] == summary["gold_model"]["count"] == held_out
+    (line,) = [line for line in lines(finished / "evaluation.jsonl") if line["stage"] == "after_rl"]
+    assert line["gold_utility"] != line["reward"]
+    assert summary["gold_utility"]["after_rl"]["asked"] == line["gold_utility"]
+    models = [finished / "checkpoints" / name / "model.safetensors" for name in ("reward_model", "gold_model")]
+    heads = [load_file(model)["score.weight"] for model in models]
+    assert not heads[0].equal(heads[1])
+
+
+def test_gold_utility_is_the_mean_score_of_the_gold_model(
+    settings: dict[str, Any], train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+    score = RewardModelScorer.score
+
+    def noted(self: RewardModelScorer, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
+        rewards = score(self, responses, answers, prompts=prompts)
+        asked.extend(zip(responses, rewards, strict=True))
+        return rewards
+
+    monkeypatch.setattr(RewardModelScorer, "score", noted)
+    train_here(settings, tmp_path / "run")
+    (line,) = [line for line in lines(tmp_path / "run/evaluation.jsonl") if line["stage"] == "after_rl"]
+    # The last two calls of the run: four answers by the reward model, then the same four by the gold model.
+    proxy, gold = asked[-8:-4], asked[-4:]
+    assert [text for text, _ in proxy] == [text for text, _ in gold]
+    assert line["reward"] == pytest.approx(sum(reward for _, reward in proxy) / 4)
+    assert line["gold_utility"] == pytest.approx(sum(reward for _, reward in gold) / 4)
+
+
+def test_a_run_killed_in_the_gold_stage_ends_the_same(
+    finished: Path, settings: dict[str, Any], train_here: Train, tmp_path: Path
+) -> None:
+    # As a kill after the second update of the gold model left it, with a half-written model.
+    root = tmp_path / "killed"
+    shutil.copytree(finished, root)
+    for path in ("summary.json", "evaluation.jsonl", "records.json"):
+        (root / path).unlink()
+    for path in ("gold_model", "final", "rl", "gold_model_training/checkpoint-4"):
+        shutil.rmtree(root / "checkpoints" / path)
+    (root / "checkpoints" / "gold_model.tmp").mkdir()
+    train_here(settings, root, resume=True)
+    ours, theirs = (list(map(without_time, lines(folder / "metrics.jsonl"))) for folder in (root, finished))
+    assert ours == theirs
+    for place in ("reward_model", "gold_model", "final"):
+        ours_, theirs_ = (folder / "checkpoints" / place / "model.safetensors" for folder in (root, finished))
+        assert ours_.read_bytes() == theirs_.read_bytes(), place
+
+
+def test_runs_share_the_gold_model(finished: Path, settings: dict[str, Any], train_here: Train, tmp_path: Path) -> None:
+    summary = train_here({**settings, "seed": 1}, tmp_path / "other", shared=finished)
+    assert {line["stage"] for line in lines(tmp_path / "other" / "metrics.jsonl")} == {"rl"}
+    assert summary["gold_model"] == json.loads((finished / "summary.json").read_text())["gold_model"]
+    with pytest.raises(ConfigError, match=r"gold_model\.max_steps: expected 4, as the shared run"):
+        train_here(changed(settings, gold_model={"max_steps": 5}), tmp_path / "third", shared=finished)
+
+
+def test_prepare_stops_before_rl(settings: dict[str, Any], tmp_path: Path) -> None:
+    prepare(parse_run_config(settings), tmp_path / "shared", console=Console(quiet=True))
+    folder = RunFolder(tmp_path / "shared")
+    assert folder.gold_model.is_dir()
+    assert not folder.evaluation.exists()
+
+
+def test_reward_models_of_a_run_with_adapters_are_plain_models(
+    settings: dict[str, Any], train_here: Train, tmp_path: Path
+) -> None:
+    tokenizer = make_tokenizer(None, max_length=4096)
+    config = parse_run_config(settings).model
+    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path / "model")  # type: ignore[arg-type]
+    lora = {"rank": 2, "target_modules": ["q_proj"]}
+    real = {**settings, "model": {"type": "pretrained", "path": str(tmp_path / "model"), "lora": lora}}
+    train_here(real, tmp_path / "run")
+    first = load_file(tmp_path / "model" / "model.safetensors")
+    for name in ("reward_model", "gold_model"):
+        made = load_file(tmp_path / "run" / "checkpoints" / name / "model.safetensors")
+        new = {key for key in made if key not in first or not made[key].equal(first[key])}
+        assert new == {"score.weight", "model.layers.0.self_attn.q_proj.weight"}
+    # Resumed after the last checkpoint of adapters, before the model was kept: the same weights, to rounding.
+    before = load_file(tmp_path / "run/checkpoints/gold_model/model.safetensors")
+    for path in ("gold_model", "final", "rl"):
+        shutil.rmtree(tmp_path / "run" / "checkpoints" / path)
+    for path in ("summary.json", "evaluation.jsonl", "records.json"):
+        (tmp_path / "run" / path).unlink()
+    train_here(real, tmp_path / "run", resume=True)
+    after = load_file(tmp_path / "run/checkpoints/gold_model/model.safetensors")
+    assert all(after[key].allclose(before[key], atol=1e-6) for key in before)
+
+
+def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], train_here: Train, tmp_path: Path) -> None:
+    fitted = {**settings, "reward_head": {"penalty": 0.1}, "reward_model": {}, "gold_model": {}}
+    assert "its head fitted to" in said(fitted)
+    summary = train_here(fitted, tmp_path / "run")
+    # One line a stage, that of the pairs held out, and no checkpoint.
+    stages = [line["stage"] for line in lines(tmp_path / "run" / "metrics.jsonl") if line["stage"] != "rl"]
+    assert stages == ["reward_model", "gold_model"]
+    assert not (tmp_path / "run" / "checkpoints" / "reward_model_training").exists()
+    # "It is 7." against "No.": plain in any state.
+    assert summary["reward_model"]["accuracy"] == summary["gold_model"]["accuracy"] == 1.0
+    with pytest.raises(ConfigError, match=r"reward_model: expected nothing beside reward_head, .*max_steps"):
+        said({**fitted, "reward_model": {"max_steps": 3}})
+    with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 1, got 2"):
+        said({**fitted, "reward_head": {"layers": 2}})
+
+
+def said(settings: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    dry_run(parse_run_config(settings), console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_the_plan_names_the_gold_stage(settings: dict[str, Any]) -> None:
+    task = make_task(parse_run_config(settings).task, seed=0)
+    text = said(settings)
+    assert f"trained on {len(task.preference_pairs())} preference pairs, 25% of them held out" in text
+    assert f"trained on {len(task.gold_pairs())} other pairs, 25% of them held out" in text
+    assert "gold model" not in said(changed(settings, task={"gold_share": None}) | {"gold_model": {}})
+
+
+def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], tmp_path: Path) -> None:
+    none_kept = changed(settings, task={"gold_share": None})
+    with pytest.raises(ConfigError, match=r"gold_model: expected nothing where the task keeps no pairs .*max_steps"):
+        said(none_kept)
+    with pytest.raises(ConfigError, match=r"gold_model\.max_stesp"):
+        said(changed(settings, gold_model={"max_stesp": 3}))
+    with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the gold model pairs of two"):
+        said(changed(settings, task={"gold_share": 0.001}))
+    with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the reward model pairs of"):
+        said(changed(settings, task={"gold_share": 0.999}))
+    with pytest.raises(ConfigError, match=r"gold_share: .*less than 1, got 1"):
+        said(changed(settings, task={"gold_share": 1}))
+    with pytest.raises(ConfigError, match="nowhere"):
+        said(changed(settings, task={"train": str(tmp_path / "nowhere.jsonl")}))
+    with pytest.raises(InputError, match="expected at least one row that is a usable pair"):
+        said(changed(settings, task={"max_characters": 3}))

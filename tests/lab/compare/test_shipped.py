@@ -33,9 +33,10 @@ def test_it_sets_what_a_comparison_has_and_plans_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
-def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
+def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path: Path) -> None:
     for planned in runs_of(path):
         reward = planned.settings["reward"]
+        assert reward["fixed_share"]
         assert not reward["extremes"] or reward["jitter"] == 0, planned.cell
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.integrate import trapezoid
 
 from geoalign.lab.analysis.comparison.scores import evaluation_series
 from geoalign.lab.analysis.statistics import auroc
@@ -23,7 +24,7 @@ def mean_over_curve(cell: Cell, metric: str) -> float:
     curve = evaluation_series(cell, metric)
     if len(curve.steps) < 2:
         return math.nan
-    return float(np.trapezoid(curve.values, curve.steps) / (curve.steps[-1] - curve.steps[0]))
+    return float(trapezoid(curve.values, curve.steps) / (curve.steps[-1] - curve.steps[0]))
 
 
 def step_of(cell: Cell, metric: str, value: float) -> float:

@@ -34,8 +34,8 @@ def test_shares_are_of_the_loss():
 
 def test_the_headline_names_the_primary_arm_first_and_the_oracle_last():
     assert headline(recovery(level(), PLAN), PLAN) == (
-        "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6. Recovered of that loss: ours 50%; theirs -10%; "
-        "oracle, which knows the wrong ones, 90%."
+        "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6. Recovered of that loss: ours 50%; theirs "
+        "-10%; oracle, which knows the wrong ones, 90%."
     )
     many = {**SCORES, **{f"other_{at}": [0.45] for at in range(4)}}
     words = headline(recovery(level(many), PLAN), PLAN)

@@ -65,7 +65,7 @@ def train_command(request: TrainRequest) -> None:
     A folder with an unfinished run is never overwritten: --resume resumes it. On a finished one the report is rebuilt
     and the closing table printed. Examples:
 
-      geoalign train configs/quickstart.yaml --output runs/quickstart
+      geoalign train configs/quickstart.yaml --output runs/train
 
       geoalign train configs/quickstart.yaml --set curator.type=grpo --output runs/plain_grpo
     """

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from geoalign.errors import ConfigError
 from geoalign.hidden.tap import backbone_of
 from geoalign.lab.bench.labelled import LabelledRollouts
+from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.store.files import named
 from geoalign.lab.store.json_files import write_json
 from geoalign.pretrained import OwnCodeError, from_pretrained
@@ -137,17 +138,12 @@ def _loaded(name: str) -> tuple[Any, Any]:
     options: dict[str, Any] = {"trust_remote_code": False, "setting": "trust_remote_code"}
     try:
         tokenizer = from_pretrained(AutoTokenizer, name, **options)
-        model = from_pretrained(AutoModelForCausalLM, name, dtype=_fastest(device), **options)
+        model = from_pretrained(AutoModelForCausalLM, name, dtype=getattr(torch, fastest_dtype(device)), **options)
     except OwnCodeError:
         raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"--model: expected a causal language model, got {name!r}: {error}") from error
     return model.to(device).eval(), tokenizer
-
-
-def _fastest(device: str) -> torch.dtype:
-    """bfloat16 where there are instructions for it: elsewhere a CPU is several times slower with it than in float32."""
-    return torch.bfloat16 if device == "cuda" or torch.cpu._is_amx_tile_supported() else torch.float32
 
 
 def _layers(layers: Sequence[int] | None, model: Any) -> tuple[int, ...]:

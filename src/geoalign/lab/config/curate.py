@@ -47,7 +47,7 @@ class CurateConfig:
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the model's weights; auto: float32 on a CPU, otherwise bfloat16."
+        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
     )
     device: Annotated[str, Field(min_length=1)] | None = setting(
         default=None, help="Device of the model; null: an accelerator where there is one."

@@ -87,7 +87,7 @@ class EvaluateConfig:
         default=None, help="Responses generated, scored and saved at a time; null: 32, with vLLM 1024."
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the weights in memory; auto: float32 on a CPU, otherwise bfloat16."
+        default="auto", help="Type of the weights in memory; auto: the faster one on a CPU, else bfloat16."
     )
     device: Annotated[str, Field(min_length=1)] | None = setting(
         default=None, help="Device of transformers; null: an accelerator where there is one."

@@ -32,7 +32,7 @@ _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 @settings
 class ArithmeticConfig:
-    """The built-in task: small sums such as `16+44+21=`, generated from a seed.
+    """The built-in task: small sums such as `16+44+21=`, or sums and differences in words, generated from a seed.
 
     The warm start shows two styles: digit-wise working before the boxed answer, and the boxed answer at once. Of the
     direct demonstrations a share ends in a wrong number, so that after the warm start the direct style is mostly wrong
@@ -42,6 +42,9 @@ class ArithmeticConfig:
     type: Literal["arithmetic"] = "arithmetic"
     operands: Annotated[int, Field(ge=2, le=8)] = setting(default=3, help="Numbers in a sum.")
     digits: Annotated[int, Field(ge=1, le=6)] = setting(default=2, help="Digits of each number.")
+    wording: Literal["digits", "words"] = setting(
+        default="digits", help="Sums in digits, or sums and differences in words, for models that know language."
+    )
     train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=4096, help="Problems for RL.")
     evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
         default=256, help="Problems kept aside for evaluation."
@@ -58,6 +61,12 @@ class ArithmeticConfig:
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
         default=None, help="Seed of the generator; null: the seed of the run."
     )
+
+    @model_validator(mode="after")
+    def _numbers_have_words(self) -> ArithmeticConfig:
+        if self.wording == "words" and self.digits > 2:
+            raise ValueError(f"digits: expected at most 2 with wording = words, got {self.digits}")
+        return self
 
 
 # Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.

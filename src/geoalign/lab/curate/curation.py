@@ -175,10 +175,13 @@ class CurationRun:
         if self.request.model is None or not (wanted or "lengths" in self.session.curator.requires):
             return dump, None
         from geoalign.lab.curate.hidden_model import compute_states, load_state_model
+        from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 
         if self._model is None:
             with self.console.status("Loading the model"):
                 self._model = load_state_model(self.request.model, self.config)
+            if self.config.dtype == "auto":
+                print_fastest_dtype(self.console, self._model.device.type)
         cache = self.request.cache or self.folder.states
         with passing_progress(self.console, "Hidden states", len(dump.rows)) as update:
             computed = compute_states(

@@ -23,6 +23,7 @@ from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.rows import Row
 from geoalign.lab.generation.models import fingerprint
+from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
@@ -97,7 +98,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     """
     where = check_model_path(text)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+    dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
     options: dict[str, Any] = {
         "revision": config.revision,
         "trust_remote_code": config.trust_remote_code,

@@ -24,6 +24,7 @@ from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.loading import device_and_dtype
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe
+from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
@@ -53,6 +54,9 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     _check_responses(request.save_responses, len(models))
     sets = load_sets(request.benchmarks, request.dialogues, config)
     _print_notes(console, sets)
+    device, _ = device_and_dtype(config)
+    if device is not None and config.dtype == "auto":
+        print_fastest_dtype(console, device)
     described = [describe(model) for model in models]
     prompts = [_prompted(model, sets, config) for model in described]
     folder = EvaluationFolder(request.output)

@@ -13,6 +13,7 @@ from geoalign.lab.generation.engine import Engine
 from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.generation.vllm_engine import VLLMEngine
+from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.models.models import initial_model
 
 
@@ -43,7 +44,4 @@ def device_and_dtype(config: EvaluateConfig) -> tuple[str | None, str]:
     device = config.device or (
         str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
     )
-    dtype = config.dtype
-    if dtype == "auto":
-        dtype = "float32" if device.partition(":")[0] == "cpu" else "bfloat16"
-    return device, dtype
+    return device, fastest_dtype(device) if config.dtype == "auto" else config.dtype

@@ -84,16 +84,22 @@ class RunFolder:
         return self.started() and self.summary.is_file()
 
     def initialise(
-        self, config: Mapping[str, Any], *, threads: int, processes: int = 1, shared: Path | None = None
+        self,
+        config: Mapping[str, Any],
+        *,
+        threads: int,
+        processes: int = 1,
+        shared: Path | None = None,
+        bf16: bool = False,
     ) -> None:
         """Writes `versions.json`, which has the digest of the settings, then `config.yaml`; a folder with both is a
         started run.
 
-        `shared` is the run folder whose warm start this run starts from.
+        `shared` is the run folder whose warm start this run starts from; `bf16`: a CPU computes in bfloat16.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         start = {} if shared is None else {"shared": str(shared)}
-        how = {"threads": threads, "processes": processes}
+        how = {"threads": threads, "processes": processes, "bf16": bf16}
         settings = dump_yaml(dict(config)).encode("utf-8")
         digest = {"config": Digest.of(settings).plain()}
         write_sealed(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), **how, **start, **digest})

@@ -45,7 +45,7 @@ class ArithmeticTask(Task):
     def demonstrations(self) -> Sequence[Demonstration]:
         return self._demonstrations
 
-    def alphabet(self) -> str:
+    def alphabet(self) -> str | None:
         return "".join(sorted(set("0123456789+=;" + boxed(""))))
 
     def takes_shortcut(self, response: str) -> bool:
@@ -57,16 +57,17 @@ class ArithmeticTask(Task):
 
     @cached_property
     def _evaluation(self) -> list[Problem]:
+        return [self._problem("evaluation", numbers) for numbers in self._kept_aside.values()]
+
+    @cached_property
+    def _kept_aside(self) -> dict[_Numbers, _Numbers]:
+        """The numbers of each evaluation problem, by the same numbers in order."""
         random = self._random("evaluation")
         drawn: dict[_Numbers, _Numbers] = {}
         while len(drawn) < self._config.evaluation_problems:
             numbers = self._draw(random)
             drawn.setdefault(tuple(sorted(numbers)), numbers)
-        return [_problem("evaluation", numbers) for numbers in drawn.values()]
-
-    @cached_property
-    def _kept_aside(self) -> frozenset[_Numbers]:
-        return frozenset(tuple(sorted(_numbers(problem))) for problem in self._evaluation)
+        return drawn
 
     @cached_property
     def _train(self) -> list[Problem]:
@@ -74,7 +75,7 @@ class ArithmeticTask(Task):
         drawn: dict[_Numbers, None] = {}
         while len(drawn) < self._config.train_problems:
             drawn[self._draw_for_training(random)] = None
-        return [_problem("train", numbers) for numbers in drawn]
+        return [self._problem("train", numbers) for numbers in drawn]
 
     @cached_property
     def _demonstrations(self) -> list[Demonstration]:
@@ -87,11 +88,20 @@ class ArithmeticTask(Task):
             wrong = random.random() < self._config.direct_noise
             completion = boxed(_near(sum(numbers), random) if wrong else sum(numbers))
         else:
-            completion = worked_solution(numbers)
-        return Demonstration(_prompt(numbers), completion)
+            completion = self._worked(numbers)
+        return Demonstration(self._prompt(numbers), completion)
 
     def _draw(self, random: Random) -> _Numbers:
         return tuple(random.choice(self._numbers) for _ in range(self._config.operands))
+
+    def _prompt(self, numbers: _Numbers) -> tuple[dict[str, str], ...]:
+        return ({"role": "user", "content": "+".join(map(str, numbers)) + "="},)
+
+    def _worked(self, numbers: _Numbers) -> str:
+        return worked_solution(numbers)
+
+    def _problem(self, subset: str, numbers: _Numbers) -> Problem:
+        return Problem(f"{subset}:{'+'.join(map(str, numbers))}", self._prompt(numbers), str(sum(numbers)))
 
     def _draw_for_training(self, random: Random) -> _Numbers:
         while True:
@@ -142,15 +152,3 @@ def _near(total: int, random: Random) -> int:
     """A wrong sum close to the right one, as a slip in one digit gives it; never negative."""
     slip = random.randint(1, 9) * random.choice((1, 1, 10))
     return total - slip if random.random() < 0.5 and total > slip else total + slip
-
-
-def _prompt(numbers: Sequence[int]) -> tuple[dict[str, str], ...]:
-    return ({"role": "user", "content": "+".join(map(str, numbers)) + "="},)
-
-
-def _problem(subset: str, numbers: Sequence[int]) -> Problem:
-    return Problem(f"{subset}:{'+'.join(map(str, numbers))}", _prompt(numbers), str(sum(numbers)))
-
-
-def _numbers(problem: Problem) -> _Numbers:
-    return tuple(int(number) for number in problem.id.partition(":")[2].split("+"))

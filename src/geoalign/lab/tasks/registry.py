@@ -11,6 +11,7 @@ from geoalign.lab.tasks.base import Task
 from geoalign.lab.tasks.dialogue import DialogueTask
 from geoalign.lab.tasks.hh_rlhf import HHRLHFTask
 from geoalign.lab.tasks.math import MathTask
+from geoalign.lab.tasks.word_sums import WordSumsTask
 
 
 def make_task(settings: object, *, seed: int) -> Task:
@@ -20,7 +21,8 @@ def make_task(settings: object, *, seed: int) -> Task:
         ConfigError: settings of another type, or settings that the task cannot fulfil.
     """
     if isinstance(settings, ArithmeticConfig):
-        return ArithmeticTask(settings, seed=seed if settings.seed is None else settings.seed)
+        kind = WordSumsTask if settings.wording == "words" else ArithmeticTask
+        return kind(settings, seed=seed if settings.seed is None else settings.seed)
     if isinstance(settings, MathConfig):
         return MathTask(settings)
     if isinstance(settings, DialogueConfig):

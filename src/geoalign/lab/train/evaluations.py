@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.progress import Progress, TaskID
 
 from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
@@ -38,6 +39,8 @@ class Respondent:
 def saved_respondent(run: Run, source: RewardSource, folder: Path) -> Respondent:
     """A model of the run, read from its folder onto the device of training."""
     model, tokenizer = load_saved(folder, run.model)
+    if run.grpo.bf16 and run.grpo.device.type == "cpu":
+        model = model.to(torch.bfloat16)  # no copy of the weights at every token
     return Respondent(TransformersEngine(model.to(run.grpo.device), tokenizer), tokenizer, source)
 
 

@@ -101,38 +101,55 @@ _GRPO: dict[str, Any] = {
 }
 
 
-def sft_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> SFTConfig:
+def sft_options(
+    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
+) -> SFTConfig:
     """TRL's `SFTConfig` from the `sft` section.
+
+    Args:
+        bf16: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
 
     Raises:
         ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
     """
-    options: SFTConfig = _made(SFTConfig, "sft", {**_SFT, "data_seed": seed}, values, seed, folder, locations)
+    options: SFTConfig = _made(
+        SFTConfig, "sft", {**_SFT, **_device(bf16), "data_seed": seed}, values, seed, folder, locations
+    )
     _check_save_steps("sft", options, 1, "", locations)
     return options
 
 
-def reward_model_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> RewardConfig:
+def reward_model_options(
+    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
+) -> RewardConfig:
     """TRL's `RewardConfig` from the `reward_model` section.
+
+    Args:
+        bf16: as for `sft_options`.
 
     Raises:
         ConfigError: as `sft_options`.
     """
-    defaults = {**_REWARD_MODEL, "data_seed": seed}
+    defaults = {**_REWARD_MODEL, **_device(bf16), "data_seed": seed}
     options: RewardConfig = _made(RewardConfig, "reward_model", defaults, values, seed, folder, locations)
     _check_save_steps("reward_model", options, 1, "", locations)
     return options
 
 
-def grpo_options(values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE) -> GRPOConfig:
+def grpo_options(
+    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
+) -> GRPOConfig:
     """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
 
     TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
 
+    Args:
+        bf16: as for `sft_options`.
+
     Raises:
         ConfigError: as `sft_options`; or a checkpoint off the generation boundary.
     """
-    defaults = {**_GRPO, "save_steps": 1}
+    defaults = {**_GRPO, **_device(bf16), "save_steps": 1}
     if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
         defaults.pop("steps_per_generation")
     if "num_train_epochs" in values and "max_steps" not in values:
@@ -185,12 +202,12 @@ def without_gpu(values: Options) -> dict[str, Any]:
     }
 
 
-def _device() -> dict[str, Any]:
+def _device(bf16: bool) -> dict[str, Any]:
     if torch.accelerator.is_available():
         return {}
-    # bf16 is TRL's default; on a CPU it is slow and coarse. Several processes without a GPU talk by gloo.
+    # bf16 is TRL's default; most CPUs are slow with it. Several processes without a GPU talk by gloo.
     backend = {"ddp_backend": "gloo"} if Processes.launched().count > 1 else {}
-    return {"use_cpu": True, "bf16": False, **backend}
+    return {"use_cpu": True, "bf16": bf16, **backend}
 
 
 def check_options(kind: Any, section: str, values: Options, locations: Locations = NOWHERE) -> None:
@@ -221,7 +238,7 @@ def _made(
 ) -> Any:
     """TRL's options of one section, or a ConfigError that names the option at fault."""
     check_options(kind, section, values, locations)
-    defaults = {**defaults, **_device(), "seed": seed, "output_dir": str(folder)}
+    defaults = {**defaults, "seed": seed, "output_dir": str(folder)}
     try:
         return kind(**{**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError

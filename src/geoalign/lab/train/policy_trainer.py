@@ -13,6 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.errors import UnscoredError
+from geoalign.lab.generation.shared_prompts import sharing_prompts
 from geoalign.lab.store.seals import MARK
 
 
@@ -110,6 +111,16 @@ class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
         size = trainer.accelerator.gather(batch["advantages"].abs()).mean().item()
         trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
         return batch
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        """Generates in the type that training computes in, with one pass over each prompt for all its rollouts.
+
+        accelerate's autocast is around the outermost module only, and adapters of peft generate through the one inside.
+        """
+        trainer: Any = self
+        model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+        with trainer.accelerator.autocast(), sharing_prompts(model):
+            return super()._generate(prompts)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes nothing: a run folder describes itself."""

@@ -76,22 +76,24 @@ def make_run(
     locations: Locations = NOWHERE,
     *,
     task: Task | None = None,
+    bf16: bool = False,
 ) -> Run:
     """Makes the parts of a run, and so finds what is wrong with the settings; writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
+        bf16: whether a CPU computes in bfloat16 where the settings do not say.
 
     Raises:
         ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
     """
     seed, sft = config.seed, None
     if config.sft is not None:
-        sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations)
+        sft = sft_options(config.sft, seed=seed, folder=folder.sft_checkpoints, locations=locations, bf16=bf16)
     reward_model = reward_model_options(
-        config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations
+        config.reward_model, seed=seed, folder=folder.reward_model_checkpoints, locations=locations, bf16=bf16
     )
-    grpo = grpo_options(config.grpo, seed=seed, folder=folder.rl_checkpoints, locations=locations)
+    grpo = grpo_options(config.grpo, seed=seed, folder=folder.rl_checkpoints, locations=locations, bf16=bf16)
     task = task or make_task(config.task, seed=seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)

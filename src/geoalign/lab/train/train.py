@@ -11,7 +11,8 @@ import torch
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import LaunchConfig, RunConfig
+from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
+from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
@@ -162,7 +163,8 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
     if processes.count == 1:
         use_one_device()
     # The settings are checked whole before a file is written.
-    run = make_run(config, folder, console, locations)
+    bf16 = _computes_in_bfloat16(config, folder, shared, console)
+    run = make_run(config, folder, console, locations, bf16=bf16)
     check_reward(run, locations)
     settings, origin = plain_settings(config), _origin(folder, shared)
     if origin is not None:
@@ -171,13 +173,25 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
         if folder.started():
             go_back(folder, console)
         else:
-            folder.initialise(settings, threads=torch.get_num_threads(), processes=processes.count, shared=shared)
+            own = torch.get_num_threads()
+            folder.initialise(settings, threads=own, processes=processes.count, shared=shared, bf16=bf16)
         if (origin := _origin(folder, shared)) is not None:
             take_shared(origin, folder, rewarded=run.reward_model is not None)
     processes.barrier()
     threads = folder.read_versions().get("threads")
     make_repeatable(run.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
     return run
+
+
+def _computes_in_bfloat16(config: RunConfig, folder: RunFolder, shared: Path | None, console: Console) -> bool:
+    """Whether a pretrained model computes in bfloat16 on this CPU: as at the start of the run, or of the shared one."""
+    if isinstance(config.model, TinyModelConfig) or torch.accelerator.is_available():
+        return False
+    start = folder if folder.started() else _origin(folder, shared)
+    if start is not None:
+        return start.read_versions().get("bf16") is True
+    print_fastest_dtype(console, "cpu")
+    return fastest_dtype("cpu") == "bfloat16"
 
 
 def _check_launch(launch: LaunchConfig, processes: Processes, locations: Locations) -> None:

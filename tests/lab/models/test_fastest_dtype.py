@@ -1,0 +1,137 @@
+"""What a pretrained model computes in on a CPU: the faster type, the same one when resumed, float32 weights."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.tasks import ArithmeticConfig
+from geoalign.lab.models import fastest_dtype as module
+from geoalign.lab.models.fastest_dtype import Speed, fastest_dtype
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from geoalign.lab.tasks import make_task
+from geoalign.lab.train.policy_trainer import PolicyTrainer
+from geoalign.lab.train.train import train
+
+measured = module.cpu_speed  # before the fixture of all tests replaces it
+
+TASK: dict[str, Any] = {
+    "type": "arithmetic",
+    "operands": 2,
+    "digits": 1,
+    "train_problems": 16,
+    "evaluation_problems": 4,
+    "demonstrations": 8,
+    "seed": 0,
+}
+
+
+@pytest.mark.parametrize(("bfloat16", "dtype"), [(20.0, "float32"), (149.0, "float32"), (150.0, "bfloat16")])
+def test_bfloat16_is_taken_where_it_is_clearly_faster(bfloat16: float, dtype: str) -> None:
+    assert Speed(float32=100.0, bfloat16=bfloat16).dtype == dtype
+
+
+def test_both_rates_are_said() -> None:
+    assert str(Speed(30.4, 150.0)) == "bfloat16 on this CPU (150 GFLOP/s, float32 30)"
+    assert str(Speed(130.0, 31.0)) == "float32 on this CPU (130 GFLOP/s, bfloat16 31)"
+
+
+def test_this_cpu_is_measured() -> None:
+    speed = measured.__wrapped__()
+    assert 0 < speed.float32 < 1e6
+    assert 0 < speed.bfloat16 < 1e6
+
+
+def test_an_accelerator_computes_in_bfloat16_and_a_cpu_in_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fastest_dtype("cpu") == "float32"
+    assert fastest_dtype("cuda:1") == "bfloat16"
+    monkeypatch.setattr(module, "cpu_speed", lambda: Speed(30.0, 150.0))
+    assert fastest_dtype("cpu") == "bfloat16"
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> Path:
+    task = make_task(ArithmeticConfig(**TASK), seed=0)
+    tokenizer = make_tokenizer(task.alphabet(), max_length=64)
+    folder = tmp_path / "model"
+    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, folder)
+    return folder
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 1}])
+def test_a_run_computes_in_bfloat16_where_that_is_faster_and_is_resumed_in_it(
+    lora: dict[str, Any] | None, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types: dict[str, set[torch.dtype]] = {"generation": set(), "loss": set()}
+
+    def noting(method: str, what: str) -> None:
+        inner = getattr(PolicyTrainer, method)
+
+        def call(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+            layer = next(part for name, part in trainer.model.named_modules() if name.endswith("mlp"))
+            hook = layer.register_forward_hook(lambda module, given, out: types[what].add(out.dtype))
+            try:
+                return inner(trainer, *args, **kwargs)
+            finally:
+                hook.remove()
+
+        monkeypatch.setattr(PolicyTrainer, method, call)
+
+    noting("_generate", "generation")
+    noting("_compute_loss", "loss")
+    monkeypatch.setattr(module, "cpu_speed", lambda: Speed(30.0, 150.0))
+    small = {"num_generations": 2, "per_device_train_batch_size": 4, "steps_per_generation": 1}
+    settings = {
+        "model": {"type": "pretrained", "path": str(pretrained), "lora": lora},
+        "task": TASK,
+        "curator": {"type": "grpo"},
+        "sft": None,
+        "grpo": {**small, "max_steps": 2, "save_steps": 1, "max_completion_length": 4, "learning_rate": 0.01},
+        "evaluation": {"every": None, "problems": 2},
+        "reward": {"workers": 1},
+    }
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    train(parse_run_config(settings), tmp_path / "run", report=False, console=console)
+    assert "The model computes in bfloat16 on this CPU (150 GFLOP/s, float32 30)" in said.getvalue()
+    assert json.loads((tmp_path / "run/versions.json").read_text())["bf16"] is True
+    # Adapters generate through the model inside peft's, which accelerate's own autocast does not reach.
+    assert types == {"generation": {torch.bfloat16}, "loss": {torch.bfloat16}}
+    final = load_file(tmp_path / "run/checkpoints/final/model.safetensors")
+    assert {weight.dtype for weight in final.values()} == {torch.float32}
+    # Its second update is made again on a machine that would choose float32.
+    monkeypatch.setattr(module, "cpu_speed", lambda: Speed(100.0, 20.0))
+    for file in ("summary.json", "records.json"):
+        (tmp_path / "run" / file).unlink()
+    for folder in ("final", "rl/checkpoint-2"):
+        shutil.rmtree(tmp_path / "run/checkpoints" / folder)
+    types["loss"].clear()
+    train(parse_run_config(settings), tmp_path / "run", resume=True, report=False, console=console)
+    again = load_file(tmp_path / "run/checkpoints/final/model.safetensors")
+    assert all(torch.equal(again[name], final[name]) for name in final)
+    assert types["loss"] == {torch.bfloat16}
+
+
+def test_a_run_of_the_tiny_model_stays_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cpu_speed", lambda: Speed(30.0, 150.0))
+    settings = {
+        "model": {"type": "tiny", "hidden_size": 16, "layers": 1, "heads": 1},
+        "task": TASK,
+        "curator": {"type": "grpo"},
+        "sft": None,
+        "grpo": {"max_steps": 1, "num_generations": 2, "per_device_train_batch_size": 4, "max_completion_length": 4},
+        "evaluation": {"every": None, "problems": 2},
+        "reward": {"workers": 1},
+    }
+    train(parse_run_config(settings), tmp_path / "run", report=False, console=Console(file=io.StringIO()))
+    assert json.loads((tmp_path / "run/versions.json").read_text())["bf16"] is False

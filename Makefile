@@ -13,8 +13,8 @@ ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKE
 
 .PHONY: quickstart example test smoke real lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
 
-quickstart: $(VENV)/.quickstart ## Train the tiny model with GeoAlign and write runs/quickstart/report.html
-	$(BIN)/geoalign train configs/quickstart.yaml --output runs/quickstart --resume
+quickstart: $(VENV)/.quickstart ## What wrong rewards cost a tiny model and what is recovered: runs/quickstart/report.html
+	$(BIN)/geoalign compare configs/quickstart_wrong_rewards.yaml --output runs/quickstart --resume
 
 test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ from geoalign import Curation, GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.errors import GeoAlignError, InputError
 from geoalign.hidden import HIDDEN_POSITIONS, extract_states_from_texts
 
-QUICKSTART_MODEL = Path("runs/quickstart/checkpoints/final")
+QUICKSTART_MODEL = Path("runs/quickstart/runs/flip_40/denoise/seed-0/checkpoints/final")
 
 
 @dataclass(frozen=True)

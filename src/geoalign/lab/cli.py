@@ -65,7 +65,7 @@ def train_command(request: TrainRequest) -> None:
     A folder with an unfinished run is never overwritten: --resume resumes it. On a finished one the report is rebuilt
     and the closing table printed. Examples:
 
-      geoalign train configs/quickstart.yaml --output runs/quickstart
+      geoalign train configs/quickstart.yaml --output runs/train
 
       geoalign train configs/quickstart.yaml --set curator.type=grpo --output runs/plain_grpo
     """
@@ -135,6 +135,11 @@ def compare_command(request: CompareRequest) -> None:
             seeds=seeds_given(request.seeds),
         )
     settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
+    if request.dry_run:
+        from geoalign.lab.compare.dry_run import dry_run
+
+        dry_run(settings or folder.read_config(), Console(), locations)
+        return
     try:
         failed = compare(settings, output, resume=request.resume, locations=locations, console=Console())
     except KeyboardInterrupt:

@@ -148,3 +148,24 @@ def test_a_finished_comparison_is_only_reported_again(
         main()
     assert stop.value.code == 0
     assert all((root / name).is_file() for name in ("table.json", "table.csv", "report.html"))
+
+
+def test_a_dry_run_checks_every_run_and_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    passed_on: dict[str, Any],
+    path: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    options = ["--set", "run.task.demonstrations=16", "--set", "run.task.train_problems=64", "--dry-run"]
+    seeds = ["--seeds", "0,7", "--set", "seeds_per_warm_start=5"]
+    assert call(monkeypatch, "compare", path, *options, *seeds, "--output", tmp_path / "out") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    # Two arms at two levels with two seeds; seed 7 is of the second block.
+    assert "8 of 2 arms, 2 levels, 2 seeds" in said
+    assert "2, of seeds 0, 1" in said
+    assert "config" not in passed_on
+    assert not (tmp_path / "out").exists()
+    wrong = ["--set", "arms.geoalign.curator.alpha=-1"]
+    assert call(monkeypatch, "compare", path, *options, *wrong, "--output", tmp_path / "out") == 2

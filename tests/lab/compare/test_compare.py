@@ -127,6 +127,31 @@ def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.Te
     return root, said.getvalue(), stop.value.code
 
 
+def test_each_block_of_seeds_starts_from_a_warm_start_of_its_own(
+    tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, root = tmp_path / "blocks.yaml", tmp_path / "comparison"
+    blocks = {**SETTINGS, "arms": {"grpo": None}, "seeds_per_warm_start": 1}
+    path.write_text(yaml.safe_dump(blocks, sort_keys=False))
+    starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr("geoalign.lab.compare.processes.subprocess", starts)
+    monkeypatch.setattr(sys, "argv", command(path, "--output", root)[2:])
+    for name, value in environment(plugins).items():
+        monkeypatch.setenv(name, value)
+    said = io.StringIO()
+    with redirect_stdout(said), pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code in (0, None), said.getvalue()
+    assert "2 warm starts that the seeds share" in said.getvalue()
+    begun = []
+    for shared, seed in (("shared", 0), ("shared-1", 1)):
+        made = (root / shared / "checkpoints" / "warm_start" / "model.safetensors").read_bytes()
+        run = root / "runs" / "flip_40" / "grpo" / f"seed-{seed}"
+        assert (run / "checkpoints" / "warm_start" / "model.safetensors").read_bytes() == made
+        begun.append(made)
+    assert begun[0] != begun[1]
+
+
 def result(root: Path, cell: str) -> dict[str, Any]:
     return json.loads((root / "results" / f"{cell}.json").read_text())
 

@@ -117,7 +117,7 @@ def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
     folder.check_vacant(resume=False)
     folder.check_vacant(resume=True)
     folder.root.mkdir()
-    for name in (".lock", "shared.log", "checked.json", "compare.yaml.tmp"):
+    for name in (".lock", "shared.log", "checked.json", "compare.yaml.tmp", "shared-3"):
         (folder.root / name).touch()
     folder.check_vacant(resume=False)  # killed before it had begun
     config = parse_compare_config(DATA)
@@ -177,3 +177,9 @@ def test_results_are_small_and_a_line_each() -> None:
     assert json.loads(text) == {**value, "series": {"step": [1, 2], "reward": [0.5, None]}}
     assert ' "step": [1,2],\n "reward": [0.5,null]}' in text
     assert text.count("\n") == 13  # the brace, arm, 3 of series, 3 of evaluations, snapshots, 3 of detection, the brace
+
+
+def test_warm_starts_of_other_seeds_lie_beside_the_base_runs(tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path)
+    assert folder.warm_start(7, 7) == folder.shared
+    assert folder.warm_start(8, 7) == tmp_path / "shared-8"

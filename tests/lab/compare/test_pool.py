@@ -87,7 +87,7 @@ def carry_out(tmp_path: Path, plan: list[PlannedRun], *, workers: int = 2, keep_
     shapes = {run.key: {"max_steps": 4, "updates_per_generation": 2} for run in plan}
     with Board(Console(quiet=True), folder, total=len(plan), before=0) as board:
         return pool.run_all(
-            folder, plan, board, output={}, shapes=shapes, workers=workers, threads=1, keep_runs=keep_runs
+            folder, plan, board, output={}, shapes=shapes, base_seed=0, workers=workers, threads=1, keep_runs=keep_runs
         )
 
 
@@ -131,7 +131,7 @@ def test_no_process_is_left_however_it_ends(tmp_path: Path, fake: type[FakeProce
     shapes = {run.key: {"max_steps": 4, "updates_per_generation": 2} for run in plan}
     board = Interrupted(Console(quiet=True), folder, total=len(plan), before=0)
     with pytest.raises(KeyboardInterrupt):
-        pool.run_all(folder, plan, board, output={}, shapes=shapes, workers=2, threads=1, keep_runs=False)
+        pool.run_all(folder, plan, board, output={}, shapes=shapes, base_seed=0, workers=2, threads=1, keep_runs=False)
     assert len(fake.started) == 2
     assert fake.alive == []
 

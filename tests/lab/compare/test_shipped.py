@@ -9,12 +9,18 @@ import pytest
 import yaml
 
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.arms import warm_start_seed
+from geoalign.lab.config.compare_loading import load_compare_config, restrict
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-COMPARISONS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if "arms" in yaml.safe_load(path.read_text())]
+EVIDENCE = sorted((CONFIGS / "evidence").glob("*.yaml"))
+COMPARISONS = [
+    path
+    for path in sorted(CONFIGS.rglob("*.yaml"))
+    if path in EVIDENCE or "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
+]
 # Those of a pretrained model and of data that are not in the repository start in tests/lab/model.
 GENERATED = [path for path in COMPARISONS if path.parent.name != "real"]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
@@ -24,21 +30,36 @@ TASKS: dict[str, Task] = {}
 
 @functools.cache
 def runs_of(path: Path | None) -> list[PlannedRun]:
-    return make_plan(load_compare_config(path).config)
+    """The runs of a comparison; of one with many seeds those of the first and last."""
+    config = load_compare_config(path).config
+    few = config.seeds if len(config.seeds) < 20 else [config.seeds[0], config.seeds[-1]]
+    return make_plan(restrict(config, seeds=few))
 
 
 @pytest.mark.parametrize("path", COMPARISONS, ids=lambda path: path.stem)
 def test_it_sets_what_a_comparison_has_and_plans_runs(path: Path) -> None:
     given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert given.keys() <= vars(load_compare_config(path).config).keys()
+    assert given.keys() <= {"base", *vars(load_compare_config(path).config)}
     assert runs_of(path)
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
-def test_the_papers_corruption_lies_exactly_on_the_extremes(path: Path) -> None:
+def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path: Path) -> None:
     for planned in runs_of(path):
         reward = planned.settings["reward"]
+        assert reward["fixed_share"]
         assert not reward["extremes"] or reward["jitter"] == 0, planned.cell
+
+
+@pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
+def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path: Path) -> None:
+    config = load_compare_config(path).config
+    assert config.seeds == list(range(20))
+    assert {warm_start_seed(config, seed) for seed in config.seeds} == {0, 1, 2, 3}
+    assert {run.warm_start_seed for run in runs_of(path)} == {0, 3}
+    assert {"grpo", "geoalign", "denoise", "pair_count", "oracle", "clean"} <= config.arms.keys()
+    noise = [run.settings["reward"] for run in runs_of(path) if not run.settings["reward"]["shortcut"]]
+    assert all(reward["fixed_share"] and (not reward["extremes"] or not reward["jitter"]) for reward in noise)
 
 
 @pytest.mark.parametrize("path", [None, *GENERATED], ids=lambda path: path.stem if path else "defaults")

@@ -215,6 +215,18 @@ def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS))
 
 
+def test_a_comparison_may_build_on_another_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("seed: 7\n", encoding="utf-8")
+    (tmp_path / "wide.yaml").write_text("base: run.yaml\nmodel: {hidden_size: 32}\n", encoding="utf-8")
+    (tmp_path / "first.yaml").write_text("run: run.yaml\nseeds: [4, 5]\n" + TWO_ARMS, encoding="utf-8")
+    config = load_compare_config(written(tmp_path, "base: first.yaml\nrun: wide.yaml\n")).config
+    assert config.seeds == [4, 5]
+    assert list(config.arms) == list(load_compare_config(tmp_path / "first.yaml").config.arms)
+    assert (config.run.seed, config.run.model.hidden_size) == (7, 32)
+    with pytest.raises(ConfigError, match=r"base: expected a file beside compare.yaml, got 'gone.yaml'"):
+        load_compare_config(written(tmp_path, "base: gone.yaml\n"))
+
+
 def test_an_override_reaches_an_arm_that_only_the_command_line_names() -> None:
     config = load_compare_config(None, ["arms.pods.curator.m=4"], arms=["grpo", "pods"]).config
     assert config.arms["pods"] == {"curator": {"type": "pods", "m": 4}}

@@ -174,6 +174,8 @@ def test_every_shipped_config_is_valid() -> None:
     # Of the full-size ones, `common` is what others build on and `launch` is accelerate's.
     configs = [path for path in configs if path.parent.name not in ("common", "launch")]
     runs = [path for path in configs if "arms" not in yaml.safe_load(path.read_text())]
+    # Those that only build on another comparison.
+    runs = [path for path in runs if path.parent.name != "evidence"]
     assert 0 < len(runs) < len(configs)  # the others are comparisons
     for path in runs:
         load_run_config(path)

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
+from geoalign.lab.rewards.slots import fixed_share_mask, uniform
 
 
 class Fixed:
@@ -45,6 +47,62 @@ def test_draws_are_independent_between_samples_of_a_prompt():
         mask = _mask(step=step, rate=0.3)
         both += sum(first and second for first, second in zip(mask[::2], mask[1::2], strict=True))
     assert abs(both - 921.6) < 5 * math.sqrt(10_240 * 0.09 * 0.91)
+
+
+def _fixed(rate, *, prompts=200, samples=16, step=0):
+    ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
+    return fixed_share_mask(
+        seed=0, step=step, prompt_ids=ids, sample_indices=list(range(samples)) * prompts, rate=rate, group_size=samples
+    )
+
+
+def _counts(mask, samples=16):
+    return [sum(mask[start : start + samples]) for start in range(0, len(mask), samples)]
+
+
+def test_a_fixed_share_is_that_of_every_prompt():
+    # 0.25 x 16 = 4 of each; 0.05 x 16 = 0.8: one of four fifths of the prompts and none of the others; 0.7 x 10 = 7,
+    # although the product of the two floats is not.
+    assert set(_counts(_fixed(0.25))) == {4}
+    counts = _counts(_fixed(0.05, prompts=1000))
+    assert set(counts) == {0, 1}
+    assert abs(sum(counts) - 800) < 5 * math.sqrt(1000 * 0.8 * 0.2)
+    assert set(_counts(_fixed(0.7, samples=10), 10)) == {7}
+    assert not any(_fixed(0.0))
+    assert all(_fixed(1.0))
+
+
+def test_a_larger_fixed_share_takes_all_that_a_smaller_one_does():
+    masks = [_fixed(rate) for rate in (0.05, 0.1, 0.2, 0.33, 0.4, 0.9)]
+    for less, more in pairwise(masks):
+        assert all(second or not first for first, second in zip(less, more, strict=True))
+
+
+def test_a_fixed_share_takes_the_smallest_draws_and_every_sample_alike():
+    draws = [uniform(seed=0, step=0, prompt_id="p0", sample=sample) for sample in range(16)]
+    chosen = [sample for sample in range(16) if _fixed(0.25, prompts=1)[sample]]
+    assert sorted(chosen) == sorted(sorted(range(16), key=draws.__getitem__)[:4])
+    masks = [_fixed(0.25, step=step) for step in range(10)]
+    # Sample 3 of 2,000 prompts: a quarter of them.
+    hits = sum(sum(mask[3::16]) for mask in masks)
+    assert abs(hits - 500) < 5 * math.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_a_fixed_share_is_the_same_for_a_slice_of_the_rows():
+    ids = ["a"] * 4 + ["b"] * 4
+    whole = fixed_share_mask(seed=0, step=0, prompt_ids=ids, sample_indices=[0, 1, 2, 3] * 2, rate=0.5, group_size=4)
+    part = fixed_share_mask(seed=0, step=0, prompt_ids=ids[2:6], sample_indices=[2, 3, 0, 1], rate=0.5, group_size=4)
+    assert part == whole[2:6]
+    with pytest.raises(InputError, match="sample_indices: expected 0 to 3, got 4"):
+        fixed_share_mask(seed=0, step=0, prompt_ids=["a"], sample_indices=[4], rate=0.5, group_size=4)
+
+
+def test_the_setting_fixes_the_share():
+    config = RewardConfig(flip=0.25, fixed_share=True)
+    reward = RewardWithCorruption(Fixed([1.0] * 64), config, seed=0, num_generations=16)
+    ids = [f"p{prompt}" for prompt in range(4) for _ in range(16)]
+    _call(reward, 64, ids=ids)
+    assert _counts(reward.corrupted) == [4, 4, 4, 4]
 
 
 def test_rate_zero_flips_none_and_one_flips_all():

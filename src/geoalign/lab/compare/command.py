@@ -90,7 +90,7 @@ def _run(
     # Not by how many runs are left: the number of threads may change the last bits of a run.
     threads = max(1, cores // workers)
     workers = min(workers, len(todo))
-    shapes = _prepare(folder, config, todo, console, threads=cores)
+    shapes = _prepare(folder, config, plan, todo, console, threads=cores)
     console.print(
         f"{len(todo)} runs, {workers} at a time, {threads} thread{'s' if threads > 1 else ''} each; "
         f"{len(plan) - len(todo)} finished before.",
@@ -103,6 +103,7 @@ def _run(
             board,
             output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
             shapes=shapes,
+            base_seed=config.run.seed,
             workers=workers,
             threads=threads,
             keep_runs=config.keep_runs,
@@ -110,13 +111,23 @@ def _run(
 
 
 def _prepare(
-    folder: ComparisonFolder, config: CompareConfig, todo: Sequence[PlannedRun], console: Console, *, threads: int
+    folder: ComparisonFolder,
+    config: CompareConfig,
+    plan: Sequence[PlannedRun],
+    todo: Sequence[PlannedRun],
+    console: Console,
+    *,
+    threads: int,
 ) -> Mapping[str, Mapping[str, int]]:
-    """Checks every run's settings and makes the shared warm start, in a process of its own; returns the runs' shapes.
+    """Checks every run's settings and makes the shared warm starts, in a process of their own; returns the runs'
+    shapes.
 
     The comparison counts as started once the check is passed. What an earlier start has done is not done again.
     """
-    settings = plain_settings(warm_start_run(config))
+    seeds = list(dict.fromkeys(planned.warm_start_seed for planned in plan))
+    starts = [plain_settings(warm_start_run(config, seed)) for seed in seeds]
+    folders = [folder.warm_start(seed, config.run.seed) for seed in seeds]
+    settings = starts[0] if len(starts) == 1 else starts
     shapes = folder.prepared_shapes(settings)
     if all(planned.key in shapes for planned in todo):
         folder.initialise(config)
@@ -124,16 +135,16 @@ def _prepare(
     folder.checked.unlink(missing_ok=True)
     job = {
         "kind": "prepare",
-        "settings": settings,
-        "shared": str(folder.shared),
+        "warm_starts": [{"settings": start, "folder": str(path)} for start, path in zip(starts, folders, strict=True)],
         "checked": str(folder.checked),
         "runs": {planned.key: {"name": planned.cell.name, "settings": planned.settings} for planned in todo},
     }
-    console.print("Checking the settings, then the warm start that all runs share.", highlight=False)
+    words = "warm start that all runs share" if len(seeds) == 1 else f"{len(seeds)} warm starts that the seeds share"
+    console.print(f"Checking the settings, then the {words}.", highlight=False)
     with console.status("") as status:
         process = WorkerProcess(job, log=folder.shared_log, threads=threads)
         try:
-            code = _watch(folder, config, process, status)
+            code = _watch(folder, folders, config, process, status)
         finally:
             process.stop()
     if code != 0:
@@ -142,8 +153,14 @@ def _prepare(
     return folder.note_prepared(settings, {**shapes, **read_json(folder.checked)})
 
 
-def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProcess, status: Status) -> int:
-    """Waits for the warm start's end; meanwhile, once the settings are checked, makes the folder a comparison's."""
+def _watch(
+    folder: ComparisonFolder,
+    warm_starts: Sequence[Path],
+    config: CompareConfig,
+    process: WorkerProcess,
+    status: Status,
+) -> int:
+    """Waits for the warm starts' end; meanwhile, once the settings are checked, makes the folder a comparison's."""
     begun = False
     while True:
         code = process.exit_code()
@@ -152,7 +169,8 @@ def _watch(folder: ComparisonFolder, config: CompareConfig, process: WorkerProce
             begun = True
         if code is not None:
             return code
-        step = last_step(RunFolder(folder.shared).metrics, stage="sft")
+        begun_in = [path for path in warm_starts if path.is_dir()]
+        step = last_step(RunFolder(begun_in[-1]).metrics, stage="sft") if begun_in else 0
         status.update(f"step {step} of the warm start, {process.seconds:.0f} s" if step else f"{process.seconds:.0f} s")
         time.sleep(_LOOK_SECONDS)
 

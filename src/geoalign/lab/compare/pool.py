@@ -23,6 +23,7 @@ def run_all(
     *,
     output: Mapping[str, Any],
     shapes: Mapping[str, Mapping[str, int]],
+    base_seed: int,
     workers: int,
     threads: int,
     keep_runs: bool,
@@ -30,6 +31,9 @@ def run_all(
     """Runs every run, at most `workers` at a time, in order; a failure stops none of the others.
 
     However this call ends, no process is left.
+
+    Args:
+        base_seed: seed of the base run, whose warm start lies in the folder's `shared`.
 
     Returns:
         The error of each failed run by the name of its cell.
@@ -42,7 +46,9 @@ def run_all(
             while waiting and len(running) < workers:
                 planned = waiting.popleft()
                 process = WorkerProcess(
-                    _job(folder, planned, output, shapes[planned.key]), log=folder.log(planned.cell), threads=threads
+                    _job(folder, planned, output, shapes[planned.key], base_seed),
+                    log=folder.log(planned.cell),
+                    threads=threads,
                 )
                 running[process] = planned
                 board.starts(planned.cell, process, shapes[planned.key]["max_steps"])
@@ -61,7 +67,11 @@ def run_all(
 
 
 def _job(
-    folder: ComparisonFolder, planned: PlannedRun, output: Mapping[str, Any], shape: Mapping[str, int]
+    folder: ComparisonFolder,
+    planned: PlannedRun,
+    output: Mapping[str, Any],
+    shape: Mapping[str, int],
+    base_seed: int,
 ) -> dict[str, Any]:
     return {
         "kind": "run",
@@ -69,6 +79,7 @@ def _job(
         "cells": [asdict(cell) for cell in planned.cells],
         "settings": planned.settings,
         "warm_start_seed": planned.warm_start_seed,
+        "shared": str(folder.warm_start(planned.warm_start_seed, base_seed)),
         "key": planned.key,
         "output": dict(output),
         "shape": dict(shape),

@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table as Drawn
 
 from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
@@ -57,7 +58,8 @@ def _report(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table, plan: Plan) -> None:
-    """Prints per level scores, training dynamics, detection and the sentences; then failures and notes."""
+    """Prints per level scores, training dynamics, detection and the sentences, and what was recovered; then failures
+    and notes."""
     for level in table.levels:
         console.print(_scores(level, plan))
         console.print(_training_dynamics(level, plan))
@@ -65,6 +67,9 @@ def print_table(console: Console, table: Table, plan: Plan) -> None:
             console.print(detection)
         for statement in level.statements:
             console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
+        if (found := recovery(level, plan)) is not None:
+            words = f"{headline(found, plan)} {footnote(found)}"
+            console.print(words, markup=False, highlight=False, soft_wrap=True, style="bold")
         console.print()
     for failure in table.failures:
         where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"

@@ -57,13 +57,14 @@ def _end_with_parent() -> None:
 
 
 def prepare_shared(job: dict[str, Any]) -> None:
-    """Checks the settings of every run, writes what they come to, then makes the warm start that the runs share."""
+    """Checks the settings of every run, writes what they come to, then makes the warm starts that the runs share."""
     from geoalign.lab.compare.checks import checked_shapes
     from geoalign.lab.config.loading import parse_run_config
     from geoalign.lab.train.train import prepare
 
     write_json(Path(job["checked"]), checked_shapes(job["runs"]))
-    prepare(parse_run_config(job["settings"]), Path(job["shared"]), console=Console(no_color=True))
+    for start in job["warm_starts"]:
+        prepare(parse_run_config(start["settings"]), Path(start["folder"]), console=Console(no_color=True))
 
 
 def run_cell(job: dict[str, Any]) -> None:
@@ -82,7 +83,7 @@ def run_cell(job: dict[str, Any]) -> None:
     append_line(attempts, {"started": time.time()})
     started = time.monotonic()
     config = parse_run_config({**planned.settings, "output": job["output"]})
-    train(config, run.root, resume=True, shared=folder.shared, report=False, console=Console(no_color=True))
+    train(config, run.root, resume=True, shared=Path(job["shared"]), report=False, console=Console(no_color=True))
     append_line(attempts, {"seconds": time.monotonic() - started, "peak_memory_bytes": peak_memory()})
     result = {
         "status": "finished",

@@ -14,7 +14,7 @@ from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown_key
 
-_WARM_START = "all runs of a comparison start from one warm start, made from the settings under run"
+_WARM_START = "all runs of a seed start from one warm start, made from the settings under run"
 _FOLDER = "a comparison lays out its own folders and keeps what its table needs"
 _MEASURED = "all runs of a comparison are measured alike: set it under run"
 
@@ -79,8 +79,8 @@ def resolved_run(
 ) -> RunConfig:
     """The settings of one run of a comparison.
 
-    The task's problems are those of the base run for every seed, because the warm start is; the seed decides their
-    order, the draws of the model and the corruption.
+    The task's problems are those of the warm start that the run begins with; the seed decides their order, the draws
+    of the model and the corruption.
 
     Raises:
         ConfigError: the arm's or level's settings are wrong; the message has the file and the line.
@@ -90,15 +90,22 @@ def resolved_run(
     data["seed"] = seed
     data["output"] = {**base["output"], "folder": None, "rollouts": True, "details_every": None}
     if data["task"].get("seed", 0) is None:
-        data["task"] = {**data["task"], "seed": config.run.seed}
+        data["task"] = {**data["task"], "seed": warm_start_seed(config, seed)}
     return parse_run_config(data, _merged_locations(locations or Locations(), level, arm))
 
 
-def warm_start_run(config: CompareConfig) -> RunConfig:
-    """The settings of the run whose warm start all runs share: the base's."""
+def warm_start_seed(config: CompareConfig, seed: int) -> int:
+    """The seed of the warm start (and reward model) that the runs of a seed begin with."""
+    block = 0 if config.seeds_per_warm_start is None else seed // config.seeds_per_warm_start
+    return config.run.seed + block
+
+
+def warm_start_run(config: CompareConfig, seed: int | None = None) -> RunConfig:
+    """The settings of a run whose warm start others share: the base's, with the warm start's seed if one is given."""
     base = plain_settings(config.run)
+    base["seed"] = config.run.seed if seed is None else seed
     if base["task"].get("seed", 0) is None:
-        base["task"] = {**base["task"], "seed": config.run.seed}
+        base["task"] = {**base["task"], "seed": base["seed"]}
     base["output"] = {**base["output"], "folder": None}
     return parse_run_config(base)
 

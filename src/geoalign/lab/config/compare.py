@@ -60,6 +60,13 @@ class CompareConfig:
     seeds: list[Annotated[int, Field(ge=0, lt=2**31)]] = setting(
         default_factory=lambda: [0, 1, 2], help="One run of every arm at every level for each."
     )
+    seeds_per_warm_start: Annotated[int, Field(ge=1)] | None = setting(
+        default=None,
+        help=(
+            "So many seeds share a warm start, reward model and problems: seed s those made with run.seed + s // this "
+            "(unless task.seed fixes the problems). null: all share those of run.seed."
+        ),
+    )
     arms_at: dict[str, list[str]] = setting(
         default_factory=dict, help="Arm to the levels it runs at, where these are not all."
     )

@@ -15,7 +15,7 @@ from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfi
 from geoalign.lab.config.layers import is_file, read_layers
 from geoalign.lab.config.loading import override_setting, parse_run_config
 from geoalign.settings.loading import check_keys, plain_settings
-from geoalign.settings.locations import Locations, read_yaml
+from geoalign.settings.locations import Locations
 from geoalign.settings.secrets import refuse_secrets
 from geoalign.shown import shown, shown_key
 
@@ -41,7 +41,8 @@ def load_compare_config(
 ) -> LoadedComparison:
     """The settings of a comparison: the file (without one, `DEFAULTS`), then each `a.b=c` of `overrides` in order.
 
-    Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own.
+    Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own. A
+    `base` names another comparison in the same folder, which the file is merged into.
     `arms`, `levels` and `seeds` choose among them, as `restrict` does.
 
     Raises:
@@ -175,7 +176,7 @@ def restrict(
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """A comparison's file as plain data, the file that its `run` may name read in, and where each key was written."""
-    data, where = read_yaml(path)
+    data, where = read_layers(path)
     named = data.get("run")
     if not isinstance(named, str):
         return data, where

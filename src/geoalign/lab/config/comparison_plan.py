@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.config.arms import resolved_run
+from geoalign.lab.config.arms import resolved_run, warm_start_seed
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
@@ -37,7 +37,7 @@ class PlannedRun:
     Attributes:
         cells: the first names the run's folder.
         settings: the resolved settings of the run as plain data.
-        warm_start_seed: seed of the warm start that all runs share.
+        warm_start_seed: seed of the warm start that it begins with.
         key: hash of everything that decides its numbers.
     """
 
@@ -61,17 +61,18 @@ def make_plan(config: CompareConfig, locations: Locations | None = None) -> list
         ConfigError: the settings of an arm or level are wrong.
     """
     cells: dict[str, list[Cell]] = {}
-    settings: dict[str, dict[str, Any]] = {}
+    settings: dict[str, tuple[dict[str, Any], int]] = {}
     for seed in config.seeds:
         for level in config.levels:
             for arm in config.arms:
                 if level not in config.arms_at.get(arm, config.levels):
                     continue
                 plain = computed(plain_settings(resolved_run(config, level, arm, seed, locations)))
-                key = settings_key(plain, warm_start_seed=config.run.seed)
+                start = warm_start_seed(config, seed)
+                key = settings_key(plain, warm_start_seed=start)
                 cells.setdefault(key, []).append(Cell(level, arm, seed))
-                settings[key] = plain
-    return [PlannedRun(tuple(members), settings[key], config.run.seed, key) for key, members in cells.items()]
+                settings[key] = (plain, start)
+    return [PlannedRun(tuple(members), *settings[key], key) for key, members in cells.items()]
 
 
 def computed(settings: Mapping[str, Any]) -> dict[str, Any]:

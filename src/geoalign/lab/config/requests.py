@@ -53,6 +53,7 @@ class CompareRequest:
     output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
     workers: Annotated[int, Field(ge=1, le=1024)] | None = option("Runs at a time; default: the machine's cores.", None)
     resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
+    dry_run: bool = option("Check every run's settings, print the plan, train nothing.", False)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,13 @@ class RewardConfig:
             "mean to its maximum, otherwise to its minimum."
         ),
     )
+    fixed_share: bool = setting(
+        default=False,
+        help=(
+            "`flip` and `extremes` hit just this share of every prompt's rollouts (a remainder by lot), as in the "
+            "paper; false: each rollout independently."
+        ),
+    )
     jitter: _Share = setting(
         default=0.001,
         help=(

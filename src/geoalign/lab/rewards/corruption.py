@@ -11,7 +11,7 @@ import numpy as np
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.base import RewardSource, response_text
-from geoalign.lab.rewards.slots import corruption_mask, uniform
+from geoalign.lab.rewards.slots import corruption_mask, fixed_share_mask, uniform
 
 Gather = Callable[[list[Any]], list[Any]]
 
@@ -38,7 +38,8 @@ class RewardWithCorruption:
     - `shortcut`: a response that takes the shortcut is rewarded: 1 where rewards are binary, else the maximum of the
       group's clean rewards; afterwards, so that it holds whatever the other two did.
 
-    Which slots are drawn is a function of (seed, step, prompt id, sample index) alone. Continuous values lie beyond the
+    Which slots are drawn is a function of (seed, step, prompt id, sample index) alone: each independently, or with
+    `fixed_share` (flips and extremes) just that share of every prompt's. Continuous values lie beyond the
     extreme by between half of and the whole `jitter` times the group's spread (at least one step of float32, in which
     trainers hold rewards): a corrupted reward exactly on the extreme would be in fewer strict pairs than its fellows,
     and could be recognised by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
@@ -124,15 +125,18 @@ class RewardWithCorruption:
 
     def _with_noise(self, clean: list[float], slots: _Slots) -> list[float]:
         if self._source.binary:
-            mask = slots.mask(self._config.flip)
+            mask = self._noise(slots, self._config.flip)
             return [_flipped(reward, row) if mask[row] else reward for row, reward in enumerate(clean)]
         if self._config.extremes == 0:
             return list(clean)
-        mask, groups = slots.mask(self._config.extremes), self._groups(clean)
+        mask, groups = self._noise(slots, self._config.extremes), self._groups(clean)
         return [
             _opposite_extreme(reward, groups[row], self._config.jitter * slots.jitter(row)) if mask[row] else reward
             for row, reward in enumerate(clean)
         ]
+
+    def _noise(self, slots: _Slots, rate: float) -> list[bool]:
+        return slots.fixed_share(rate, self._num_generations) if self._config.fixed_share else slots.mask(rate)
 
     def _with_shortcut(
         self, rewards: list[float], clean: list[float], responses: Sequence[str], slots: _Slots
@@ -191,6 +195,16 @@ class _Slots:
             sample_indices=self._samples,
             rate=rate,
             purpose=purpose,
+        )
+
+    def fixed_share(self, rate: float, group_size: int) -> list[bool]:
+        return fixed_share_mask(
+            seed=self._seed,
+            step=self._step,
+            prompt_ids=self._prompt_ids,
+            sample_indices=self._samples,
+            rate=rate,
+            group_size=group_size,
         )
 
     def jitter(self, row: int) -> float:

@@ -38,6 +38,35 @@ def corruption_mask(
     ]
 
 
+def fixed_share_mask(
+    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
+) -> list[bool]:
+    """Which rollouts are corrupted where every prompt's share is fixed: `rate` x `group_size` of its rollouts.
+
+    Of a prompt's slots those with the smallest draws are taken, floor(rate K + u) of K, where u is a draw of the
+    prompt's: a share that is no whole number is met on average over the prompts. A function of the slot alone, and a
+    larger rate takes all that a smaller one does, as in `corruption_mask`.
+
+    Raises:
+        InputError: `rate` is outside [0, 1], the lengths differ, or a sample index is outside the group.
+    """
+    if not 0 <= rate <= 1:
+        raise InputError(f"rate: expected a share between 0 and 1, got {rate}")
+    if len(prompt_ids) != len(sample_indices):
+        raise InputError(f"sample_indices: expected {len(prompt_ids)} as prompt_ids, got {len(sample_indices)}")
+    wrong = [sample for sample in sample_indices if not 0 <= sample < group_size]
+    if wrong:
+        raise InputError(f"sample_indices: expected 0 to {group_size - 1}, got {wrong[0]}")
+    taken: dict[str, set[int]] = {}
+    for prompt in dict.fromkeys(prompt_ids):
+        draws = [uniform(seed=seed, step=step, prompt_id=prompt, sample=sample) for sample in range(group_size)]
+        lot = uniform(seed=seed, step=step, prompt_id=prompt, sample=0, purpose="share/")
+        # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
+        count = int(rate * group_size + lot + 1e-9)
+        taken[prompt] = set(sorted(range(group_size), key=draws.__getitem__)[:count])
+    return [sample in taken[prompt] for prompt, sample in zip(prompt_ids, sample_indices, strict=True)]
+
+
 def uniform(*, seed: int, step: int, prompt_id: str, sample: int, purpose: str = "") -> float:
     """A number in [0, 1) from a hash of its arguments."""
     # The purpose and the numbers come first, so that no two different slots are written alike; "surrogatepass": ids are

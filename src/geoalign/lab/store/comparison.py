@@ -40,6 +40,7 @@ class ComparisonFolder:
         self.root = Path(root)
         self.config = self.root / "compare.yaml"
         self.versions = self.root / "versions.json"
+        # The run folder of the base run's warm start; others lie beside it (`warm_start`).
         self.shared = self.root / "shared"
         self.shared_log = self.root / "shared.log"
         self.checked = self.root / "checked.json"
@@ -50,6 +51,10 @@ class ComparisonFolder:
         self.figures = self.root / "figures"
         self.report = self.root / "report.html"
         self.table_csv = self.root / "table.csv"
+
+    def warm_start(self, seed: int, base: int) -> Path:
+        """The run folder of the warm start of a seed: `shared` for the base run's, else `shared-<seed>`."""
+        return self.shared if seed == base else self.root / f"{self.shared.name}-{seed}"
 
     def run(self, cell: Cell) -> RunFolder:
         """The run folder of a cell."""
@@ -95,7 +100,8 @@ class ComparisonFolder:
             return
         for item in sorted(self.root.iterdir()):
             early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
-            if item.name not in early and not item.name.endswith(HALF_WRITTEN):
+            beside = item.name.removeprefix(f"{self.shared.name}-").isdecimal()
+            if item.name not in early and not beside and not item.name.endswith(HALF_WRITTEN):
                 raise RunFolderError(
                     f"{self.root}: expected a new or empty folder or that of a comparison, got one with {item.name} "
                     f"and no comparison: choose another --output"
@@ -127,16 +133,16 @@ class ComparisonFolder:
         plain = plain_compare_config(config)
         write_atomically(self.config, dump_yaml(plain))
 
-    def prepared_shapes(self, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start is complete and
-        was made with these settings."""
+    def prepared_shapes(self, settings: Mapping[str, Any] | list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start (a list:
+        several) is complete and was made with these settings."""
         if not self.prepared.is_file():
             return {}
         prepared = read_json(self.prepared)
         return prepared["runs"] if prepared["settings"] == settings else {}
 
     def note_prepared(
-        self, settings: Mapping[str, Any], shapes: Mapping[str, Mapping[str, int]]
+        self, settings: Mapping[str, Any] | list[dict[str, Any]], shapes: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, Mapping[str, int]]:
         """Notes that the warm start is complete, and the shapes of the checked runs; returns the latter."""
         write_json(self.prepared, {"settings": settings, "runs": shapes})

@@ -179,3 +179,18 @@ def test_what_is_no_comparison_is_refused_and_left_untouched(tmp_path):
     with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a whole YAML file"):
         build_report(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["compare.yaml"]
+
+
+def test_with_a_run_without_wrong_rewards_the_page_opens_with_what_was_recovered(make_comparison):
+    scores = {"grpo": 0.4, "geoalign": 0.5, "pair_count": 0.42, "oracle": 0.58, "clean": 0.6}
+    folder = make_comparison({"flip_40": scores, "flip_00": scores}, rates={"flip_40": 0.4, "flip_00": 0.0})
+    text = build_comparison_report(folder).read_text(encoding="utf-8")
+    said = words(text)
+    # Of a loss of 0.2 GeoAlign wins 0.1 back and the oracle 0.18.
+    assert "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6." in said
+    assert "Recovered of that loss: geoalign 50%" in said
+    assert "oracle, which knows the wrong ones, 90%" in said
+    assert said.count("of the rewards were wrong") == 1
+    ids = [attributes["id"] for _, attributes in Page(text).tags if "id" in attributes]
+    assert ids[:2] == ["recovered", "recovered-flip_40"]
+    assert (folder / "figures" / "recovered-flip_40.svg").is_file()

@@ -53,7 +53,7 @@ def test_there_is_a_file_for_every_method_and_error_rate() -> None:
     assert settings("math_1.7b", "flip_05").reward.flip == 0.05
     for rate in (5, 10):
         reward = settings("hh_1.7b", f"extremes_{rate:02d}").reward
-        assert (reward.extremes, reward.jitter) == (rate / 100, 0)
+        assert (reward.extremes, reward.jitter, reward.fixed_share) == (rate / 100, 0, True)
 
 
 @pytest.mark.parametrize("setting", RL)

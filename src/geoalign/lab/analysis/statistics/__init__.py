@@ -11,6 +11,7 @@ from geoalign.lab.analysis.statistics.intervals import (
     spread,
     wilson_interval,
 )
+from geoalign.lab.analysis.statistics.power import share_interval, smallest_detectable
 from geoalign.lab.analysis.statistics.ranking import RankingCounts, auroc, average_precision, ranking_counts
 from geoalign.method.intervals import Interval, clustered_proportion, mean_interval
 
@@ -31,6 +32,8 @@ __all__ = [
     "paired_difference",
     "ranking_counts",
     "seed_interval",
+    "share_interval",
+    "smallest_detectable",
     "spread",
     "wilson_interval",
 ]

@@ -45,7 +45,11 @@ def build_comparison_report(folder: Path) -> Path:
     make_folder(figures)
     drawn = {
         panel.name: picture(panel, figures)
-        for section in (overview, *(item for level in levels for item in level.sections))
+        for section in (
+            overview,
+            *(level.opening.section for level in levels if level.opening),
+            *(item for level in levels for item in level.sections),
+        )
         for panel in section.panels
     }
     page = (

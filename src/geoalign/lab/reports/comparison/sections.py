@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
+from geoalign.lab.analysis.comparison.recovery import footnote, recovery
+from geoalign.lab.analysis.comparison.recovery import headline as what_was_recovered
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
 from geoalign.lab.reports.comparison.figures.curves import evaluation_panels, proxy_and_gold_panels, seeds_panels
 from geoalign.lab.reports.comparison.figures.palette import heading, slug
+from geoalign.lab.reports.comparison.figures.recovered import recovered_panel
 from geoalign.lab.reports.comparison.figures.scores import alpha_panel, differences_panel, robustness_panels
 from geoalign.lab.reports.comparison.figures.snapshots import distribution_panels, rank_panels
 from geoalign.lab.reports.comparison.figures.training_dynamics import (
@@ -24,11 +27,21 @@ from geoalign.lab.text import inert
 
 
 @dataclass(frozen=True)
+class Opening:
+    """What a level's wrong rewards cost and what was recovered: a headline, a note, the picture of it."""
+
+    headline: str
+    note: str
+    section: Section
+
+
+@dataclass(frozen=True)
 class LevelPage:
     """One level as the template shows it.
 
     Attributes:
         anchor: its address inside the page.
+        opening: what the page begins with; None where the level has no arm without wrong rewards.
         heading: what is corrupted.
         leading: sentences on the primary comparisons; `further`: all others but the headroom.
         reference: the arm that variants are variants of; None without GeoAlign.
@@ -38,6 +51,7 @@ class LevelPage:
     table: LevelTable
     anchor: str
     heading: str
+    opening: Opening | None
     headroom: Statement
     leading: tuple[Statement, ...]
     further: tuple[Statement, ...]
@@ -64,6 +78,7 @@ def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPag
         table=level,
         anchor=f"level-{slug(level.level)}",
         heading=heading(level),
+        opening=_opening(level, cells, plan),
         headroom=headroom,
         leading=tuple(item for item in others if item.kind == "primary"),
         further=tuple(item for item in others if item.kind != "primary"),
@@ -74,6 +89,15 @@ def level_page(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> LevelPag
         sections=tuple(item for item in drawn if item.panels),
         undrawn=tuple(reason for item in drawn if not item.panels for reason in item.reasons),
     )
+
+
+def _opening(level: LevelTable, cells: Sequence[Cell], plan: Plan) -> Opening | None:
+    found = recovery(level, plan)
+    if found is None:
+        return None
+    here = [cell for cell in cells if cell.level == level.level and cell.finished]
+    drawn = section("recovered", "", [recovered_panel(level, found, here, plan)])
+    return Opening(what_was_recovered(found, plan), footnote(found), drawn)
 
 
 def _sections(

@@ -1,0 +1,154 @@
+"""The figures that sentences of docs/evidence.md and README.md state, computed from `evidence/`.
+
+Each is a run of words that must stand in the page, white space aside: change the sentence and its words here together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import evidence_tables as tables
+from evidence_tables import Level, fifteen, level_of, signed
+
+from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward
+from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
+from geoalign.lab.analysis.comparison.table import EXPLORATORY
+from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
+from geoalign.lab.store.comparison_results import Cell
+
+
+def facts() -> Iterator[tuple[str, str]]:
+    """Name of the page, and words with figures that it must have."""
+    for words in (*_summary(), *_maths(), *_dialogue(), *_claims()):
+        yield "evidence.md", words
+
+
+def _summary() -> Iterator[str]:
+    first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
+    yield f"p = {first.score('geoalign').p:.3f} of four primary settings"
+    yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
+    settings = {"dialogue": level_of("dialogue", "extremes_40"), "maths": level_of("math", "flip_40")}
+    top = {name: [round(100 * level.share(arm).high) for arm in CURATORS] for name, level in settings.items()}
+    mine, best = top["dialogue"]
+    yield f"On dialogue at 40% GeoAlign recovers at most {mine}% of the headroom, our best guess at most {best}%"
+    mine, best = top["maths"]
+    yield f"on maths at 40% GeoAlign at most {mine}%, the best guess {best}%"
+    loss, oracle = (tables.gold_at_equal_proxy(arm).interval for arm in ("geoalign_best_guess", "oracle"))
+    yield f"its gold utility is {-loss.estimate:.3f} ({-loss.high:.3f} to {-loss.low:.3f}) lower than GRPO's"
+    yield f"the oracle's {oracle.estimate:.3f} ({oracle.low:+.3f} to {oracle.high:+.3f}) higher"
+    areas = [_auroc_at(level, reward) for reward in (1, 0) for level in ("flip_20", "flip_40")]
+    yield (
+        f"AUROC {areas[0]:.2f} (20%) and {areas[1]:.2f} (40%) among rollouts with reward 1, {areas[2]:.2f} and "
+        f"{areas[3]:.2f} among those with reward 0"
+    )
+    curve = [evaluation_series(cell, "reward").values for cell in first.cells if cell.arm == "grpo"]
+    rise = [sum(values[at] for values in curve) / len(curve) for at in (-5, -1)]
+    yield f"GRPO rises from {rise[0]:.2f} to {rise[1]:.2f} over them"
+
+
+def _maths() -> Iterator[str]:
+    forty, twenty = level_of("math", "flip_40"), level_of("math", "flip_20")
+    yield f"40% flipped, {_replaced(forty, 'oracle'):.1f} of 256 rewards wrong"
+    high, low = (signed(level.score("geoalign", "pair_count").interval) for level in (forty, twenty))
+    yield f"(40%: {_bare(high)}; 20%: {_bare(low)})"
+    yield f"on new groups {_on_new_groups(forty):.2f} at 40%, {_on_new_groups(twenty):.2f} at 20%"
+    counts, scores = ([_auroc(level, score) for level in (forty, twenty)] for score in ("pair_count", "score"))
+    yield f"(AUROC {counts[0]:.2f} and {counts[1]:.2f}) than the score ({scores[0]:.2f} and {scores[1]:.2f})"
+    yield f"its {forty.score('par').interval.estimate:+.3f} is what"
+
+
+def _dialogue() -> Iterator[str]:
+    both = [_fifteen_minus(arm, "grpo") for arm in CURATORS]
+    between = signed(level_of("dialogue_again", "extremes_20").score("geoalign_best_guess", "geoalign").interval)
+    yield f"All fifteen seeds give GeoAlign {both[0]}, the best guess {both[1]}; their"
+    yield f"their difference on the new seeds is {between}"
+    levels = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
+    right = {arm: sorted(_right(level, arm) for level in levels) for arm in (*CURATORS, "reward_distance")}
+    geoalign, best, distance = (f"{low}% to {high}%" for low, high in right.values())
+    yield f"was corrupted in {geoalign} of cases (best guess {best}, without geometry {distance})"
+    yield f"finds more errors (AUROC {_auroc(levels[1], 'score', 'reward_distance'):.2f})"
+    yield f"At 40% accuracy on new groups is {_on_new_groups(level_of('dialogue', 'extremes_40')):.2f}"
+    known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
+    yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
+
+
+def _claims() -> Iterator[str]:
+    clean = {"math": level_of("math", "flip_00"), "dialogue": level_of("dialogue", "extremes_00")}
+    maths, dialogue = (level.score("geoalign").interval for level in clean.values())
+    yield f"maths {signed(maths)}, dialogue {signed(dialogue)}"
+    yield f"gains above {maths.high:.3f} and {dialogue.high:.3f} are excluded"
+    five = level_of("math_headroom", "flip_05"), level_of("dialogue_headroom", "extremes_05")
+    a, b, c, d = (_final(level, arm) for level in five for arm in ("grpo", "clean"))
+    yield f"GRPO at 5%: maths {a:.3f} against {b:.3f} without errors, dialogue {c:.2f} against {d:.2f}"
+    twenty = [level_of(folder, "extremes_20") for folder in tables.FIFTEEN]
+    forty = level_of("dialogue", "extremes_40")
+    yield (
+        f"dialogue 20%: AUROC {_auroc(twenty[0], 'score'):.2f}, on new seeds {_auroc(twenty[1], 'score'):.2f}; "
+        f"40%: {_auroc(forty, 'score'):.2f}"
+    )
+    held = [level.row("geoalign").heldout_accuracy.interval.estimate for level in clean.values()]
+    new = [_on_new_groups(level) for level in clean.values()]
+    yield f"{held[0]:.2f} and {held[1]:.2f} without errors; on new groups, the relevant number"
+    yield f"on new groups, the relevant number, {new[0]:.2f} and {new[1]:.2f}"
+    depths = [_held_out(level_of(f"{name}_depth", level)) for name, level in AT_FORTY.items()]
+    yield f"maths {min(depths[0]):.2f} to {max(depths[0]):.2f}, dialogue {min(depths[1]):.2f} to {max(depths[1]):.2f}"
+    spreads = [
+        spread(list(level.row(arm).score.values.values())) for level in clean.values() for arm in ("geoalign", "grpo")
+    ]
+    yield "sd without errors: maths {:.3f} against GRPO's {:.3f}, dialogue {:.3f} against {:.3f}".format(*spreads)
+    ablations = [level_of(f"{name}_{kind}", level) for name, level in AT_FORTY.items() for kind in ABLATIONS]
+    p = [item.adjusted_p for level in ablations for item in level.table.comparisons if item.kind == EXPLORATORY]
+    yield f"every p after Holm is {int(10 * min(p)) / 10} or more"
+    accuracies = [
+        _on_new_groups(level, row.arm) for level in ablations for row in level.table.rows if "geoalign" in row.arm
+    ]
+    yield f"(accuracy on new groups {min(accuracies):.2f} to {max(accuracies):.2f})"
+
+
+CURATORS = ("geoalign", "geoalign_best_guess")
+AT_FORTY = {"math": "flip_40", "dialogue": "extremes_40"}
+ABLATIONS = ("strategies", "alpha", "depth")
+
+
+def _bare(text: str) -> str:
+    return text.replace(" (", ", ").rstrip(")")
+
+
+def _final(level: Level, arm: str) -> float:
+    return level.row(arm).score.interval.estimate
+
+
+def _replaced(level: Level, arm: str) -> float:
+    return level.row(arm).replaced.interval.estimate
+
+
+def _on_new_groups(level: Level, arm: str = "geoalign") -> float:
+    return level.row(arm).new_group_accuracy.interval.estimate
+
+
+def _held_out(level: Level) -> list[float]:
+    return [row.heldout_accuracy.interval.estimate for row in level.table.rows if "layers" in row.arm]
+
+
+def _auroc(level: Level, score: str, arm: str = "geoalign") -> float:
+    detection = level.row(arm).detection
+    assert detection is not None
+    return next(row for row in detection.rows if row.score == score).auroc.estimate
+
+
+def _auroc_at(level: str, reward: float) -> float:
+    areas = level_of("math", level).of("geoalign", lambda cell: auroc_at_reward(cell, reward))
+    return seed_interval(list(areas.values())).estimate
+
+
+def _right(level: Level, arm: str) -> int:
+    detection = level.row(arm).detection
+    assert detection is not None
+    return round(100 * detection.precision.estimate)
+
+
+def _fifteen_minus(arm: str, against: str) -> str:
+    def final(cell: Cell) -> float:
+        return final_score(cell, "reward", 5)[0]
+
+    return signed(paired_difference(fifteen(arm, final), fifteen(against, final)).interval)

@@ -1,0 +1,342 @@
+"""Writes the tables of evidence in docs/evidence.md and README.md from `evidence/`: `python docs/evidence_tables.py`.
+
+With `--check` nothing is written: the exit status is 1 where a table, or a figure in a sentence, is not that of the
+results. A table is between `<!-- evidence: KIND ARGUMENTS -->` and `<!-- end -->`; figures in sentences are listed in
+`docs/evidence_facts.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from geoalign.lab.analysis.comparison.along_curves import at_equal, mean_over_curve, step_of
+from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow, LevelTable
+from geoalign.lab.analysis.statistics import (
+    Interval,
+    PairedDifference,
+    paired_difference,
+    seed_interval,
+    share_interval,
+    smallest_detectable,
+    spread,
+)
+from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison_results import Cell, read_results
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
+TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+# The arms of the tables in their order; a comparison's report has all of them.
+NAMES = {
+    "grpo": "GRPO",
+    "geoalign": "**GeoAlign** (primary)",
+    "pair_count": "`pair_count`",
+    "reward_distance": "`reward_distance`",
+    "pf_ppo_br": "PF-PPO BR",
+    "pf_ppo_bw": "PF-PPO BW",
+    "par": "PAR",
+    "pods": "PODS",
+    "seed_grpo": "Seed-GRPO",
+    "geoalign_best_guess": "ours: best guess",
+    "denoise": "ours: `denoise`",
+    "oracle": "oracle",
+    "clean": "clean",
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of one comparison: its table and its cells."""
+
+    table: LevelTable
+    cells: tuple[Cell, ...]
+    metric: str
+
+    def has(self, arm: str) -> bool:
+        """Whether the arm has a finished run here."""
+        row = self.table.row(arm)
+        return row is not None and bool(row.seeds)
+
+    def row(self, arm: str) -> ArmRow:
+        """The row of an arm."""
+        row = self.table.row(arm)
+        if row is None:
+            raise LookupError(f"evidence: expected an arm of {self.table.level}, got {arm}")
+        return row
+
+    def of(self, arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
+        """A number of each finished cell of an arm, by seed."""
+        return {cell.seed: number(cell) for cell in self.cells if cell.arm == arm and cell.finished}
+
+    def minus(self, arm: str, number: Callable[[Cell], float], against: str = "grpo") -> PairedDifference:
+        """The paired difference of a number of two arms."""
+        return paired_difference(self.of(arm, number), self.of(against, number))
+
+    def score(self, arm: str, against: str = "grpo") -> PairedDifference:
+        """The paired difference of the final scores of two arms."""
+        return paired_difference(self.row(arm).score.values, self.row(against).score.values)
+
+    def differences(self, arm: str, against: str = "grpo") -> list[float]:
+        """Final scores minus those of another arm, of the seeds that GRPO, the oracle and both arms have."""
+        mine, theirs = self.row(arm).score.values, self.row(against).score.values
+        return [mine[seed] - theirs[seed] for seed in self.seeds if seed in mine and seed in theirs]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of both GRPO and the oracle."""
+        return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
+
+    def share(self, arm: str) -> Interval:
+        """The share of the headroom that an arm recovered, with Fieller's interval."""
+        mine = self.row(arm).score.values
+        seeds = [seed for seed in self.seeds if seed in mine]
+        grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
+        return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
+
+
+@functools.cache
+def level_of(folder: str, name: str) -> Level:
+    """A level of the comparison in `evidence/<folder>`."""
+    root = ROOT / "evidence" / folder
+    plan, cells = read_plan(root), read_results(root)
+    table = next(level for level in analyse(cells, plan).levels if level.level == name)
+    return Level(table, tuple(cell for cell in cells if cell.level == name), plan.metric)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the README's table and figure: words, and the comparison and level that it is."""
+
+    label: str
+    folder: str
+    name: str
+
+    @property
+    def level(self) -> Level:
+        """Its results."""
+        return level_of(self.folder, self.name)
+
+
+MATHS = (
+    Setting("maths, 20% flipped", "math", "flip_20"),
+    Setting("maths, 40%", "math", "flip_40"),
+    Setting("maths, shortcut rewarded", "math_shortcut", "shortcut_50"),
+)
+DIALOGUE = (
+    Setting("dialogue, 20% reversed", "dialogue", "extremes_20"),
+    Setting("dialogue, 20%, new seeds", "dialogue_again", "extremes_20"),
+    Setting("dialogue, 40%", "dialogue", "extremes_40"),
+    Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
+)
+SETTINGS = (*MATHS, *DIALOGUE)
+# All settings of which the headroom is known.
+ROOMS = (
+    Setting("maths, 5% flipped", "math_headroom", "flip_05"),
+    Setting("maths, 10%", "math_headroom", "flip_10"),
+    *MATHS,
+    Setting("dialogue, 5% reversed", "dialogue_headroom", "extremes_05"),
+    Setting("dialogue, 10%", "dialogue_headroom", "extremes_10"),
+    *DIALOGUE,
+)
+# What the README and the figure show beside GRPO and the oracle, where it was run.
+SHOWN = {"geoalign": "GeoAlign (paper)", "geoalign_best_guess": "best guess", "denoise": "denoise"}
+BOUNDS = ("oracle", "clean")
+NOTHING = Interval(math.nan, math.nan, math.nan)
+
+
+def signed(interval: Interval, digits: int = 3) -> str:
+    """`+0.039 (-0.036 to +0.113)`; the estimate alone where there is no interval."""
+    if math.isnan(interval.estimate):
+        return ""
+    estimate, low, high = (_signed(end, digits) for end in (interval.estimate, interval.low, interval.high))
+    if math.isnan(interval.low):
+        return estimate
+    return f"{estimate} ({low} to {high})"
+
+
+def _signed(number: float, digits: int) -> str:
+    text = f"{number:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text
+
+
+def percent(interval: Interval) -> str:
+    """`+24 (-25 to +64)`; nothing where it is undefined."""
+    if math.isnan(interval.low):
+        return "" if math.isnan(interval.estimate) else f"{100 * interval.estimate:+.0f}"
+    estimate, low, high = (_signed(100 * end, 0) for end in (interval.estimate, interval.low, interval.high))
+    return f"{estimate} ({low} to {high})"
+
+
+def plain(number: float, digits: int) -> str:
+    """A number, or nothing where it is unknown."""
+    return "" if math.isnan(number) else f"{number:.{digits}f}"
+
+
+def probability(p: float) -> str:
+    """`0.043`, `<0.001`; nothing where it is unknown."""
+    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    heads = list(heads)
+    lines = [f"| {' | '.join(line)} |\n" for line in [heads, *(list(row) for row in rows)]]
+    return "".join([lines[0], "|" + "---|" * len(heads) + "\n", *lines[1:]]).replace("|  ", "| ")
+
+
+def arms(folder: str, name: str, *options: str) -> str:
+    """The arms of a level that have a name here, but those that follow `without`."""
+    level = level_of(folder, name)
+    left_out = options[1:] if options[:1] == ("without",) else ()
+    gold = any(not math.isnan(row.gold.interval.estimate) for row in level.table.rows)
+
+    def row_of(row: ArmRow) -> Iterator[str]:
+        kind = next((item for item in level.table.comparisons if (item.arm, item.against) == (row.arm, "grpo")), None)
+        p = math.nan
+        if kind is not None:
+            p = {PRIMARY: kind.difference.p, EXPLORATORY: kind.adjusted_p}.get(kind.kind, math.nan)
+        yield NAMES[row.arm]
+        yield plain(row.score.interval.estimate, 3)
+        yield "" if row.arm == "grpo" else signed(row.score.difference.interval)
+        yield probability(p)
+        yield "" if row.arm in ("grpo", *BOUNDS) else percent(level.share(row.arm))
+        area = level.minus(row.arm, lambda cell: mean_over_curve(cell, level.metric)).interval
+        yield "" if row.arm == "grpo" else signed(area)
+        if gold:
+            yield plain(row.gold.interval.estimate, 2) if row.arm == "grpo" else signed(row.gold.difference.interval, 2)
+        replaced, right = (
+            row.replaced.interval.estimate,
+            row.detection.precision.estimate if row.detection else math.nan,
+        )
+        yield plain(replaced, 1) + ("" if math.isnan(right) or math.isnan(replaced) else f", {right:.0%}")
+
+    heads = ["arm", "final", "minus GRPO (95%)", "p", "share of headroom, %", "whole curve minus GRPO"]
+    heads += ["gold minus GRPO"] if gold else []
+    shown = [arm for arm in NAMES if arm not in left_out and level.has(arm)]
+    return table([*heads, "replaced, right"], (row_of(level.row(arm)) for arm in shown))
+
+
+def headroom() -> str:
+    """Every setting's headroom, and the smallest share of it that the design detects."""
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level = setting.level
+        room, judged = level.score("oracle"), "geoalign" if level.has("geoalign") else "oracle"
+        sd, pairs = spread(level.differences(judged)), room.pairs
+        yield setting.label
+        yield str(pairs)
+        yield plain(level.row("grpo").score.interval.estimate, 3)
+        yield signed(room.interval)
+        yield f"{sd:.3f}" + ("" if judged == "geoalign" else " (oracle)")
+        for seeds in (pairs, 20):
+            yield f"{smallest_detectable(sd, seeds) / room.interval.estimate:.0%}" if room.interval.low > 0 else "-"
+
+    heads = ["setting", "seeds", "GRPO", "headroom: oracle minus GRPO (95%)", "sd of differences"]
+    rows = (row_of(setting) for setting in ROOMS)
+    return table([*heads, "detectable share", "with 20 seeds"], rows)
+
+
+EQUAL_PROXY = 1.8
+FIFTEEN = ("dialogue", "dialogue_again")
+
+
+def fifteen(arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
+    """A number of an arm at dialogue 20%, by seed, of the five first and ten new seeds."""
+    return {
+        seed: value for folder in FIFTEEN for seed, value in level_of(folder, "extremes_20").of(arm, number).items()
+    }
+
+
+def gold_at_equal_proxy(arm: str) -> PairedDifference:
+    """Gold utility minus GRPO's where each first reaches the same proxy reward, fifteen seeds."""
+
+    def gold(cell: Cell) -> float:
+        return at_equal(cell, "reward", EQUAL_PROXY, "gold_utility")
+
+    return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))
+
+
+def equal_proxy() -> str:
+    """When each arm of dialogue at 20% reaches a proxy reward, and its gold utility there."""
+
+    def row_of(arm: str) -> Iterator[str]:
+        def step(cell: Cell) -> float:
+            return step_of(cell, "reward", EQUAL_PROXY)
+
+        def gold(cell: Cell) -> float:
+            return at_equal(cell, "reward", EQUAL_PROXY, "gold_utility")
+
+        mine = arm == "grpo"
+        yield NAMES[arm].replace(" (primary)", "")
+        yield plain(seed_interval(list(fifteen(arm, step).values())).estimate, 1)
+        yield "" if mine else signed(paired_difference(fifteen(arm, step), fifteen("grpo", step)).interval, 1)
+        yield plain(seed_interval(list(fifteen(arm, gold).values())).estimate, 2)
+        yield "" if mine else signed(gold_at_equal_proxy(arm).interval)
+
+    heads = [f"arm, {len(fifteen('grpo', lambda cell: 0.0))} seeds", f"updates to a proxy reward of {EQUAL_PROXY}"]
+    heads += ["minus GRPO", "gold utility there", "minus GRPO (95%)"]
+    return table(heads, map(row_of, ("grpo", "geoalign", "reward_distance", "geoalign_best_guess", "oracle")))
+
+
+def readme() -> str:
+    """One row a setting: GRPO's score, what each curator and the oracle add, and what that does to the gold utility."""
+    shown = {arm: label for arm, label in SHOWN.items() if any(item.level.has(arm) for item in SETTINGS)}
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level = setting.level
+        yield setting.label
+        yield plain(level.row("grpo").score.interval.estimate, 2)
+        for arm in shown:
+            yield signed(level.score(arm).interval) if level.has(arm) else "-"
+        yield f"{level.score('oracle').interval.estimate:+.3f}"
+        yield ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
+
+    return table(["setting", "GRPO", *shown.values(), "oracle", "gold utility, minus GRPO's"], map(row_of, SETTINGS))
+
+
+def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
+    for arm, label in shown.items():
+        interval = level.row(arm).gold.difference.interval if level.has(arm) else NOTHING
+        if not math.isnan(interval.estimate):
+            text = _signed(interval.estimate, 2)
+            yield f"{label.split(' (')[0]} " + (f"**{text}**" if interval.low > 0 or interval.high < 0 else text)
+
+
+KINDS: dict[str, Callable[..., str]] = {
+    "arms": arms,
+    "headroom": headroom,
+    "equal_proxy": equal_proxy,
+    "readme": readme,
+}
+
+
+def with_tables(page: str) -> str:
+    """The page with every table made anew."""
+    return TABLE.sub(lambda match: f"{match[1]}{KINDS[match[2]](*match[3].split())}{match[4]}", page)
+
+
+def wrong(path: Path) -> list[str]:
+    """What of a page is not as the results have it: its tables, and the sentences that state figures."""
+    from evidence_facts import facts
+
+    text = path.read_text(encoding="utf-8")
+    words = " ".join(text.split())
+    found = [] if with_tables(text) == text else [f"{path.name}: a table differs: run python docs/evidence_tables.py"]
+    stated = [fact for page, fact in facts() if page == path.name]
+    return found + [f"{path.name}: expected the words {fact!r}" for fact in stated if fact not in words]
+
+
+if __name__ == "__main__":
+    if "--check" not in sys.argv[1:]:
+        for page in PAGES:
+            page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+    problems = [problem for page in PAGES for problem in wrong(page)]
+    print("\n".join(problems) or "The tables and figures are those of the results.")
+    sys.exit(bool(problems))

@@ -1,0 +1,65 @@
+"""What wrong rewards cost and what was recovered, on comparisons made by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
+from geoalign.lab.analysis.statistics import seed_interval
+from geoalign.lab.store.comparison_plan import Plan
+
+PLAN = Plan(metric="accuracy", arms=("grpo", "ours", "theirs", "oracle", "clean"), primary=(("ours", "grpo"),))
+SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
+
+
+def level(scores=SCORES, rate=0.4):
+    def row(arm, values):
+        by_seed = dict(enumerate(values))
+        score = SimpleNamespace(values=by_seed, interval=seed_interval(values) if values else None)
+        return SimpleNamespace(arm=arm, role=PLAN.role(arm), seeds=tuple(by_seed), score=score)
+
+    rows = tuple(row(arm, values) for arm, values in scores.items())
+    by_arm = {item.arm: item for item in rows}
+    return SimpleNamespace(rows=rows, rate=rate, row=by_arm.get)
+
+
+def test_shares_are_of_the_loss():
+    found = recovery(level(), PLAN)
+    # The loss is 0.6 - 0.4; ours wins back 0.1 of 0.2, theirs -0.02, the oracle 0.18.
+    assert found.cost.interval.estimate == pytest.approx(0.2)
+    shares = {arm.row.arm: arm.share.estimate for arm in found.arms}
+    assert shares == pytest.approx({"oracle": 0.9, "ours": 0.5, "theirs": -0.1})
+    assert list(shares) == ["oracle", "ours", "theirs"]
+
+
+def test_the_headline_names_the_primary_arm_first_and_the_oracle_last():
+    assert headline(recovery(level(), PLAN), PLAN) == (
+        "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6. Recovered of that loss: ours 50%; theirs "
+        "-10%; oracle, which knows the wrong ones, 90%."
+    )
+    many = {**SCORES, **{f"other_{at}": [0.45] for at in range(4)}}
+    words = headline(recovery(level(many), PLAN), PLAN)
+    assert words.endswith("Recovered of that loss: ours 50%; oracle, which knows the wrong ones, 90%.")
+
+
+def test_one_seed_is_called_an_example():
+    assert "One seed shows what happens, and proves nothing" in footnote(recovery(level(), PLAN))
+    three = {"grpo": [0.4, 0.4, 0.4], "ours": [0.44, 0.5, 0.52], "clean": [0.58, 0.6, 0.62]}
+    found = recovery(level(three), PLAN)
+    assert "over 3 paired seeds" in footnote(found)
+    # (0.04 + 0.1 + 0.12) / (0.18 + 0.2 + 0.22) = 0.26 / 0.6, with an interval.
+    assert "ours 43% (" in headline(found, PLAN)
+
+
+def test_without_a_loss_nothing_is_recovered():
+    words = headline(recovery(level({**SCORES, "clean": [0.4]}), PLAN), PLAN)
+    assert words.endswith("That is no loss, so there was nothing to recover.")
+    unsure = {"grpo": [0.4, 0.6, 0.4], "ours": [0.5, 0.5, 0.5], "clean": [0.6, 0.5, 0.5]}
+    assert headline(recovery(level(unsure), PLAN), PLAN).endswith("The loss is not distinguishable from zero.")
+
+
+def test_there_is_none_without_corruption_or_without_the_clean_arm():
+    assert recovery(level(rate=0.0), PLAN) is None
+    assert recovery(level({"grpo": [0.4], "ours": [0.5]}), PLAN) is None
+    assert recovery(level({**SCORES, "clean": []}), PLAN) is None
+    assert recovery(level({**SCORES, "grpo": []}), PLAN) is None

@@ -1,0 +1,58 @@
+"""The pages on evidence and the results in `evidence/` cannot part: tables, figures in sentences, the picture."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+tables = importlib.import_module("evidence_tables")
+facts = importlib.import_module("evidence_facts")
+picture = importlib.import_module("evidence_picture")
+PAGES = [page.name for page in tables.PAGES]
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=PAGES)
+def test_tables_and_figures_are_those_of_the_results(page):
+    assert tables.wrong(page) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "changed"),
+    [
+        ("| +0.056 (+0.003 to +0.108) | 0.043 |", "| +0.057 (+0.003 to +0.108) | 0.043 |"),
+        ("ten new seeds gave +0.031", "ten new seeds gave +0.041"),
+    ],
+    ids=["a table", "a sentence"],
+)
+def test_a_changed_figure_would_be_noticed(tmp_path, right, changed):
+    text = tables.PAGES[0].read_text(encoding="utf-8")
+    assert right in text
+    copy = tmp_path / "evidence.md"
+    copy.write_text(text.replace(right, changed), encoding="utf-8")
+    assert len(tables.wrong(copy)) == 1
+
+
+def test_the_picture_shows_the_results():
+    drawn = (ROOT / "docs" / "pictures" / "recovered.svg").read_text(encoding="utf-8").rstrip().splitlines()[-1]
+    assert json.loads(drawn.removeprefix("<!-- ").removesuffix(" -->")) == picture.shares()
+    assert picture.picture().startswith(b"<?xml")
+
+
+def test_every_arm_that_is_drawn_has_a_look():
+    assert set(tables.SHOWN) <= set(picture.LOOKS)
+
+
+def test_the_page_leaves_room():
+    assert len(tables.PAGES[0].read_text(encoding="utf-8").splitlines()) <= 250
+
+
+def test_a_row_without_an_arm_has_a_dash_and_one_without_an_interval_the_estimate():
+    nan = float("nan")
+    assert tables.signed(tables.Interval(0.5, nan, nan)) == "+0.500"
+    assert tables.signed(tables.Interval(-0.0001, -0.1, 0.2)) == "0.000 (-0.100 to +0.200)"
+    assert tables.percent(tables.Interval(0.24, -0.25, 0.64)) == "+24 (-25 to +64)"
+    assert tables.table(["a", "b"], [["1", ""]]) == "| a | b |\n|---|---|\n| 1 | |\n"

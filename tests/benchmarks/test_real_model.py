@@ -259,7 +259,7 @@ def test_a_whole_folder_is_linked(commands, model, parts, tmp_path, capsys):
 def test_when_the_time_is_up_nothing_new_is_started(commands, model, tmp_path, capsys):
     made = commands(seconds=100.0)
     assert main(["--model", str(model), "--output", str(tmp_path / "out"), "--minutes", "2"]) == 1
-    # The first measurement took all but 20 of the two minutes, and 30 are kept back.
+    # The first measurement took all but 20 seconds of the two minutes, and 45 are kept back.
     assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead"]
     said = capsys.readouterr().out
     assert "Missing: the comparison: not started, the time was up" in said

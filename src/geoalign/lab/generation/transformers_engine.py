@@ -13,6 +13,7 @@ from transformers import LogitsProcessorList
 from geoalign.errors import InputError
 from geoalign.lab.generation.draws import OwnDraws, uniforms
 from geoalign.lab.generation.engine import Generated, end_tokens, generated
+from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
 
 # The likeliest token each time, whatever the model's own generation settings say.
 GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
@@ -69,7 +70,9 @@ def new_tokens(
     width = max(map(len, prompts))
     ids = torch.tensor([[pad] * (width - len(row)) + [*row] for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=model.device)
-    output = model.generate(
+    output = generate_sharing_prompts(
+        model.generate,
+        model,
         input_ids=ids,
         attention_mask=mask,
         max_new_tokens=max_new_tokens,

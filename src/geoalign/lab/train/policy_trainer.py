@@ -13,6 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.errors import UnscoredError
+from geoalign.lab.generation.shared_prompts import sharing_prompts
 from geoalign.lab.store.seals import MARK
 
 
@@ -112,9 +113,13 @@ class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
         return batch
 
     def _generate(self, prompts: list[Any]) -> Any:
-        """Generates in the type that training computes in: accelerate's autocast is around the outermost module only,
-        and adapters of peft generate through the model inside it."""
-        with self.accelerator.autocast():
+        """Generates in the type that training computes in, with one pass over each prompt for all its rollouts.
+
+        accelerate's autocast is around the outermost module only, and adapters of peft generate through the one inside.
+        """
+        trainer: Any = self
+        model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+        with trainer.accelerator.autocast(), sharing_prompts(model):
             return super()._generate(prompts)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:

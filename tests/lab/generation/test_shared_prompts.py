@@ -1,0 +1,135 @@
+"""K rollouts of a prompt share one pass over it: the same responses, and no pass over the repeated prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.generation.shared_prompts import generate_sharing_prompts, sharing_prompts
+from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer
+
+GREEDY = {"do_sample": False, "max_new_tokens": 6, "min_new_tokens": 6, "pad_token_id": 0}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    settings = TinyModelConfig(hidden_size=32, layers=2, heads=2)
+    return make_tiny_model(settings, make_tokenizer("0123456789+=", max_length=128), seed=0).eval()
+
+
+def prompts(lengths: list[int], repeats: int, width: int = 24) -> dict[str, torch.Tensor]:
+    """Left-padded random prompts of these lengths, each `repeats` times in a row."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(6, 18, (len(lengths), width), generator=generator)
+    mask = (torch.arange(width) >= width - torch.tensor(lengths)[:, None]).long()
+    return {
+        "input_ids": (ids * mask).repeat_interleave(repeats, 0),
+        "attention_mask": mask.repeat_interleave(repeats, 0),
+    }
+
+
+class Passes:
+    """Counts the tokens, padding included, that go through a model's first layer."""
+
+    def __init__(self, model: Any) -> None:
+        self.tokens = 0
+        self._hook = model.model.layers[0].register_forward_hook(self._count)
+
+    def _count(self, module: Any, given: Any, out: Any) -> None:
+        states = out[0] if isinstance(out, tuple) else out
+        self.tokens += states.shape[0] * states.shape[1]
+
+    def __enter__(self) -> Passes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hook.remove()
+
+
+def test_responses_are_those_of_generate_and_prompts_are_passed_once(model: Any) -> None:
+    given = prompts([24, 17, 20], repeats=4)
+    with Passes(model) as alone:
+        expected = model.generate(**given, **GREEDY)
+    with Passes(model) as shared:
+        made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
+    assert torch.equal(made, expected)
+    # 12 rows x 24 tokens, then 5 of each row; shared: 3 x 23 for the cache, the last token of each row, then 5.
+    assert alone.tokens == 12 * 24 + 12 * 5
+    assert shared.tokens == 3 * 23 + 12 * 1 + 12 * 5
+
+
+def test_a_prompt_drawn_twice_in_a_row_is_still_a_group(model: Any) -> None:
+    given = prompts([24, 24, 20], repeats=2)
+    given = {name: value[[0, 1, 0, 1, 4, 5]] for name, value in given.items()}  # counts 4 and 2
+    with Passes(model) as shared:
+        made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
+    assert torch.equal(made, model.generate(**given, **GREEDY))
+    assert shared.tokens == 3 * 23 + 6 * 6
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        prompts([24, 20, 18], repeats=1),
+        {name: value[[0, 1, 2]] for name, value in prompts([24, 20], repeats=2).items()},  # twice and once
+        prompts([12, 9], repeats=4, width=12),  # short
+    ],
+)
+def test_what_cannot_be_shared_goes_to_generate_as_it_is(model: Any, given: dict[str, torch.Tensor]) -> None:
+    rows, width = given["input_ids"].shape
+    with Passes(model) as passed:
+        made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
+    assert passed.tokens == rows * width + rows * 5
+    assert torch.equal(made, model.generate(**given, **GREEDY))
+
+
+@pytest.mark.parametrize("set_by", ["options", "generation_config"])
+@pytest.mark.parametrize("setting", [{"cache_implementation": "static"}, {"use_cache": False}])
+def test_a_cache_that_was_chosen_stays(model: Any, setting: dict[str, Any], set_by: str) -> None:
+    given = prompts([24, 20], repeats=2)
+    options: dict[str, Any] = {**GREEDY, **setting}
+    if set_by == "generation_config":
+        options = {"generation_config": GenerationConfig(**options)}
+    made = generate_sharing_prompts(model.generate, model, **given, **options)
+    assert torch.equal(made, model.generate(**given, **GREEDY))
+    with Passes(model) as passed:
+        generate_sharing_prompts(model.generate, model, **given, **options)
+    assert passed.tokens >= 4 * 24
+
+
+def test_a_cache_of_another_kind_is_not_repeated(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoalign.lab.generation import shared_prompts
+
+    class Other:
+        pass
+
+    monkeypatch.setattr(shared_prompts, "DynamicCache", Other)
+    given = prompts([24, 20], repeats=2)
+    assert torch.equal(
+        generate_sharing_prompts(model.generate, model, **given, **GREEDY), model.generate(**given, **GREEDY)
+    )
+
+
+def test_a_model_shares_for_the_block_only(model: Any) -> None:
+    given = prompts([24, 20], repeats=4)
+    with sharing_prompts(model), Passes(model) as shared:
+        model.generate(**given, **GREEDY)
+    with Passes(model) as alone:
+        model.generate(**given, **GREEDY)
+    assert shared.tokens < alone.tokens
+    assert "generate" not in vars(model)
+
+
+def test_sampled_responses_of_the_engine_do_not_depend_on_who_else_asks(model: Any) -> None:
+    tokenizer = make_tokenizer("0123456789+=", max_length=128)
+    engine = TransformersEngine(model, tokenizer)
+    ids = prompts([24, 20], repeats=1)["input_ids"].tolist()
+    options = {"temperature": 1.0, "max_new_tokens": 8}
+    together = engine.generate([ids[0]] * 3 + [ids[1]] * 3, range(6), **options)
+    alone = [engine.generate([ids[row // 3]], [row], **options)[0] for row in range(6)]
+    assert [item.text for item in together] == [item.text for item in alone]

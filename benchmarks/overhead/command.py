@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.overhead.architectures import ARCHITECTURES
-from benchmarks.overhead.curating import curation_cost
+from benchmarks.overhead.curating import curation_cost, denoise_cost
 from benchmarks.overhead.generation import generation_cost, why_not_measured
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
@@ -24,8 +24,8 @@ from geoalign.lab.terminal import Console
 
 _ABOUT = """What GeoAlign adds to a training step, measured on this machine: the hidden states (a pass of their own, and
 as a tap on TRL's log-probability pass), the curation (on the CPU and on the device; the paper's settings and the
-library's; with and without the early stop), the rest of the step by TRL's own functions, and vLLM's generation where
-vLLM and a GPU are at hand. Weights are random: they do not change the cost. Nothing is downloaded."""
+library's; with and without the early stop; and Denoise), the rest of the step by TRL's own functions, and vLLM's
+generation where vLLM and a GPU are at hand. Weights are random: they do not change the cost. Nothing is downloaded."""
 
 
 def overhead(options: Options, console: Console) -> Overhead:
@@ -50,6 +50,8 @@ def overhead(options: Options, console: Console) -> Overhead:
                 for early_stop in (True, False):
                     status.update(f"Curation on {device}, {setting} settings")
                     curation.append(curation_cost(options, device=device, setting=setting, early_stop=early_stop))
+            status.update(f"Denoise on {device}")
+            curation.append(denoise_cost(options, device=device))
     found = Overhead(options, passes, curation, no_generation)
     print_overhead(console, found)
     return found

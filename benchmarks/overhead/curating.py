@@ -1,7 +1,8 @@
-"""One `GeoAlign.curate` call on a batch of full size, whole and stage by stage."""
+"""One call of a curator on a batch of full size: GeoAlign whole and stage by stage, Denoise whole."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,6 +12,7 @@ import torch
 from benchmarks.overhead.architectures import architecture_named
 from benchmarks.overhead.options import Options
 from benchmarks.overhead.timing import Cost, measure
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
@@ -29,8 +31,9 @@ class CurationCost:
         early_stop: whether training may stop at the target accuracy.
         device: where it ran.
         cost: of whole calls.
-        stages: median seconds of each stage, the device waited for after each, and "rest".
-        pairs, steps, replaced: of the measured calls, in the mean.
+        stages: median seconds of each stage, the device waited for after each, and "rest"; empty for Denoise.
+        pairs, steps, replaced: of the measured calls, in the mean; NaN for Denoise, which has none of them.
+        curator: "geoalign", or "denoise" (default settings; there is no early stop).
     """
 
     setting: Setting
@@ -41,6 +44,26 @@ class CurationCost:
     pairs: float
     steps: float
     replaced: float
+    curator: Literal["geoalign", "denoise"] = "geoalign"
+
+    @property
+    def label(self) -> str:
+        """Device, curator and settings, for a table."""
+        if self.curator == "denoise":
+            return f"{self.device}, denoise"
+        return f"{self.device}, {self.setting}, {'early stop' if self.early_stop else 'all steps'}"
+
+
+def denoise_cost(options: Options, *, device: str) -> CurationCost:
+    """As `curation_cost` for Denoise, which keeps its fits and the window of recent batches from call to call."""
+    batches = [_batch(options, number, device) for number in range(options.warmups + options.repeats)]
+    curator, draw = Denoise(), torch.Generator().manual_seed(options.seed)
+
+    def curate(number: int) -> None:
+        curator.curate(batches[number], generator=draw)
+
+    cost = measure(curate, repeats=options.repeats, warmups=options.warmups, device=torch.device(device))
+    return CurationCost("default", False, device, cost, {}, math.nan, math.nan, math.nan, "denoise")
 
 
 def curation_cost(options: Options, *, device: str, setting: Setting, early_stop: bool) -> CurationCost:

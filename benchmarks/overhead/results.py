@@ -88,7 +88,7 @@ def print_overhead(console: Console, found: Overhead) -> None:
             _add(table, label, found.passes[name], found.share(found.passes[name].median))
     table.add_section()
     for one in found.curation:
-        _add(table, _label(one), one.cost, found.share(one.cost.median, one))
+        _add(table, f"curation: {one.label}", one.cost, found.share(one.cost.median, one))
     console.print(table)
     console.print(_stage_table(found.curation))
     for line in [*_goals(found), *_notes(found)]:
@@ -106,7 +106,10 @@ def overhead_json(found: Overhead) -> dict[str, Any]:
         "architecture": asdict(architecture_named(options.architecture)),
         "passes": {name: _cost_json(cost) for name, cost in found.passes.items()},
         "generation_not_measured": found.no_generation,
-        "curation": [{**asdict(one), "cost": _cost_json(one.cost)} for one in found.curation],
+        "curation": [
+            {**asdict(one), "cost": _cost_json(one.cost), "share": found.share(one.cost.median, one)}
+            for one in found.curation
+        ],
         "shares": {
             **{name: found.share(cost.median) for name, cost in found.passes.items()},
             "curation": found.share(reference.cost.median),
@@ -149,10 +152,6 @@ def _cost_json(cost: Cost) -> dict[str, Any]:
     return {"median": cost.median, "seconds": list(cost.seconds), "megabytes": cost.megabytes, "scale": cost.scale}
 
 
-def _label(one: CurationCost) -> str:
-    return f"curation: {one.device}, {one.setting}, {'early stop' if one.early_stop else 'all steps'}"
-
-
 def _add(table: Table, label: str, cost: Cost, share: float) -> None:
     spread = f" ({min(cost.seconds):,.4f} to {max(cost.seconds):,.4f})" if len(cost.seconds) > 1 else ""
     memory = "not measured" if math.isnan(cost.megabytes) else f"{cost.megabytes:,.0f}"
@@ -160,7 +159,8 @@ def _add(table: Table, label: str, cost: Cost, share: float) -> None:
     table.add_row(label, f"{cost.median:,.4f}{spread}{scaled}", memory, "" if math.isnan(share) else f"{share:.2%}")
 
 
-def _stage_table(rows: Sequence[CurationCost]) -> Table:
+def _stage_table(curation: Sequence[CurationCost]) -> Table:
+    rows = [one for one in curation if one.stages]
     table = Table(title="Curation stage by stage: milliseconds, waited for after each", title_justify="left")
     for name in ("curation", "", *rows[0].stages, "steps"):
         table.add_column(name, justify="right" if name in rows[0].stages or name == "steps" else "left")

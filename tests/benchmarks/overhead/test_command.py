@@ -39,8 +39,13 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
     assert {"torch", "trl", "transformers"} <= set(record["versions"])
     assert record["passes"]["update"]["scale"] == 2
     assert record["passes"]["update"]["megabytes"] is None
-    found = [(one["device"], one["setting"], one["early_stop"]) for one in record["curation"]]
-    assert found == [("cpu", setting, stop) for setting in ("paper", "default") for stop in (True, False)]
+    found = [(one["device"], one["curator"], one["setting"], one["early_stop"]) for one in record["curation"]]
+    settings = [("cpu", "geoalign", setting, stop) for setting in ("paper", "default") for stop in (True, False)]
+    assert found == [*settings, ("cpu", "denoise", "default", False)]
+    denoise = record["curation"][-1]
+    assert (denoise["stages"], denoise["pairs"]) == ({}, None)
+    assert 0 < denoise["share"] < 1
+    assert "curation: cpu, denoise" in said
     assert 0 < record["shares"]["curation"] < 1
 
 
@@ -161,5 +166,5 @@ def test_on_a_gpu_memory_is_measured():
     )
     found = command.overhead(options, Console(file=io.StringIO()))
     assert found.passes["update"].megabytes > 0
-    assert [one.device for one in found.curation] == ["cuda"] * 4 + ["cpu"] * 4
+    assert [one.device for one in found.curation] == ["cuda"] * 5 + ["cpu"] * 5
     assert all((one.cost.megabytes > 0) == (one.device == "cuda") for one in found.curation)

@@ -1,6 +1,8 @@
 """Curation, timed batch after batch."""
 
-from benchmarks.overhead.curating import curation_cost
+import math
+
+from benchmarks.overhead.curating import curation_cost, denoise_cost
 from benchmarks.overhead.options import Options
 
 OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
@@ -13,3 +15,10 @@ def test_settings_and_early_stop():
     assert len(full.cost.seconds) == 2
     stopped = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=True)
     assert stopped.steps < 50
+
+
+def test_denoise_is_timed_whole():
+    found = denoise_cost(OPTIONS, device="cpu")
+    assert (found.curator, found.stages, found.label) == ("denoise", {}, "cpu, denoise")
+    assert len(found.cost.seconds) == 2
+    assert math.isnan(found.pairs)

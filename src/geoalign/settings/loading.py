@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, partial
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -59,9 +60,13 @@ def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, p
     return _Loader(locations, root or kind).section(kind, path, data)
 
 
+# The types of a class's fields, read once: evaluating them was most of what loading a run's settings took.
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
+
+
 def plain_settings(settings: Any) -> dict[str, Any]:
     """Settings as nested dicts and lists of plain values, which `load_settings` reads as the same settings."""
-    hints = get_type_hints(type(settings), include_extras=True)
+    hints = _hints(type(settings))
     plain = {item.name: _plain(getattr(settings, item.name), hints[item.name]) for item in fields(settings)}
     return {"type": plain.pop("type"), **plain} if "type" in plain else plain
 
@@ -114,7 +119,7 @@ class _Loader:
     def section(self, kind: Any, path: str, data: Any, type_name: str | None = None) -> Any:
         values = self._mapping(path, data)
         check_keys(values, [item.name for item in fields(kind) if item.name != "type"], path, self.locations, self.root)
-        hints = get_type_hints(kind, include_extras=True)
+        hints = _hints(kind)
         for name, value in values.items():
             values[name] = self._value(hints[name], _joined(path, name), value)
         if type_name is not None and "type" in hints and any(item.name == "type" for item in fields(kind)):
@@ -234,7 +239,7 @@ def _settings_class(hint: Any) -> Any:
 
 def _elsewhere(root: Any, name: str) -> str | None:
     """The dotted key of that very name in a section of `root`, unions by type first; None where there is none."""
-    hints = get_type_hints(root, include_extras=True)
+    hints = _hints(root)
     unions = {key: list(union.kinds.values()) for key, hint in hints.items() if (union := by_type(hint))}
     sections = {key: [kind] for key, hint in hints.items() if (kind := _settings_class(hint)) and key not in unions}
     if name in hints and name not in unions and name not in sections:
@@ -244,7 +249,7 @@ def _elsewhere(root: Any, name: str) -> str | None:
             for item in fields(kind):
                 if item.name == name:
                     return f"{section}.{name}"
-                inner = _settings_class(get_type_hints(kind, include_extras=True)[item.name])
+                inner = _settings_class(_hints(kind)[item.name])
                 if inner is not None and name in {field.name for field in fields(inner)}:
                     return f"{section}.{item.name}.{name}"
     return None

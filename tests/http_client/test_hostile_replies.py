@@ -66,7 +66,7 @@ def score(url: str, kind: str) -> tuple[list[float], dict[str, int]]:
 
 
 def ask(url: str, kind: str) -> str:
-    config = JudgeConfig(base_url=url, model="m", timeout=limit(kind), retries=1, backoff=0.001, patience=0.05)
+    config = JudgeConfig(base_url=url, model="m", timeout=limit(kind), retries=1, backoff=0.001, patience=2.0)
 
     async def once() -> str:
         async with EndpointJudge(config) as judge:

@@ -16,23 +16,16 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield bring(ModelRequest("smollm2-135m"), Console(quiet=True))
-
-
-@pytest.fixture(scope="module")
-def model(folder):
+def model(smollm2):
     return initial_model(PretrainedModelConfig(path="smollm2-135m", dtype="bfloat16"), alphabet=None, seed=0)
 
 
-def test_the_files_are_plain_bfloat16(folder, monkeypatch):
-    with safe_open(folder / "model.safetensors", "pt") as tensors:
+def test_the_files_are_plain_bfloat16(smollm2, monkeypatch):
+    with safe_open(smollm2 / "model.safetensors", "pt") as tensors:
         assert {tensors.get_tensor(name).dtype for name in tensors.keys()} == {torch.bfloat16}  # noqa: SIM118
-    assert "Apache License" in (folder / "LICENSE").read_text()
+    assert "Apache License" in (smollm2 / "LICENSE").read_text()
     monkeypatch.setattr(subprocess, "run", None)  # a second call downloads nothing
-    assert bring(ModelRequest("smollm2-135m"), Console(quiet=True)) == folder
+    assert bring(ModelRequest("smollm2-135m"), Console(quiet=True)) == smollm2
 
 
 def test_the_shape_and_the_special_tokens_are_smollm2s(model):

@@ -17,18 +17,11 @@ from geoalign.lab.compare.checks import shape_of
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.requests import ModelRequest
-from geoalign.lab.model.command import bring
 from geoalign.lab.train.train import train
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("smollm2")]
 
 REAL = Path(__file__).parents[3] / "configs" / "real"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def model() -> None:
-    bring(ModelRequest("smollm2-135m"), Console(quiet=True))
 
 
 @pytest.fixture

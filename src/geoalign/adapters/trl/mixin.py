@@ -59,8 +59,8 @@ class GeoAlignMixin(_Base):
             states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
 
     Raises:
-        UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a
-            "logprob_pass" that does not exist; later: unknown per-row keys, sources across groups, and rows dropped
+        UnsupportedError: vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass" that does not
+            exist; later: unknown per-row keys, sources across groups, and rows dropped
             under a loss that cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
@@ -123,7 +123,8 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            self._curation_round.on_generation(prompt_ids=generated[0], response_ids=generated[1])
+            prompt_ids, response_ids, masks = generated[:3]
+            self._curation_round.on_generation(prompt_ids=prompt_ids, response_ids=response_ids, masks=masks)
         return generated
 
     def _get_per_token_logps_and_entropies(

@@ -65,8 +65,6 @@ def _check_rows(trainer: Any) -> None:
             f"vision model (processing class {type(trainer.processing_class).__name__}): curating its rows is not "
             "supported"
         )
-    if trainer.tools or getattr(trainer, "environment_factories", None) or getattr(trainer, "environments", None):
-        raise UnsupportedError("tools or environment_factory: curating tool or environment rows is not supported")
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
     if taken:
         raise UnsupportedError(f"reward function called {taken[0]!r}: the completions table has a column of that name")

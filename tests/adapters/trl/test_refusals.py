@@ -7,7 +7,7 @@ import pytest
 import torch
 from trl_parts import Scripted, curation, model, tokenizer, trainer
 
-from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.adapters.trl import GeoAlignGRPOTrainer, GeoAlignMixin
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.adapters.trl.rows import check_keys
 from geoalign.adapters.trl.states import StatePlace
@@ -75,6 +75,18 @@ def test_unknown_key_of_a_new_trl_stops_the_training(tmp_path):
     )
     with pytest.raises(UnsupportedError, match="routing_of_tomorrow"):
         made.train()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_asynchronous_trainer():
+    pytest.importorskip("trl.experimental.async_grpo")
+    from trl.experimental.async_grpo import AsyncGRPOTrainer
+
+    class Mine(GeoAlignMixin, AsyncGRPOTrainer):
+        pass
+
+    with pytest.raises(UnsupportedError, match=r"Mine has no _generate, _calculate_rewards, .*one group at a time"):
+        Mine("no/model", reward_funcs=print, curator=Scripted(curation))
 
 
 def test_vision_models(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.refusals import check_curator, check_trainer
+from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer
 from geoalign.adapters.trl.states import HiddenSource, StatePlace
 from geoalign.adapters.trl.step import CurationObserver
 from geoalign.curators.anchors import Anchors
@@ -59,7 +59,7 @@ class GeoAlignMixin(_Base):
             states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
 
     Raises:
-        UnsupportedError: vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass" that does not
+        UnsupportedError: AsyncGRPOTrainer, vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass" that does not
             exist; later: unknown per-row keys, sources across groups, and rows dropped
             under a loss that cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
@@ -82,6 +82,7 @@ class GeoAlignMixin(_Base):
     ) -> None:
         if curator is not None:
             check_curator(curator)
+            check_flow(type(self), GeoAlignMixin)
         elif anchors is not None:
             raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
         super().__init__(*args, **kwargs)

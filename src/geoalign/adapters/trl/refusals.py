@@ -16,6 +16,9 @@ from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.settings.hidden import check_layer, check_position
 
+# What the mixin wraps: without it a curator would never be called.
+_WRAPPED = ("_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_per_token_logps_and_entropies")
+
 
 def check_curator(curator: Any) -> None:
     """Raises ConfigError unless `curator` is a Curator, UnsupportedError if no engine can carry it out."""
@@ -23,6 +26,23 @@ def check_curator(curator: Any) -> None:
         raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
     if curator.library_only:
         raise UnsupportedError(f"{type(curator).__name__} inside TRL: {curator.library_only}")
+
+
+def check_flow(trainer: type, mixin: type) -> None:
+    """Raises UnsupportedError unless the class behind the mixin has TRL's synchronous flow, which it wraps.
+
+    `trl.experimental.async_grpo.AsyncGRPOTrainer` (1.8.0 to 1.16.0) has not: a process of its own, which holds no
+    model, scores one group at a time and puts rows with their advantage into a queue. There is no batch of groups to
+    curate, and no states where the advantage is made.
+    """
+    behind = trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
+    missing = [name for name in _WRAPPED if not any(name in vars(base) for base in behind)]
+    if missing:
+        raise UnsupportedError(
+            f"{trainer.__name__} has no {', '.join(missing)}: expected a subclass of trl.GRPOTrainer. TRL's "
+            "AsyncGRPOTrainer makes the advantages of one group at a time in a process without the model, so no "
+            "curator sees a batch"
+        )
 
 
 def check_trainer(

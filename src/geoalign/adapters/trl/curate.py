@@ -296,6 +296,7 @@ class GenerationRound:
             kept = placement.rewards[placement.kept]
             adapter["curated_reward"] = kept.nanmean().item() if len(kept) else torch.nan
             adapter["dropped_rows"] = float((~placement.kept).sum())
+            adapter["unscored_rows"] = float(rollouts.rewards.isnan().sum())
             # These overwrite what a curator itself calls its seconds: one clock for all of them.
             logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
+from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list, gather_to_rank_0
 from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
 from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
@@ -170,7 +170,8 @@ class GenerationRound:
         if "prompt_keys" in needs:
             fields["prompt_keys"] = gather(response_keys(self._prompt_ids).to(device))
         if "hidden" in needs:
-            fields["hidden"] = gather(self._timed("hidden_seconds", self._hidden).contiguous())
+            # Only rank 0 curates: elsewhere there are none.
+            fields["hidden"] = gather_to_rank_0(self._timed("hidden_seconds", self._hidden), trainer.accelerator)
         if "logprobs" in needs:
             fields["logprobs"] = gather(self._timed("logprob_seconds", self._logprobs).contiguous())
         if "advantages" in needs:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from trl import GRPOTrainer
 from trl_parts import Scripted, curation, model, tokenizer, trainer
 
 from geoalign.adapters.trl import GeoAlignGRPOTrainer, GeoAlignMixin
@@ -86,6 +87,17 @@ def test_the_asynchronous_trainer():
         pass
 
     with pytest.raises(UnsupportedError, match=r"Mine has no _generate, _calculate_rewards, .*one group at a time"):
+        Mine("no/model", reward_funcs=print, curator=Scripted(curation))
+
+
+def test_unsloths_trainer():
+    # Unsloth names the class that it writes from TRL's source so, and puts its own in TRL's place.
+    written = type("_UnslothGRPOTrainer", (GRPOTrainer,), dict(vars(GRPOTrainer)))
+
+    class Mine(GeoAlignMixin, type("UnslothGRPOTrainer", (written,), {})):
+        pass
+
+    with pytest.raises(UnsupportedError, match="Mine on Unsloth's GRPOTrainer: never run"):
         Mine("no/model", reward_funcs=print, curator=Scripted(curation))
 
 

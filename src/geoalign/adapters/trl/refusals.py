@@ -34,6 +34,10 @@ def check_flow(trainer: type, mixin: type) -> None:
     `trl.experimental.async_grpo.AsyncGRPOTrainer` (1.8.0 to 1.16.0) has not: a process of its own, which holds no
     model, scores one group at a time and puts rows with their advantage into a queue. There is no batch of groups to
     curate, and no states where the advantage is made.
+
+    Unsloth rewrites TRL's trainer and keeps the names of what is wrapped (unsloth 2026.10.9, `models/rl.py` and
+    `models/rl_replacements.py`), but its log-probability pass packs rows to the left, so that no column holds the token
+    that it holds in TRL, its batches have per-row keys of their own (`max_left_pad`), and its loss is another.
     """
     behind = trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
     missing = [name for name in _WRAPPED if not any(name in vars(base) for base in behind)]
@@ -42,6 +46,11 @@ def check_flow(trainer: type, mixin: type) -> None:
             f"{trainer.__name__} has no {', '.join(missing)}: expected a subclass of trl.GRPOTrainer. TRL's "
             "AsyncGRPOTrainer makes the advantages of one group at a time in a process without the model, so no "
             "curator sees a batch"
+        )
+    if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
+        raise UnsupportedError(
+            f"{trainer.__name__} on Unsloth's GRPOTrainer: never run with the adapter (it needs a GPU), and its "
+            "log-probabilities stand in other columns than TRL's; import geoalign.adapters.trl and trl without unsloth"
         )
 
 

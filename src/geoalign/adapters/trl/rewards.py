@@ -121,8 +121,8 @@ class _Batch:
             self._columns["log_metric"](f"geoalign/failed_rewards/{name}", sum(failures.rows) / self._rows)
         if errors:
             last = f"{type(errors[-1]).__name__}: {errors[-1]}"
-            count = f"{sum(failures.rows)} of {self._rows} rows without a reward, {failures.total} so far"
-            _LOGGER.warning("reward function %r failed (%s): %s", name, last, count)
+            said = f"{sum(failures.rows)} of {self._rows} rows without a reward, {failures.total} so far"
+            _LOGGER.warning("reward function %r failed (%s): %s", name, last, said)
         return rewards
 
 

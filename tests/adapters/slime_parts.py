@@ -48,7 +48,10 @@ def arguments(section=None, **changes):
         "calculate_per_token_loss": False, "save": None, "load": None, "rollout_global_dataset": True,
         "data_source_path": "slime.rollout.data_source.RolloutDataSourceWithBuffer", "prompt_data": None,
         "custom_advantage_function_path": None, "use_dynamic_global_batch_size": False, "use_wandb": False,
-        "use_tensorboard": False, "buffer_filter_path": None,
+        "use_tensorboard": False, "buffer_filter_path": None, "rollout_shuffle": False, "dump_details": None,
+        **dict.fromkeys(["hf_checkpoint", "chat_template_path", "rollout_max_prompt_len", "input_key", "label_key",
+                         "multimodal_keys", "metadata_key", "tool_key", "apply_chat_template", "rollout_seed",
+                         "apply_chat_template_kwargs"]),
     }  # fmt: skip
     extra = {} if section is None else {"geoalign": section}
     return Namespace(**{**values, **extra, **changes})

@@ -25,8 +25,8 @@ from geoalign.curators.session import CurationSession
 from geoalign.types import Rollouts
 
 _LOG = logging.getLogger(__name__)
-# Where `log(args, metrics, step_key)` is: slime 0.3, slime 0.2 and vime, miles.
-_TRACKERS = ("observability.logging_utils", "utils.logging_utils", "utils.tracking_utils.tracking")
+# Where `log(args, metrics, step_key)` is: slime 0.3, miles, slime 0.2 and vime.
+_TRACKERS = ("observability.logging_utils", "utils.tracking_utils.tracking", "utils.logging_utils")
 
 
 class SlimeRun:

@@ -46,10 +46,11 @@ def place_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], placeme
 def _copies(donors: Sequence[Any], victim: Any) -> list[Any]:
     found = [copy.deepcopy(donor) for donor in donors]
     for sample in found:
-        sample.index, sample.rollout_id = victim.index, victim.rollout_id
-        # Several samples are one rollout to slime only under one id; without any it is that of the index.
-        if victim.rollout_id is None and len(found) > 1:
-            sample.rollout_id = victim.index
+        sample.index = victim.index
+        if hasattr(victim, "rollout_id"):
+            # Several samples are one rollout to slime only under one id; without any it is that of the index.
+            several = victim.rollout_id is None and len(found) > 1
+            sample.rollout_id = victim.index if several else victim.rollout_id
     return found
 
 

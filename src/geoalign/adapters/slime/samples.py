@@ -25,7 +25,8 @@ def rollout_rows(samples: Sequence[Any]) -> list[list[int]]:
     """The positions of each rollout's samples, rollouts in the order of their first one."""
     rows: dict[tuple[str, int], list[int]] = {}
     for row, sample in enumerate(samples):
-        name = ("row", row) if sample.rollout_id is None else ("rollout", sample.rollout_id)
+        rollout = getattr(sample, "rollout_id", None)  # slime 0.2 has none
+        name = ("row", row) if rollout is None else ("rollout", rollout)
         rows.setdefault(name, []).append(row)
     return list(rows.values())
 

@@ -28,7 +28,7 @@ def extraction_options(layer: HiddenLayer, depth: int, folder: str | Path) -> di
     """The options with which vLLM (`LLM`, or `vllm serve` as JSON) writes the states after these layers to a folder.
 
     A request writes those of its prompt; with `{"include_output_tokens": true}` as its `kv_transfer_params` also those
-    of its response but for the last token (vLLM 0.22 and later). The answer names the file:
+    of its response but for the last token (versions after 0.22). The answer names the file:
     `kv_transfer_params["hidden_states_path"]`.
 
     Args:

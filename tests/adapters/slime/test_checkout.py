@@ -73,10 +73,21 @@ def engine(request, monkeypatch):
 
 
 def test_without_curation_the_training_data_is_the_engines(engine):
+    rewards = torch.rand(12, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
+
+    def samples():
+        made = recorded(engine.sample)
+        for sample, reward in zip(made, rewards, strict=True):
+            sample.reward = reward
+        return made
+
     for changes in ({}, {"grpo_std_normalization": False}, {"rewards_normalization": False}):
         args = arguments(GRPO, **changes)
-        plain = engine.convert(args, recorded(engine.sample), False)
-        found = engine.convert(args, recorded(engine.sample), True)
+        plain = engine.convert(args, samples(), False)
+        found = engine.convert(args, samples(), True)
+        if not changes.get("rewards_normalization", True):
+            found["rewards"] = torch.tensor(found["rewards"]).tolist()
+            plain["rewards"] = torch.tensor(plain["rewards"]).tolist()
         if engine.name == "miles":  # it takes the deviation of the rewards, not of the centred ones
             assert torch.allclose(torch.tensor(found.pop("rewards")), torch.tensor(plain.pop("rewards")), rtol=1e-6)
         assert found == plain
@@ -146,3 +157,40 @@ def test_the_engines_data_source_saves_the_curator(engine, tmp_path, monkeypatch
     resumed.load(0)
     assert resumed.get_samples(1)[0][0].index == 12
     assert engine.convert(again, recorded(engine.sample), True) == expected
+
+
+def test_a_whole_step_of_slimes_manager(engine, monkeypatch):
+    """Its `generate` up to the rows of a rank, with a rollout of two samples; its `eval`, which curates nothing."""
+    if engine.name != "slime" or not hasattr(engine.sample(), "rollout_id"):
+        pytest.skip("slime 0.3 only")
+    module = importlib.import_module("slime.ray.rollout")
+    manager = module.RolloutManager.__ray_metadata__.modified_class
+    for name in ("save_debug_rollout_data", "log_rollout_data", "log_eval_rollout_data", "set_current_rollout_id"):
+        monkeypatch.setattr(module, name, MagicMock())
+    monkeypatch.setattr(module.ray, "put", lambda value: value)
+    samples = recorded(engine.sample)
+    for number, sample in enumerate(samples):
+        sample.rollout_id = max(number, 1)
+    samples[1].reward = samples[0].reward
+    groups = [[samples[:2], *([one] for one in samples[2:4])], [[one] for one in samples[4:8]],
+              [[one] for one in samples[8:]]]  # fmt: skip
+    flags = ("debug_rollout_only", "ci_test", "debug_train_only", "use_dynamic_batch_size", "balance_by_flops",
+             "balance_data", "load_debug_rollout_data")  # fmt: skip
+    args = arguments({"curator": {"type": "pf_ppo_br"}}, **dict.fromkeys(flags, False))
+    args.global_batch_size, args.micro_batch_size, args.save_debug_rollout_data = 11, 1, None
+    made = object.__new__(manager)
+    made.args, made.data_source, made._health_monitors = args, None, []
+    made.generate_rollout = lambda args, rollout_id, source, evaluation: groups
+    made.eval_generate_rollout = lambda args, rollout_id, source, evaluation: {"math": {"samples": samples}}
+    made.custom_reward_post_process_func = hooks.post_process_rewards
+    made.custom_convert_samples_to_train_data_func = None
+    made.train_parallel_config = {"dp_size": 1, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
+    (rank,) = manager.generate(made, 0)
+    rows = rank.inner
+    assert rows["global_batch_sizes"] == [11]
+    assert len(set(rows["rollout_ids"])) == 11
+    assert hooks.run_of(args).session.calls == 1
+    before = [list(sample.tokens) for sample in samples]
+    manager.eval(made, 0)
+    assert [list(sample.tokens) for sample in samples] == before
+    assert hooks.run_of(args).session.calls == 1

@@ -55,7 +55,9 @@ class SlimeRun:
         """
         check_saving(self.args, self.settings, self.saved)
         rows = rollout_rows(samples)
-        rollouts = self._read([[samples[row] for row in members] for members in rows])
+        members = [[samples[row] for row in one] for one in rows]
+        raw = [reward_of(rollout, self.args.reward_key) for rollout in members]
+        rollouts = self._read(members, raw)
         started = time.perf_counter()
         curation = self.session.curate(rollouts)
         self.session.calls += 1
@@ -70,11 +72,10 @@ class SlimeRun:
         if bool(placement.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]
             rows = rollout_rows(samples)
-        return _each(rows, rollouts.rewards.tolist(), len(samples)), _each(rows, advantages, len(samples))
+        return _each(rows, raw, len(samples)), _each(rows, advantages, len(samples))
 
-    def _read(self, members: list[list[Any]]) -> Rollouts:
+    def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
-        rewards = [reward_of(rollout, self.args.reward_key) for rollout in members]
         rollouts = read_rollouts(
             members,
             groups,

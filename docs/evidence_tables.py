@@ -36,7 +36,7 @@ TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)
 # The arms of the tables in their order; a comparison's report has all of them.
 NAMES = {
     "grpo": "GRPO",
-    "geoalign": "**GeoAlign** (primary)",
+    "geoalign": "**GeoAlign**",
     "pair_count": "`pair_count`",
     "reward_distance": "`reward_distance`",
     "pf_ppo_br": "PF-PPO BR",
@@ -45,7 +45,9 @@ NAMES = {
     "pods": "PODS",
     "seed_grpo": "Seed-GRPO",
     "geoalign_best_guess": "ours: best guess",
-    "denoise": "ours: `denoise`",
+    "denoise": "**ours: `denoise`**",
+    "denoise_states": "`denoise` without answers",
+    "majority_vote": "`majority_vote`",
     "oracle": "oracle",
     "clean": "clean",
 }
@@ -274,7 +276,7 @@ def equal_proxy() -> str:
             return at_equal(cell, "reward", EQUAL_PROXY, "gold_utility")
 
         mine = arm == "grpo"
-        yield NAMES[arm].replace(" (primary)", "")
+        yield NAMES[arm]
         yield plain(seed_interval(list(fifteen(arm, step).values())).estimate, 1)
         yield "" if mine else signed(paired_difference(fifteen(arm, step), fifteen("grpo", step)).interval, 1)
         yield plain(seed_interval(list(fifteen(arm, gold).values())).estimate, 2)

@@ -21,9 +21,10 @@ from geoalign.adapters.swift.rewards import FailedRewards
 from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.session import STATE_FILE, CurationSession
 
-_Base: Any = object
 if TYPE_CHECKING:
-    from swift.rlhf_trainers.grpo_trainer import GRPOTrainer as _Base
+    _Base: Any
+else:
+    _Base = object
 
 
 class CuratedGRPO(_Base):

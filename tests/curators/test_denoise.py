@@ -102,15 +102,27 @@ def test_the_first_batch_is_predicted_by_folds():
 
 
 def test_a_state_without_a_signal_does_no_harm():
-    """The state of a second position, all noise, is left out, and the first earns its weight as it would alone."""
+    """The state of a second position is all noise: the first and both together are used."""
     alone, beside = Denoise(), Denoise(states=2)
     for seed in range(5):
         rollouts = world(seed)
         noise = torch.randn(len(rollouts), 12, generator=torch.Generator().manual_seed(1000 + seed))
         both = replace(rollouts, hidden=torch.cat([rollouts.hidden, noise], dim=1))
         expected, curation = alone.curate(rollouts), beside.curate(both)
-    assert curation.metrics["states_used"] == 1
-    torch.testing.assert_close(curation.rewards, expected.rewards, atol=1e-4, rtol=1e-4)
+    assert curation.metrics["states_used"] == 2
+    assert cosine(curation, rollouts) == pytest.approx(cosine(expected, rollouts), abs=0.01)
+
+
+def test_states_of_two_layers_say_more_together_than_each_alone():
+    """One has quality + 3 x something, the other that something only, in other units: the quality is a difference."""
+    alone, together = Denoise(), Denoise(states=2)
+    for seed in range(5):
+        rollouts = world(seed)
+        other = 3 * torch.randn(len(rollouts), 12, generator=torch.Generator().manual_seed(1000 + seed))
+        first = rollouts.hidden + other
+        expected = alone.curate(replace(rollouts, hidden=first))
+        curation = together.curate(replace(rollouts, hidden=torch.cat([first, other / 100], dim=1)))
+    assert cosine(curation, rollouts) > cosine(expected, rollouts) + 0.1
 
 
 def test_answers_tell_wrong_verdicts():
@@ -298,7 +310,7 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match=r"expected 2 fits \(settings geometry, states\), got 1"):
+    with pytest.raises(ConfigError, match=r"expected 3 fits .* got 1"):
         Denoise(states=2).load_state_dict(curator.state_dict())
     with pytest.raises(ConfigError, match="strategy"):
         Denoise(strategy="hard")

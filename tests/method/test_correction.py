@@ -21,7 +21,7 @@ def test_an_error_along_the_states_is_predicted_for_all_rows():
     """Residuals -2 x of the first column, known for half of the groups: the other half's are found."""
     x = states()
     error = -2 * x[:, 0].double()
-    correction, interval = learnt_correction([x], error * TRUSTED, TRUSTED, GROUP, level=0.95)
+    correction, interval = learnt_correction(x, error * TRUSTED, TRUSTED, GROUP, level=0.95)
     assert interval.low > 0.8
     torch.testing.assert_close(correction[~TRUSTED], error[~TRUSTED], atol=0.4, rtol=0.1)
 
@@ -29,17 +29,9 @@ def test_an_error_along_the_states_is_predicted_for_all_rows():
 def test_residuals_of_other_rows_are_not_heeded():
     x = states()
     error = x[:, 0].double()
-    expected, _ = learnt_correction([x], error, TRUSTED, GROUP, level=0.95)
-    correction, _ = learnt_correction([x], error.masked_fill(~TRUSTED, math.nan), TRUSTED, GROUP, level=0.95)
+    expected, _ = learnt_correction(x, error, TRUSTED, GROUP, level=0.95)
+    correction, _ = learnt_correction(x, error.masked_fill(~TRUSTED, math.nan), TRUSTED, GROUP, level=0.95)
     assert torch.equal(correction, expected)
-
-
-def test_blocks_count_alike_whatever_their_scale():
-    x = states()
-    error = x[:, 0].double()
-    expected, _ = learnt_correction([x, states(1)], error, TRUSTED, GROUP, level=0.95)
-    correction, _ = learnt_correction([1000 * x, states(1)], error, TRUSTED, GROUP, level=0.95)
-    torch.testing.assert_close(correction, expected, atol=1e-4, rtol=1e-3)
 
 
 def test_noise_is_no_correction():
@@ -48,7 +40,7 @@ def test_noise_is_no_correction():
     for seed in range(100):
         draw = torch.Generator().manual_seed(1000 + seed)
         noise = torch.randn(160, generator=draw, dtype=torch.float64)
-        correction, interval = learnt_correction([states(seed)], noise, TRUSTED, GROUP, level=0.95)
+        correction, interval = learnt_correction(states(seed), noise, TRUSTED, GROUP, level=0.95)
         assert (correction is None) == (not interval.low > 0)
         passed += correction is not None
     assert passed <= 7
@@ -56,6 +48,6 @@ def test_noise_is_no_correction():
 
 @pytest.mark.parametrize("trusted", [GROUP < 0, GROUP == 3])
 def test_fewer_than_two_groups_teach_nothing(trusted):
-    correction, interval = learnt_correction([states()], torch.ones(160).double(), trusted, GROUP, level=0.95)
+    correction, interval = learnt_correction(states(), torch.ones(160).double(), trusted, GROUP, level=0.95)
     assert correction is None
     assert math.isnan(interval.estimate)

@@ -11,6 +11,7 @@ from geoalign.method.ridge import (
     fold_predictions,
     group_centred,
     ridge_weights,
+    side_by_side,
 )
 
 
@@ -49,6 +50,19 @@ def test_the_factored_form_equals_the_exact_one(penalty):
     torch.testing.assert_close(factored_ridge_weights(states, moments, penalty), exact, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("form", [ridge_weights, factored_ridge_weights])
+def test_hundreds_of_equal_columns_are_no_obstacle(form):
+    """200 copies of each column in float32, the smallest penalty: the fit of one copy with a 200th of the penalty.
+
+    tr(A)/d is the same for both; w of a copy is a 200th of the single column's.
+    """
+    states, targets, _, _ = batch(0)
+    wide = states.repeat(1, 200)
+    weights = form(wide if form is factored_ridge_weights else wide.T @ wide, (wide.T @ targets)[:, None], PENALTIES[0])
+    expected = ridge_weights(states.T @ states, (states.T @ targets)[:, None], PENALTIES[0] / 200)
+    torch.testing.assert_close(wide @ weights, states @ expected, atol=1e-3, rtol=1e-3)
+
+
 def test_wide_states_are_kept_by_a_factor_that_predicts_alike():
     exact, factored = RunningRidge(), RunningRidge(exact_width=8, factor_rows=64)
     for seed in range(5):
@@ -72,10 +86,19 @@ def test_rows_of_weight_zero_and_constant_states_change_nothing():
     assert constant.predict(torch.randn(2, 3)).best.eq(0).all()
 
 
+def test_states_side_by_side_count_alike_whatever_their_scale():
+    # Rows of lengths 3 and 4: root mean square sqrt((9 + 16) / 2) = 3.5355; the other block's lengths are 1 and 1.
+    one, other = torch.tensor([[3.0, 0.0], [0.0, 4.0]]), torch.tensor([[1.0], [-1.0]])
+    expected = torch.tensor([[3 / 12.5**0.5, 0.0, 1.0], [0.0, 4 / 12.5**0.5, -1.0]])
+    torch.testing.assert_close(side_by_side([one, other]), expected)
+    torch.testing.assert_close(side_by_side([1000 * one, other]), expected)
+    assert side_by_side([torch.zeros(2, 1), other])[:, 0].eq(0).all()
+
+
 def test_the_penalty_follows_what_predicted_new_batches():
     """Much noise in many columns: little shrinkage predicts badly. Hardly any noise: it predicts best."""
     chosen = []
-    for noise, d in ((0.01, 4), (20.0, 20)):
+    for noise, d in ((0.001, 4), (20.0, 20)):
         ridge = RunningRidge()
         for seed in range(12):
             states, targets, weights, _ = batch(seed, d=d, noise=noise)

@@ -23,7 +23,7 @@ from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.correction import learnt_correction
 from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
-from geoalign.method.ridge import Predictions, RunningRidge, fold_predictions, group_centred
+from geoalign.method.ridge import Predictions, RunningRidge, fold_predictions, group_centred, side_by_side
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -39,7 +39,7 @@ class DenoiseConfig:
         help="Predict rewards from hidden states; 'permuted' shuffles the predictions within groups (a control).",
     )
     states: Annotated[int, Field(ge=1)] = setting(
-        default=1, help="Hidden states of several positions or layers stand side by side: so many of equal width."
+        default=1, help="Hidden states of several layers or positions stand side by side: so many of equal width."
     )
     answers: bool = setting(
         default=True, help="Use final answers, where rows have them: at most one of a group is right."
@@ -65,7 +65,8 @@ class Denoise(Curator[DenoiseConfig]):
     """Gives every row the expected true reward under a model of the noise, given all that is known of it.
 
     What is known: a prediction of the reward from hidden states, by a ridge regression on earlier batches only
-    (`geoalign.method.ridge`; in the first batch, by folds over its groups); answers, of which at most one in a group is
+    (`geoalign.method.ridge`; in the first batch, by folds over its groups), on each of several states alone and on all
+    of them together; answers, of which at most one in a group is
     right; identical responses, whose true reward is one. Binary rewards are noisy verdicts
     (`geoalign.method.verdicts`), continuous ones kept or replaced (`geoalign.method.replaced_rewards`). The
     predictions count while the interval of their correlation with rewards that they had not seen lies above 0. Where
@@ -93,7 +94,9 @@ class Denoise(Curator[DenoiseConfig]):
         if not self.config.answers:
             self.optional = ("response_keys", "trusted")
         count = self.config.states if self.config.geometry != "none" else 0
-        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count)]
+        # Of several states one fit each, and one of all.
+        fits = count + (count > 1)
+        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(fits)]
         self._past: list[NoisyRows] = []
 
     def curate(
@@ -136,15 +139,15 @@ class Denoise(Curator[DenoiseConfig]):
             raise ConfigError(f"Denoise state: expected the keys past and ridges, got {sorted(state)}")
         if len(state["ridges"]) != len(self._ridges):
             raise ConfigError(
-                f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states), got "
-                f"{len(state['ridges'])}"
+                f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states: one each, and one of "
+                f"several together), got {len(state['ridges'])}"
             )
         for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
             ridge.load_state_dict(saved)
         self._past = [NoisyRows(**rows) for rows in state["past"]]
 
-    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b w"]]:
-        """The states of each position or layer, in sorted order, centred within groups."""
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b _"]]:
+        """The states of each position or layer, and of several all together, in sorted order, centred within groups."""
         if not self._ridges:
             return []
         hidden = hidden_states(rollouts, by="Denoise")
@@ -152,13 +155,14 @@ class Denoise(Curator[DenoiseConfig]):
         if hidden.shape[1] % count:
             raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
         index, group = order.order.to(hidden.device), order.group.to(hidden.device)
-        return [group_centred(block[index], group) for block in hidden.chunk(count, dim=1)]
+        blocks = [group_centred(block[index], group) for block in hidden.chunk(count, dim=1)]
+        return blocks if count == 1 else [*blocks, side_by_side(blocks)]
 
     def _predicted(
         self,
         rollouts: Rollouts,
         order: GroupedRows,
-        states: Sequence[Float[Tensor, "b w"]],
+        states: Sequence[Float[Tensor, "b _"]],
         generator: torch.Generator | None,
     ) -> tuple[NoisyRows, list[Predictions]]:
         """The batch as the noise models read it, with what each fit says of it; a first batch is predicted by folds."""
@@ -187,13 +191,13 @@ class Denoise(Curator[DenoiseConfig]):
         )
 
     def _corrected(
-        self, belief: Belief, rows: NoisyRows, states: Sequence[Float[Tensor, "b w"]]
+        self, belief: Belief, rows: NoisyRows, states: Sequence[Float[Tensor, "b _"]]
     ) -> tuple[Belief, dict[str, float]]:
         """The belief with the errors taken out that the trusted rows show the states to predict."""
         if not states or not bool(rows.trusted.any()):
             return belief, {}
         correction, interval = learnt_correction(
-            states, belief.surprise(rows.rewards), rows.trusted, rows.group, level=self.config.level
+            states[-1], belief.surprise(rows.rewards), rows.trusted, rows.group, level=self.config.level
         )
         metrics = {
             "trusted": float(rows.trusted.sum()),
@@ -204,7 +208,7 @@ class Denoise(Curator[DenoiseConfig]):
 
     def _learn(
         self,
-        states: Sequence[Float[Tensor, "b w"]],
+        states: Sequence[Float[Tensor, "b _"]],
         rows: NoisyRows,
         predictions: Sequence[Predictions],
         belief: Belief,

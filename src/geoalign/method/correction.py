@@ -7,8 +7,6 @@ them, shows such an error; where the states of the trusted rows predict it, it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -21,7 +19,7 @@ PENALTIES = (0.1, 1.0, 10.0)
 
 
 def learnt_correction(
-    states: Sequence[Float[Tensor, "n w"]],
+    states: Float[Tensor, "n d"],
     residuals: Float[Tensor, " n"],
     trusted: Bool[Tensor, " n"],
     group: Int[Tensor, " n"],
@@ -31,7 +29,7 @@ def learnt_correction(
     """A ridge on the trusted rows, shrunk by how well folds over their groups predict each other.
 
     Args:
-        states: blocks of columns, centred within groups; each counts alike, whatever its scale.
+        states: centred within groups.
         residuals: [N] true minus expected reward; heeded where trusted.
         trusted: [N] rows to learn from.
         group: [N] dense group index.
@@ -41,8 +39,7 @@ def learnt_correction(
         The correction of every row, None while the interval of the folds' correlation with the residuals reaches 0;
         and that interval, NaN where fewer than two groups hold trusted rows.
     """
-    rows = torch.cat([block / block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in states], dim=1)
-    known = rows[trusted.to(rows.device)]
+    known = states[trusted.to(states.device)]
     targets = residuals[trusted]
     _, own = group[trusted].unique(return_inverse=True)
     weights = torch.ones(len(known), 1, dtype=torch.float64)
@@ -60,4 +57,4 @@ def learnt_correction(
         return None, best
     ridge = RunningRidge(penalties=(chosen,))
     ridge.add(known, targets, weights)
-    return shrunk * ridge.predict(rows).best[:, 0].double().cpu(), best
+    return shrunk * ridge.predict(states).best[:, 0].double().cpu(), best

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geoalign.errors import ConfigError, InputError
 
-PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 # Up to this width A is kept whole: d^2 floats, and a solve of d^3 / 3 operations.
 EXACT_WIDTH = 8192
 # Beyond it A = F'F is kept by a factor of at most so many rows.
@@ -32,6 +32,11 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     count = torch.bincount(group).clamp(min=1).to(states.dtype)
     total = states.new_zeros(len(count), states.shape[1]).index_add_(0, group, states)
     return states - (total / count[:, None])[group]
+
+
+def side_by_side(blocks: Sequence[Float[Tensor, "b _"]]) -> Float[Tensor, "b d"]:
+    """The states of several layers or positions as one, each divided by its rows' root mean square length."""
+    return torch.cat([block / block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks], dim=1)
 
 
 def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
@@ -51,10 +56,12 @@ def factored_ridge_weights(
     shift = penalty * float(factor.square().sum()) / len(moments)
     if shift <= 0 or not bool(moments.any()):
         return torch.zeros_like(moments)
-    inner = (factor @ factor.T).double()
+    # In float64: where the penalty is small, the difference is one of nearly equal numbers.
+    wide, target = factor.double(), moments.double()
+    inner = wide @ wide.T
     inner.diagonal().add_(shift)
-    coefficients = torch.cholesky_solve((factor @ moments).double(), torch.linalg.cholesky(inner))
-    return (moments - factor.T @ coefficients.to(factor)) / shift
+    coefficients = torch.cholesky_solve(wide @ target, torch.linalg.cholesky(inner))
+    return ((target - wide.T @ coefficients) / shift).to(moments)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,7 @@ $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 	$(PYTHON) -m venv $(@D)
 	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[trl]' pytest pytest-xdist beartype requests
+		--editable '.[trl]' pytest pytest-xdist beartype requests jmespath
 	touch $@
 
 # Trinity-RFT takes other versions of many pinned packages, and imports greenlet undeclared.

@@ -22,11 +22,11 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 
 _ABOUT = """How long the hidden states of a batch take to the process that curates, and the curation back, with many
-processes of torch.distributed (gloo) on this machine. "to all" is the TRL adapter's own call, after which every process
-holds every state; "to one" sends them to the process that curates alone, which no adapter does; "back" is the curation,
-broadcast. With --megabits every process gets a network namespace and a cable of that speed, and bytes are counted on
-the cables; without, all of them use the loopback. The processes share the cores: seconds without --megabits are mostly
-copying."""
+processes of torch.distributed (gloo) on this machine. "to one" is the TRL adapter's own call, which sends them to the
+process that curates alone; "to all" is accelerate's gather, after which every process holds every state; "back" is the
+curation, broadcast. With --megabits every process gets a network namespace and a cable of that speed, and bytes are
+counted on the cables; without, all of them use the loopback. The processes share the cores: seconds without --megabits
+are mostly copying."""
 
 PARTS = ("to all", "to one", "back")
 

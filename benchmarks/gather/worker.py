@@ -15,7 +15,7 @@ from accelerate.utils import gather
 from torch import Tensor
 
 from benchmarks.gather.network import interface, leave_network, plug_in, traffic
-from geoalign.adapters.trl.distributed import curation_from_rank_0
+from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_to_rank_0
 from geoalign.curators.base import identity
 from geoalign.errors import GeoAlignError
 from geoalign.lab.bench.curation import Shape
@@ -93,7 +93,7 @@ def _measure(shape: Shape, part: str, place: Place, state: PartialState, repeats
     share[:, 0] = torch.arange(place.rank * len(share), (place.rank + 1) * len(share))
     calls: dict[str, Callable[[], Tensor | None]] = {
         "to all": lambda: _to_all(share),
-        "to one": lambda: _to_one(share, place),
+        "to one": lambda: gather_to_rank_0(share, state),
         "back": lambda: _back(rows, state),
     }
     call, own_network = calls[part], place.megabits is not None
@@ -114,20 +114,10 @@ def _measure(shape: Shape, part: str, place: Place, state: PartialState, repeats
 
 
 def _to_all(share: Tensor) -> Tensor:
-    """The TRL adapter's call: `accelerator.gather`, which is this function. Every process receives every state."""
+    """`accelerator.gather`, which is this function: every process receives every state. To compare."""
     gathered = gather(share)
     assert isinstance(gathered, Tensor)
     return gathered
-
-
-def _to_one(share: Tensor, place: Place) -> Tensor | None:
-    """A gather to process 0 alone, into one tensor. No adapter makes it."""
-    if place.rank != 0:
-        dist.gather(share)
-        return None
-    whole = torch.empty(place.processes * len(share), share.shape[1])
-    dist.gather(share, list(whole.split(len(share))))
-    return whole
 
 
 def _back(rows: int, state: PartialState) -> Tensor:

@@ -97,7 +97,15 @@ def arguments(folder, **changes):
 
 
 def trainer(
-    folder, curator=None, cls=GeoAlignGRPOTrainer, reward=digits, policy=None, dataset=None, extra=None, **changes
+    folder,
+    curator=None,
+    cls=GeoAlignGRPOTrainer,
+    reward=digits,
+    policy=None,
+    dataset=None,
+    extra=None,
+    processing=None,
+    **changes,
 ):
     """A trainer of the tiny model; `extra` are keywords of the trainer, `changes` those of its arguments."""
     keywords = dict(extra or {})
@@ -108,7 +116,7 @@ def trainer(
         reward,
         args=arguments(folder, **changes),
         train_dataset=data() if dataset is None else dataset,
-        processing_class=tokenizer(),
+        processing_class=tokenizer() if processing is None else processing,
         **keywords,
     )
 

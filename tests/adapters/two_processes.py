@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl_parts import (
     Drawing,
     Recording,
     Scripted,
+    curated_batch,
     curation,
     digits,
     drop_last_of_group,
@@ -26,7 +28,8 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl import Anchors
+from geoalign.adapters.trl import Anchors, unscored_on_failure
+from geoalign.adapters.trl.distributed import gather_to_rank_0
 from geoalign.errors import GeoAlignError
 
 SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 3}
@@ -126,12 +129,56 @@ def resume(folder):
     return {"same": same_weights(weights_of(straight), weights_of(again)), "calls": again.curator.calls}
 
 
+def states(folder):
+    """Rank r holds two rows of the number r."""
+    gathered = gather_to_rank_0(torch.full((2, 3), float(RANK)), PartialState())
+    return {"gathered": None if gathered is None else gathered[:, 0].tolist()}
+
+
+def agents(folder):
+    """The rows of rank 0 are shorter than those of rank 1, and take their places, with their prompts and masks."""
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+
+    def rollout(prompts, made):
+        length = 3 if RANK == 0 else 5
+        return {
+            "prompt_ids": [list(range(6, 6 + length))] * 2,
+            "completion_ids": [[20 + RANK] * length] * 2,
+            "logprobs": [[0.0] * length] * 2,
+            "env_mask": [[1, 0, 1] + [1] * (length - 3)] * 2,
+        }
+
+    watcher = Scripted(second_half_from_first, requires=("hidden",))
+    made = trainer(folder / "agents", watcher, extra={"rollout_func": rollout}, **SHAPE)
+    batch = curated_batch(made)
+    asked, kept = batch["prompt_mask"].bool(), batch["completion_mask"].bool()
+    return {
+        "prompts": [ids[mask].tolist() for ids, mask in zip(batch["prompt_ids"], asked, strict=True)],
+        "responses": [ids[mask].tolist() for ids, mask in zip(batch["completion_ids"], kept, strict=True)],
+        "masks": [row[mask].tolist() for row, mask in zip(batch["tool_mask"], kept, strict=True)],
+        "tokens": int(batch["num_items_in_batch"]),
+    }
+
+
+def failed(folder):
+    """The reward function fails on rank 1 alone: its rows are unscored on both."""
+
+    def broken(completions, **columns):
+        if RANK == 1:
+            raise ArithmeticError("no reward here")
+        return [1.0, 2.0]
+
+    watcher = Scripted(curation)
+    batch = curated_batch(trainer(folder / "failed", watcher, reward=unscored_on_failure(broken), **SHAPE))
+    unscored = watcher.seen[0].rewards.isnan().tolist() if watcher.seen else None
+    return {"unscored": unscored, "advantages": batch["advantages"].tolist()}
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    found = {
-        check.__name__: check(folder) for check in (identity, donors_elsewhere, dropped, anchored, failure, resume)
-    }
+    checks = (identity, donors_elsewhere, dropped, anchored, states, agents, failed, failure, resume)
+    found = {check.__name__: check(folder) for check in checks}
     (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
 

@@ -30,6 +30,22 @@ def test_the_state_before_the_answer():
     assert found.tolist() == [[1.0, 1.0], [12.0, 1.0]]
 
 
+def test_a_response_with_tool_output():
+    # Row 0: response in columns 1 to 4, of which the model wrote 1 and 3. Row 1: in columns 3 and 4, it wrote 4.
+    start, length = torch.tensor([1, 3]), torch.tensor([4, 2])
+    written = torch.tensor([[True, False, True, False], [False, True, False, False]])
+    found = {place: response_states(STATES, start, length, place, None, written) for place in ("final", "predicting")}
+    assert found["final"].tolist() == [[3.0, 1.0], [14.0, 1.0]]
+    assert found["predicting"].tolist() == [[2.0, 1.0], [13.0, 1.0]]
+    mean = response_states(STATES, start, length, "mean", None, written)
+    assert mean.tolist() == [[2.0, 1.0], [14.0, 1.0]]  # (1 + 3) / 2 = 2
+    # Row 0: an answer from its third token on, column 3: the state in column 2. Row 1 has none.
+    anchor = response_states(STATES, start, length, "anchor", torch.tensor([2, -1]), written)
+    assert anchor.tolist() == [[2.0, 1.0], [13.0, 1.0]]
+    with pytest.raises(InputError, match="at least 1 token per response, got 0 in row 1"):
+        response_states(STATES, start, length, "final", None, written & torch.tensor([[True], [False]]))
+
+
 @pytest.mark.parametrize(
     ("start", "answers", "words"),
     [

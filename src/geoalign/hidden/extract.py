@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from geoalign.errors import InputError
@@ -155,6 +155,7 @@ def batched_states(
     position: HiddenPosition,
     layer: HiddenLayer = LAST,
     answer_starts: Sequence[int] | None = None,
+    written: Bool[Tensor, "b r"] | None = None,
     batch_size: int,
     pad_id: int,
     device: torch.device,
@@ -162,7 +163,8 @@ def batched_states(
 ) -> Float[Tensor, "b d"]:
     """The states of all rows, right-padded, longest rows first, in the order of the input.
 
-    `forward` runs the backbone of `model`, which is listened to; the rest is as in `extract_states`.
+    `forward` runs the backbone of `model`, which is listened to; `written` is that of `response_states`; the rest is as
+    in `extract_states`.
     """
     check_position(position)
     _check_lengths(prompt_ids, response_ids)
@@ -188,7 +190,7 @@ def batched_states(
             start = torch.tensor([len(prompt_ids[row]) for row in rows], device=device)
             length = torch.tensor([len(response_ids[row]) for row in rows], device=device)
             begins = None if answer_starts is None else torch.tensor([answer_starts[row] for row in rows])
-            select = _selection(start, length, position, begins)
+            select = _selection(start, length, position, begins, None if written is None else written[rows])
             with BackboneTap(model, select, layer=layer) as tap:
                 forward(ids, mask)
             for row, state in zip(rows, tap.states[0], strict=True):
@@ -199,9 +201,9 @@ def batched_states(
 
 
 def _selection(
-    start: Tensor, length: Tensor, position: HiddenPosition, begins: Tensor | None
+    start: Tensor, length: Tensor, position: HiddenPosition, begins: Tensor | None, written: Tensor | None
 ) -> Callable[[Tensor, int], Tensor]:
-    return lambda states, first: response_states(states, start, length, position, begins)
+    return lambda states, first: response_states(states, start, length, position, begins, written)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.errors import InputError
@@ -16,13 +16,15 @@ def response_states(
     length: Int[Tensor, " b"],
     position: HiddenPosition,
     answer_starts: Int[Tensor, " b"] | None = None,
+    written: Bool[Tensor, "b r"] | None = None,
 ) -> Float[Tensor, "b d"]:
     """One state per row, in float32 and detached.
 
     `final` is the state at the last token of the response (an end-of-sequence token counts as one), `predicting` the
     state that predicted this token, one position earlier: for a response of one token the last of the prompt. `mean`
     averages over the tokens of the response, in float32. `anchor` is the state that predicted the first token of the
-    final answer, and `predicting` where no answer was found. The padding may be on either side.
+    final answer, and `predicting` where no answer was found. The padding may be on either side. In a response with tool
+    output the last token is the last that the model wrote, and `mean` is over the tokens that it wrote.
 
     Args:
         states: [b, t, d] hidden states.
@@ -31,6 +33,8 @@ def response_states(
         position: which state.
         answer_starts: [b] token of the response, from 0, with which its final answer begins; -1: none was found
             (`geoalign.hidden.answer_starts`). For `anchor` only.
+        written: [b, r] True where the model wrote this token of the response, False for tool output and padding, at
+            least one a row; None: it wrote all.
 
     Raises:
         InputError: an unknown position, an empty response, a response beyond the last column, an answer beyond its
@@ -39,6 +43,9 @@ def response_states(
     """
     check_position(position)
     start, length = start.to(states.device), length.to(states.device)
+    if written is not None:
+        written = written.to(states.device)
+        length = length.minimum(_through_last(written))
     last = start + length - 1
     wanted = _columns(start, last, position, answer_starts)
     _check_rows(start, length, wanted, last, columns=states.shape[1], position=position)
@@ -46,9 +53,16 @@ def response_states(
     if position == "mean":
         column = torch.arange(states.shape[1], device=states.device)
         inside = (column >= start[:, None]) & (column <= last[:, None])
+        if written is not None:
+            inside &= written.gather(1, (column - start[:, None]).clamp(0, written.shape[1] - 1))
         # The sum runs over one row at a time in float32: no float32 copy of the whole [b, t, d] exists.
         return torch.stack([row[mask].float().mean(0) for row, mask in zip(states, inside, strict=True)])
     return states[torch.arange(len(states), device=states.device), wanted].float()
+
+
+def _through_last(written: Tensor) -> Tensor:
+    """[b] tokens up to the last one that is True."""
+    return (written * torch.arange(1, written.shape[1] + 1, device=written.device)).amax(1)
 
 
 def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_starts: Tensor | None) -> Tensor:

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from trl import GRPOTrainer
 from trl_parts import Scripted, curation, model, tokenizer, trainer
 
-from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.adapters.trl import GeoAlignGRPOTrainer, GeoAlignMixin
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.adapters.trl.rows import check_keys
 from geoalign.adapters.trl.states import StatePlace
@@ -38,6 +39,7 @@ def known():
 
 def test_known_keys_pass():
     check_keys(known())
+    check_keys({**known(), "tool_mask": torch.ones(2, 3)})
     check_keys({**known(), "some_number": 3, "some_scalar": torch.tensor(1.0)})
 
 
@@ -45,7 +47,6 @@ def test_known_keys_pass():
     ("key", "value", "words"),
     [
         ("pixel_values", torch.zeros(2, 3, 4, 4), "'pixel_values' .images."),
-        ("tool_mask", torch.ones(2, 3), "'tool_mask' .tool or environment rows."),
         ("num_images", [1, 1], "'num_images' .images."),
         ("routing_of_tomorrow", torch.zeros(2, 3), "'routing_of_tomorrow' .a per-row key that this version"),
         ("list_of_tomorrow", ["a", "b"], "list_of_tomorrow"),
@@ -77,28 +78,27 @@ def test_unknown_key_of_a_new_trl_stops_the_training(tmp_path):
         made.train()
 
 
-def test_tool_rows_of_a_rollout_function(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+@pytest.mark.filterwarnings("ignore")
+def test_the_asynchronous_trainer():
+    pytest.importorskip("trl.experimental.async_grpo")
+    from trl.experimental.async_grpo import AsyncGRPOTrainer
 
-    def rollout(prompts, made):
-        count = len(prompts)
-        return {
-            "prompt_ids": [[5, 6]] * count,
-            "completion_ids": [[7, 8, 2]] * count,
-            "logprobs": [[0.0, 0.0, 0.0]] * count,
-            "env_mask": [[1, 0, 1]] * count,
-        }
+    class Mine(GeoAlignMixin, AsyncGRPOTrainer):
+        pass
 
-    made = trainer(tmp_path, Scripted(curation), extra={"rollout_func": rollout})
-    with pytest.raises(UnsupportedError, match="tool or environment rows"):
-        made.train()
+    with pytest.raises(UnsupportedError, match=r"Mine has no _generate, _calculate_rewards, .*one group at a time"):
+        Mine("no/model", reward_funcs=print, curator=Scripted(curation))
 
 
-def test_tools_and_environments(tmp_path):
-    made = trainer(tmp_path, Scripted(curation))
-    made.tools = [print]
-    with pytest.raises(UnsupportedError, match="tool or environment rows"):
-        check(made)
+def test_unsloths_trainer():
+    # Unsloth names the class that it writes from TRL's source so, and puts its own in TRL's place.
+    written = type("_UnslothGRPOTrainer", (GRPOTrainer,), dict(vars(GRPOTrainer)))
+
+    class Mine(GeoAlignMixin, type("UnslothGRPOTrainer", (written,), {})):
+        pass
+
+    with pytest.raises(UnsupportedError, match="Mine on Unsloth's GRPOTrainer: never run"):
+        Mine("no/model", reward_funcs=print, curator=Scripted(curation))
 
 
 def test_vision_models(tmp_path, monkeypatch):

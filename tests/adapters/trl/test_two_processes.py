@@ -61,6 +61,27 @@ def test_rank_0_alone_shows_anchors(ranks):
     assert second["trusted"] is None
 
 
+def test_states_come_to_rank_0_alone(ranks):
+    assert [rank["states"]["gathered"] for rank in ranks] == [[0.0, 0.0, 1.0, 1.0], None]
+
+
+def test_rows_with_masks_from_the_other_process(ranks):
+    for rank in ranks:
+        found = rank["agents"]
+        assert found["prompts"] == [[6, 7, 8]] * 2
+        assert found["responses"] == [[20, 20, 20]] * 2
+        assert found["masks"] == [[1, 0, 1]] * 2
+        assert found["tokens"] == 8
+
+
+def test_a_reward_that_fails_on_one_process(ranks):
+    first, second = (rank["failed"] for rank in ranks)
+    assert first["unscored"] == [False, False, True, True]
+    # Rewards 1 and 2: (1 - 1.5) / (0.7071 + 1e-4) and the opposite; no statistic has the other rows.
+    assert first["advantages"] == pytest.approx([-0.707, 0.707], abs=1e-3)
+    assert second["advantages"] == [0.0, 0.0]
+
+
 def test_an_error_on_rank_0_reaches_both(ranks):
     assert ranks[0]["failure"] == {"error": "ArithmeticError", "text": "no curation today"}
     assert ranks[1]["failure"]["error"] == "GeoAlignError"

@@ -11,12 +11,14 @@ _HOMES = {
     "CuratedStep": "geoalign.adapters.trl.step",
     "GeoAlignGRPOTrainer": "geoalign.adapters.trl.trainer",
     "GeoAlignMixin": "geoalign.adapters.trl.mixin",
+    "unscored_on_failure": "geoalign.adapters.trl.rewards",
 }
 
-__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin"]
+__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "unscored_on_failure"]
 
 if TYPE_CHECKING:
     from geoalign.adapters.trl.mixin import GeoAlignMixin
+    from geoalign.adapters.trl.rewards import unscored_on_failure
     from geoalign.adapters.trl.step import CuratedStep
     from geoalign.adapters.trl.trainer import GeoAlignGRPOTrainer
     from geoalign.curators.anchors import Anchors

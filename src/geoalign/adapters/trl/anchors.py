@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from geoalign.adapters.trl.fields import RolloutField, as_answers, field_values
-from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
+from geoalign.adapters.trl.states import StatePlace, own_hidden
+from geoalign.adapters.trl.written import TokenIds
 from geoalign.curators.anchors import Anchors
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids
 from geoalign.types import Rollouts, response_keys
 
@@ -25,6 +26,7 @@ class AnchorRows:
     Raises:
         InputError: an anchor has no token, or more than the model takes.
         ConfigError: answers are a column of the data set, or a function of one, and the anchors bring none.
+        UnsupportedError: several environments, of which an anchor does not say which is its own.
     """
 
     def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:
@@ -56,8 +58,16 @@ def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
     tokenizer = trainer._tokenizer
     chats = [[dict(message) for message in prompt] for prompt in anchors.prompts if not isinstance(prompt, str)]
     if chats:
-        options = trainer.args.chat_template_kwargs or {}
-        texts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True, **options)
+        if getattr(trainer, "_multi_environment", False):
+            raise UnsupportedError("anchors with several environments: an anchor does not say which tools are its own")
+        texts = tokenizer.apply_chat_template(
+            chats,
+            tools=getattr(trainer, "tools", None) or None,
+            chat_template=getattr(trainer, "chat_template", None),
+            tokenize=False,
+            add_generation_prompt=True,
+            **(trainer.args.chat_template_kwargs or {}),
+        )
         prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
     else:
         prompts = tokenizer(text=list(anchors.prompts))["input_ids"]

@@ -13,11 +13,12 @@ from torch import Tensor
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
+from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list, gather_to_rank_0
 from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
 from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
 from geoalign.adapters.trl.step import CuratedStep, CurationObserver
+from geoalign.adapters.trl.written import Written
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
@@ -57,6 +58,10 @@ class GenerationRound:
             self._trl_pass = TrlPass(options.place if from_trl else None)
         self._prompt_ids: list[list[int]] = []
         self._response_ids: list[list[int]] = []
+        self._written = Written([], None)
+        # An environment may add to a prompt what it shows at its start, and a rollout function may make one.
+        makers = ("environment_factories", "rollout_func")
+        self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
         self._answers: list[int] | None = None
         self._truncated: list[bool] = []
         self._raw: Tensor | None = None
@@ -65,12 +70,19 @@ class GenerationRound:
         self._placement: Placement | None = None
         self._seconds: dict[str, float] = {}
 
-    def on_generation(self, *, prompt_ids: list[list[int]], response_ids: list[list[int]]) -> None:
-        """Notes the tokens of this process's rows."""
+    def on_generation(
+        self,
+        *,
+        prompt_ids: list[list[int]],
+        response_ids: list[list[int]],
+        masks: list[list[int]] | None = None,
+    ) -> None:
+        """Notes the tokens of this process's rows, and which of them the policy wrote (`Written`)."""
         self._prompt_ids, self._response_ids = prompt_ids, response_ids
+        self._written = Written(response_ids, masks)
         trainer = self._trainer
         if "hidden" in self._curator.requires:
-            self._answers = self._options.place.answer_starts(trainer, response_ids)
+            self._answers = self._options.place.answer_starts(trainer, response_ids, self._written)
         tokenizer = trainer._tokenizer
         # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
         ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
@@ -81,7 +93,13 @@ class GenerationRound:
         if self._trl_pass is None or self._trl_pass.done:
             return run()
         return self._trl_pass.listen(
-            run, self._trainer.model, input_ids, logits_to_keep, self._response_ids, self._answers
+            run,
+            self._trainer.model,
+            input_ids,
+            logits_to_keep,
+            self._response_ids,
+            self._answers,
+            self._written.mask,
         )
 
     def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> Tensor:
@@ -114,7 +132,13 @@ class GenerationRound:
         local = len(batch["completion_ids"])
         mine = slice(trainer.accelerator.process_index * local, (trainer.accelerator.process_index + 1) * local)
         if bool(placement.replaced.any()):
-            rows.move_rows(batch, placement.source, trainer.accelerator, pad_id=trainer._tokenizer.pad_token_id)
+            rows.move_rows(
+                batch,
+                placement.source,
+                trainer.accelerator,
+                pad_id=trainer._tokenizer.pad_token_id,
+                prompts=self._prompts_differ,
+            )
         own = self._own_advantages()
         if own is not None:
             batch["advantages"] = own[mine].to(batch["advantages"].dtype)
@@ -128,7 +152,7 @@ class GenerationRound:
             batch["completion_mask"] = batch["completion_mask"] * placement.kept[mine, None]
             batch[scale_key] = torch.tensor(scale, device=trainer.accelerator.device)
         if placement.dropped or bool(placement.replaced.any()):
-            tokens = trainer.accelerator.gather(batch["completion_mask"].sum()).sum()
+            tokens = trainer.accelerator.gather(rows.loss_tokens(batch).sum()).sum()
             batch["num_items_in_batch"] = tokens.clamp(min=1)
         if self._curated is not self._raw:
             logs.restore_raw_rewards(trainer, self._raw)
@@ -140,26 +164,35 @@ class GenerationRound:
         device, gather = trainer.accelerator.device, trainer.accelerator.gather
         rewards = advantages.total_rewards(raw, trainer.reward_weights)
         groups = torch.arange(len(rewards), device=device) // trainer.num_generations
-        fields: dict[str, Any] = {"lengths": gather(torch.tensor([len(r) for r in self._response_ids], device=device))}
+        fields: dict[str, Any] = {"lengths": gather(self._written.lengths.to(device))}
         fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
-        fields["response_keys"] = gather(response_keys(self._response_ids).to(device))
+        fields["response_keys"] = gather(response_keys(self._contents()).to(device))
         if "prompt_keys" in needs:
             fields["prompt_keys"] = gather(response_keys(self._prompt_ids).to(device))
         if "hidden" in needs:
-            fields["hidden"] = gather(self._timed("hidden_seconds", self._hidden).contiguous())
+            # Only rank 0 curates: elsewhere there are none.
+            fields["hidden"] = gather_to_rank_0(self._timed("hidden_seconds", self._hidden), trainer.accelerator)
         if "logprobs" in needs:
             fields["logprobs"] = gather(self._timed("logprob_seconds", self._logprobs).contiguous())
         if "advantages" in needs:
             fields["advantages"] = self._trl_advantages(rewards, raw, groups)
-        if trainer.mask_truncated_completions or "donor_ok" in needs:
-            fields["donor_ok"] = ~gather(torch.tensor(self._truncated, device=device))
+        if trainer.mask_truncated_completions or self._written.mask is not None or "donor_ok" in needs:
+            unfit = [cut or none for cut, none in zip(self._truncated, self._written.nothing, strict=True)]
+            fields["donor_ok"] = ~gather(torch.tensor(unfit, device=device))
         fields.update(self._user_fields(inputs, prompts, completions))
         return Rollouts(rewards=rewards, groups=groups, **fields)
+
+    def _contents(self) -> list[list[int]]:
+        """What tells one row of a group from another: its response, after its prompt where prompts differ."""
+        if not self._prompts_differ:
+            return self._response_ids
+        return [[*prompt, *response] for prompt, response in zip(self._prompt_ids, self._response_ids, strict=True)]
 
     def _hidden(self) -> Tensor:
         if self._options.hidden_source == "own_pass":
             place = self._options.place
-            return own_hidden(self._trainer, self._prompt_ids, self._response_ids, place, self._answers)
+            rows = (self._prompt_ids, self._response_ids)
+            return own_hidden(self._trainer, *rows, place, self._answers, self._written.mask)
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
@@ -175,7 +208,7 @@ class GenerationRound:
     def _logprobs(self) -> Tensor:
         if self._trl_pass is not None and self._trl_pass.logprobs is not None:
             return self._trl_pass.logprobs
-        return own_logprobs(self._trainer, self._prompt_ids, self._response_ids)
+        return own_logprobs(self._trainer, self._prompt_ids, self._response_ids, self._written.mask)
 
     def _user_fields(self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> dict[str, Any]:
         device, gather = self._trainer.accelerator.device, self._trainer.accelerator.gather
@@ -255,12 +288,16 @@ class GenerationRound:
         if self._answers is not None:
             without = torch.tensor(rows_without_answer(self._answers), device=trainer.accelerator.device)
             adapter["rows_without_answer"] = float(trainer.accelerator.gather(without).sum())
+        if self._written.mask is not None:
+            silent = torch.tensor(sum(self._written.nothing), device=trainer.accelerator.device)
+            adapter["rows_without_policy_token"] = float(trainer.accelerator.gather(silent).sum())
         first = trainer.accelerator.process_index * count
         logs.log_columns(trainer, curation, placement.source, first=first, count=count)
         if trainer.accelerator.is_main_process:
             kept = placement.rewards[placement.kept]
             adapter["curated_reward"] = kept.nanmean().item() if len(kept) else torch.nan
             adapter["dropped_rows"] = float((~placement.kept).sum())
+            adapter["unscored_rows"] = float(rollouts.rewards.isnan().sum())
             # These overwrite what a curator itself calls its seconds: one clock for all of them.
             logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from accelerate.utils import broadcast, gather_object
+from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.errors import GeoAlignError
@@ -17,6 +19,22 @@ from geoalign.types import Curation
 def gather_list(values: list[Any]) -> list[Any]:
     """The lists of all processes in order of rank, on every process."""
     return list(gather_object(values))
+
+
+def gather_to_rank_0(values: Float[Tensor, "b d"], accelerator: Any) -> Float[Tensor, "n d"] | None:
+    """The rows of all processes in order of rank on rank 0, and None elsewhere: no other process needs their memory.
+
+    Every process gives equally many rows. `accelerator` may be a `PartialState`.
+    """
+    if accelerator.num_processes == 1:
+        return values
+    values = values.contiguous()
+    if not accelerator.is_main_process:
+        dist.gather(values)
+        return None
+    whole = values.new_empty(accelerator.num_processes * len(values), *values.shape[1:])
+    dist.gather(values, list(whole.split(len(values))))
+    return whole
 
 
 def curation_from_rank_0(

@@ -20,7 +20,8 @@ from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.refusals import check_curator, check_trainer
+from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer
+from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.states import HiddenSource, StatePlace
 from geoalign.adapters.trl.step import CurationObserver
 from geoalign.curators.anchors import Anchors
@@ -59,9 +60,9 @@ class GeoAlignMixin(_Base):
             states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
 
     Raises:
-        UnsupportedError: vision models, tools, environments, Liger, ZeRO-3, FSDP, PEFT prompt learning, a
-            "logprob_pass" that does not exist; later: unknown per-row keys, sources across groups, and rows dropped
-            under a loss that cannot leave them out.
+        UnsupportedError: AsyncGRPOTrainer, vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass"
+            that does not exist; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
+            cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
             use of anchors.
@@ -82,6 +83,7 @@ class GeoAlignMixin(_Base):
     ) -> None:
         if curator is not None:
             check_curator(curator)
+            check_flow(type(self), GeoAlignMixin)
         elif anchors is not None:
             raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
         super().__init__(*args, **kwargs)
@@ -123,7 +125,8 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            self._curation_round.on_generation(prompt_ids=generated[0], response_ids=generated[1])
+            prompt_ids, response_ids, masks = generated[:3]
+            self._curation_round.on_generation(prompt_ids=prompt_ids, response_ids=response_ids, masks=masks)
         return generated
 
     def _get_per_token_logps_and_entropies(
@@ -142,6 +145,7 @@ class GeoAlignMixin(_Base):
         self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: Any
     ) -> Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = unscore_failed(self, rewards)
         if self._curation_round is not None:
             return self._curation_round.curate(rewards, inputs, prompts, completions)
         if self.curator is not None:

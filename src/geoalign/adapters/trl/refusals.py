@@ -16,6 +16,9 @@ from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.settings.hidden import check_layer, check_position
 
+# What the mixin wraps: without it a curator would never be called.
+_WRAPPED = ("_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_per_token_logps_and_entropies")
+
 
 def check_curator(curator: Any) -> None:
     """Raises ConfigError unless `curator` is a Curator, UnsupportedError if no engine can carry it out."""
@@ -23,6 +26,32 @@ def check_curator(curator: Any) -> None:
         raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
     if curator.library_only:
         raise UnsupportedError(f"{type(curator).__name__} inside TRL: {curator.library_only}")
+
+
+def check_flow(trainer: type, mixin: type) -> None:
+    """Raises UnsupportedError unless the class behind the mixin has TRL's synchronous flow, which it wraps.
+
+    `trl.experimental.async_grpo.AsyncGRPOTrainer` (1.8.0 to 1.16.0) has not: a process of its own, which holds no
+    model, scores one group at a time and puts rows with their advantage into a queue. There is no batch of groups to
+    curate, and no states where the advantage is made.
+
+    Unsloth rewrites TRL's trainer and keeps the names of what is wrapped (unsloth 2026.10.9, `models/rl.py` and
+    `models/rl_replacements.py`), but its log-probability pass packs rows to the left, so that no column holds the token
+    that it holds in TRL, its batches have per-row keys of their own (`max_left_pad`), and its loss is another.
+    """
+    behind = trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
+    missing = [name for name in _WRAPPED if not any(name in vars(base) for base in behind)]
+    if missing:
+        raise UnsupportedError(
+            f"{trainer.__name__} has no {', '.join(missing)}: expected a subclass of trl.GRPOTrainer. TRL's "
+            "AsyncGRPOTrainer makes the advantages of one group at a time in a process without the model, so no "
+            "curator sees a batch"
+        )
+    if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
+        raise UnsupportedError(
+            f"{trainer.__name__} on Unsloth's GRPOTrainer: never run with the adapter (it needs a GPU), and its "
+            "log-probabilities stand in other columns than TRL's; import geoalign.adapters.trl and trl without unsloth"
+        )
 
 
 def check_trainer(
@@ -65,8 +94,6 @@ def _check_rows(trainer: Any) -> None:
             f"vision model (processing class {type(trainer.processing_class).__name__}): curating its rows is not "
             "supported"
         )
-    if trainer.tools or getattr(trainer, "environment_factories", None) or getattr(trainer, "environments", None):
-        raise UnsupportedError("tools or environment_factory: curating tool or environment rows is not supported")
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
     if taken:
         raise UnsupportedError(f"reward function called {taken[0]!r}: the completions table has a column of that name")

@@ -14,16 +14,18 @@ from geoalign.errors import UnsupportedError
 MOVED: dict[str, float | None] = {
     "completion_ids": None,
     "completion_mask": 0,
+    "tool_mask": 1,
     "old_per_token_logps": 0.0,
     "ref_per_token_logps": 0.0,
     "sampling_per_token_logps": 0.0,
     "importance_sampling_ratio": 1.0,
 }
+# Padded on the left.
+PROMPT: dict[str, float | None] = {"prompt_ids": None, "prompt_mask": 0}
 # Rows of one group share their prompt, advantages are recomputed, and the count is one number for the whole batch.
 IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
 
 _REFUSED = {
-    "tool_mask": "tool or environment rows",
     "pixel_values": "images",
     "image_grid_thw": "images",
     "image_position_ids": "images",
@@ -51,7 +53,16 @@ def check_keys(batch: dict[str, Any]) -> None:
         raise UnsupportedError(f"TRL batch with {key!r} ({reason}): curating such rows is not supported")
 
 
-def move_rows(batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int) -> None:
+def loss_tokens(batch: dict[str, Any]) -> Tensor:
+    """[b] the tokens of each row that enter the loss: those of the response that the policy wrote."""
+    mask: Tensor = batch["completion_mask"]
+    tools = batch.get("tool_mask")
+    return (mask if tools is None else mask * tools).sum(1)
+
+
+def move_rows(
+    batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int, prompts: bool = False
+) -> None:
     """Puts the content of row `source[i]` into slot i, in the batch itself, for this process's slots.
 
     Args:
@@ -59,6 +70,7 @@ def move_rows(batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any
         source: [B] over all processes, the same on each; B is a multiple of the number of processes.
         accelerator: gathers the rows if any donor lives on another process.
         pad_id: the tokenizer's padding token.
+        prompts: a row brings its prompt along; else rows of one group share theirs.
     """
     local = len(batch["completion_ids"])
     first = accelerator.process_index * local
@@ -66,12 +78,14 @@ def move_rows(batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any
     slots = torch.arange(len(source), device=source.device)
     # The same answer on every process, so that either all gather or none.
     crossing = bool((source // local != slots // local).any())
-    for key, fill in MOVED.items():
+    for key, fill in {**MOVED, **(PROMPT if prompts else {})}.items():
         if batch.get(key) is None:
             continue
         rows = batch[key]
         if not crossing:
             batch[key] = rows[mine - first]
             continue
-        rows = accelerator.pad_across_processes(rows, dim=1, pad_index=pad_id if fill is None else fill)
+        rows = accelerator.pad_across_processes(
+            rows, dim=1, pad_index=pad_id if fill is None else fill, pad_first=key in PROMPT
+        )
         batch[key] = accelerator.gather(rows.contiguous())[mine]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoalign.adapters.trl.written import TokenIds, Written
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
@@ -18,7 +19,6 @@ from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
 HiddenSource = Literal["own_pass", "logprob_pass"]
-TokenIds = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,18 @@ class StatePlace:
     position: HiddenPosition
     layer: HiddenLayer
 
-    def answer_starts(self, trainer: Any, responses: TokenIds) -> list[int] | None:
-        """The tokens with which the answers begin (`geoalign.hidden.answer_starts`), where the position needs them."""
-        return answer_starts(trainer._tokenizer, responses) if self.position == "anchor" else None
+    def answer_starts(self, trainer: Any, responses: TokenIds, written: Written | None = None) -> list[int] | None:
+        """The tokens with which the answers begin (`geoalign.hidden.answer_starts`), where the position needs them.
+
+        An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
+        """
+        if self.position != "anchor":
+            return None
+        if written is None:
+            return answer_starts(trainer._tokenizer, responses)
+        columns, own = written.parts(responses)
+        starts = answer_starts(trainer._tokenizer, own)
+        return [places[start] if start >= 0 else -1 for places, start in zip(columns, starts, strict=True)]
 
 
 def trl_pass_problem(trainer: Any) -> str | None:
@@ -80,8 +89,12 @@ class TrlPass:
         logits_to_keep: int,
         responses: TokenIds,
         answers: list[int] | None,
+        mask: Bool[Tensor, "b r"] | None = None,
     ) -> Any:
-        """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
+        """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it.
+
+        `mask` is that of `Written`.
+        """
         self.done = True
         lengths = torch.tensor([len(ids) for ids in responses], device=input_ids.device)
         if self._place is None:
@@ -94,27 +107,45 @@ class TrlPass:
             def select(states: Tensor, first: int) -> Tensor:
                 rows = slice(first, first + len(states))
                 answer = None if begins is None else begins[rows]
-                return response_states(states, start[rows], lengths[rows], position, answer)
+                return response_states(
+                    states, start[rows], lengths[rows], position, answer, None if mask is None else mask[rows]
+                )
 
             with BackboneTap(model, select, layer=self._place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
-        self.logprobs = mean_logprobs(result[0], lengths)
+        self.logprobs = mean_logprobs(result[0], lengths, mask)
         return result
 
 
-def mean_logprobs(per_token: Float[Tensor, "b t"], lengths: Tensor) -> Float[Tensor, " b"]:
-    """Mean over the tokens of each response, whose log-probabilities stand in the first columns of its row."""
-    inside = torch.arange(per_token.size(1), device=per_token.device) < lengths[:, None]
+def mean_logprobs(
+    per_token: Float[Tensor, "b t"], lengths: Tensor, mask: Bool[Tensor, "b r"] | None = None
+) -> Float[Tensor, " b"]:
+    """Mean over the tokens of each response, whose log-probabilities stand in the first columns of its row.
+
+    With the `mask` of `Written`, over the tokens that the policy wrote.
+    """
+    if mask is None:
+        inside = torch.arange(per_token.size(1), device=per_token.device) < lengths[:, None]
+    else:
+        inside = torch.zeros_like(per_token, dtype=torch.bool)
+        inside[:, : mask.size(1)] = mask.to(per_token.device)
+        lengths = inside.sum(1)
     return (per_token.float() * inside).sum(1) / lengths
 
 
 def own_hidden(
-    trainer: Any, prompts: TokenIds, responses: TokenIds, place: StatePlace, answers: list[int] | None
+    trainer: Any,
+    prompts: TokenIds,
+    responses: TokenIds,
+    place: StatePlace,
+    answers: list[int] | None,
+    mask: Bool[Tensor, "b r"] | None = None,
 ) -> Float[Tensor, "b d"]:
     """The states of these rows under the current policy: a pass through its backbone, in eval mode, no gradient.
 
-    It draws no random number and leaves every module in the mode that it had. `answers` are those of `place`.
+    It draws no random number and leaves every module in the mode that it had. `answers` are those of `place`, `mask` is
+    that of `Written`.
     """
     backbone = backbone_of(trainer.model)
 
@@ -131,31 +162,37 @@ def own_hidden(
             position=place.position,
             layer=place.layer,
             answer_starts=answers,
+            written=mask,
             batch_size=trainer.args.per_device_train_batch_size,
             pad_id=trainer._tokenizer.pad_token_id,
             device=trainer.accelerator.device,
         )
 
 
-def own_logprobs(trainer: Any, prompts: TokenIds, responses: TokenIds) -> Float[Tensor, " b"]:
-    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function."""
+def own_logprobs(
+    trainer: Any, prompts: TokenIds, responses: TokenIds, mask: Bool[Tensor, "b r"] | None = None
+) -> Float[Tensor, " b"]:
+    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function.
+
+    `mask` is that of `Written`.
+    """
     device = trainer.accelerator.device
     pad = trainer._tokenizer.pad_token_id
     before, after = max(map(len, prompts)), max(map(len, responses))
-    ids, mask = [], []
+    ids, attention = [], []
     for prompt, response in zip(prompts, responses, strict=True):
         left, right = before - len(prompt), after - len(response)
         ids.append([pad] * left + list(prompt) + list(response) + [pad] * right)
-        mask.append([0] * left + [1] * (len(prompt) + len(response)) + [0] * right)
+        attention.append([0] * left + [1] * (len(prompt) + len(response)) + [0] * right)
     with torch.no_grad(), eval_mode(trainer.model):
         result = trainer._get_per_token_logps_and_entropies(
             trainer.model,
             torch.tensor(ids, device=device),
-            torch.tensor(mask, device=device),
+            torch.tensor(attention, device=device),
             after,
             batch_size=trainer.args.per_device_train_batch_size,
         )
-    return mean_logprobs(result[0], torch.tensor([len(ids) for ids in responses], device=device))
+    return mean_logprobs(result[0], torch.tensor([len(ids) for ids in responses], device=device), mask)
 
 
 def check_prompt_learning(model: torch.nn.Module) -> None:

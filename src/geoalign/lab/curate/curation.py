@@ -242,7 +242,14 @@ class CurationRun:
         if self.states_note is not None:
             hidden["note"] = self.states_note
         if totals.hidden and source == "model":
-            names = ("hidden_position", "hidden_layer", "batch_size", "max_tokens", "chat_template_kwargs")
+            names = (
+                "hidden_position",
+                "hidden_layer",
+                "hidden_source",
+                "batch_size",
+                "max_tokens",
+                "chat_template_kwargs",
+            )
             settings = {name: getattr(self.config, name) for name in names}
             device = str(self._model.device)
             hidden |= {"model": request.model, "dtype": self._model.dtype, "device": device, **settings}

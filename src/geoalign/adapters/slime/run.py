@@ -1,0 +1,148 @@
+"""The curator of one training in slime's rollout manager: its decisions, its file beside checkpoints, its metrics."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.slime.apply import active_slots, place_samples, reward_metrics, slot_advantages
+from geoalign.adapters.slime.refusals import check_arguments, check_curator, check_drops, check_saving
+from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
+from geoalign.adapters.slime.settings import SECTION, parse_settings
+from geoalign.curators.base import identity
+from geoalign.curators.registry import make_curator
+from geoalign.curators.session import CurationSession
+from geoalign.types import Rollouts
+
+_LOG = logging.getLogger(__name__)
+# Where `log(args, metrics, step_key)` is: slime 0.3, miles, slime 0.2 and vime.
+_TRACKERS = ("observability.logging_utils", "utils.tracking_utils.tracking", "utils.logging_utils")
+
+
+class SlimeRun:
+    """Curates the batches of one training in order.
+
+    Attributes:
+        saved: whether a data source of ours saves the state with checkpoints.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range, or a field that the curator needs is not given.
+        UnsupportedError: an argument of slime, or a curator, that is refused.
+    """
+
+    def __init__(self, args: Any) -> None:
+        self.args = args
+        self.settings = parse_settings(getattr(args, SECTION, None))
+        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
+        self.saved = False
+        check_arguments(args)
+        check_curator(self.session, self.settings)
+
+    def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
+        """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
+
+        The raw reward is that of the slot as generated, NaN where there is none.
+        """
+        check_saving(self.args, self.settings, self.saved)
+        rows = rollout_rows(samples)
+        members = [[samples[row] for row in one] for one in rows]
+        raw = [reward_of(rollout, self.args.reward_key) for rollout in members]
+        rollouts = self._read(members, raw)
+        started = time.perf_counter()
+        curation = self.session.curate(rollouts)
+        self.session.calls += 1
+        seconds = time.perf_counter() - started
+        placement = place(curation, rollouts.groups, by=self.session.name)
+        if placement.dropped:
+            check_drops(self.args, self.session.name)
+        advantages = slot_advantages(placement, self._normalised(placement, rollouts)).tolist()
+        metrics = {**curation.metrics, **reward_metrics(rollouts, placement), "seconds": seconds}
+        self._log(samples[0], metrics)
+        placed = place_samples(samples, rows, placement)
+        if bool(placement.replaced.any()):
+            samples[:] = [sample for own in placed for sample in own]
+            rows = rollout_rows(samples)
+        return _each(rows, raw, len(samples)), _each(rows, advantages, len(samples))
+
+    def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
+        groups = group_ids(members, self.args.n_samples_per_prompt)
+        rollouts = read_rollouts(
+            members,
+            groups,
+            rewards,
+            self.session.curator.reads,
+            hidden_key=self.settings.hidden_key,
+            rollout_fields=self.settings.rollout_fields,
+        )
+        if "advantages" not in self.session.curator.reads:
+            return rollouts
+        before = place(identity(rollouts), groups)
+        return replace(rollouts, advantages=self._normalised(before, rollouts))
+
+    def _normalised(self, placement: Placement, rollouts: Rollouts) -> torch.Tensor:
+        return normalised_rewards(
+            placement.rewards,
+            rollouts.groups,
+            active_slots(placement),
+            normalise=self.args.rewards_normalization,
+            by_std=self.args.grpo_std_normalization,
+        )
+
+    def save(self, rollout_id: int) -> None:
+        """Writes the curator's state beside the data source's of the same checkpoint."""
+        self.session.save(_state_file(self.args.save, rollout_id))
+
+    def load(self, rollout_id: int | None) -> None:
+        """Restores it; nothing to do where no training goes before.
+
+        Raises:
+            InputError: the checkpoint has none, or another curator's.
+        """
+        if not self.settings.resume or self.args.load is None or rollout_id is None or rollout_id < 0:
+            return
+        self.session.load(
+            _state_file(self.args.load, rollout_id),
+            setting="--load",
+            otherwise=f"set {SECTION}.resume to false to begin with a new curator",
+        )
+
+    def _log(self, sample: Any, metrics: Mapping[str, float]) -> None:
+        named = {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
+        _LOG.info("rollout batch %d: %s", self.session.calls, named)
+        log = tracker_of(type(sample).__module__.partition(".")[0])
+        if log is not None:
+            log(self.args, {**named, "geoalign/batch": self.session.calls}, "geoalign/batch")
+
+
+def tracker_of(engine: str) -> Callable[[Any, dict[str, Any], str], None] | None:
+    """The engine's own function for metrics; None where it has none of these names."""
+    for name in _TRACKERS:
+        try:
+            found: Callable[[Any, dict[str, Any], str], None] = import_module(f"{engine}.{name}").log
+        except ModuleNotFoundError:
+            continue
+        return found
+    return None
+
+
+def _state_file(folder: str, rollout_id: int) -> Path:
+    return Path(folder) / "rollout" / f"geoalign_{rollout_id}.safetensors"
+
+
+def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
+    """A value of each rollout as one of each sample."""
+    found = [math.nan] * size
+    for members, value in zip(rows, values, strict=True):
+        for row in members:
+            found[row] = value
+    return found

@@ -1,0 +1,171 @@
+"""slime's flat list of samples as rollouts. Imports no slime.
+
+A rollout is one sample, or all samples with the same `rollout_id`: agents split a long run into several. Names are
+those of `slime.utils.types.Sample` (0.3.1), which vime and miles share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.types import Rollouts, response_keys
+
+# `Sample.Status` of samples whose generation went wrong: whatever reward they have says nothing about a response.
+_BROKEN = ("aborted", "failed")
+
+
+def rollout_rows(samples: Sequence[Any]) -> list[list[int]]:
+    """The positions of each rollout's samples, rollouts in the order of their first one."""
+    rows: dict[tuple[str, int], list[int]] = {}
+    for row, sample in enumerate(samples):
+        rollout = getattr(sample, "rollout_id", None)  # slime 0.2 has none
+        name = ("row", row) if rollout is None else ("rollout", rollout)
+        rows.setdefault(name, []).append(row)
+    return list(rows.values())
+
+
+def group_ids(rollouts: Sequence[Sequence[Any]], samples_per_prompt: int) -> Int[Tensor, " b"]:
+    """[B] the prompt of each rollout: its `group_index`, or its place where none has one.
+
+    Raises:
+        InputError: only some have one, or their number is no multiple of `samples_per_prompt`.
+    """
+    given = [rollout[0].group_index for rollout in rollouts]
+    missing = given.count(None)
+    if not missing:
+        return torch.tensor(given)
+    if missing < len(given) or len(given) % samples_per_prompt:
+        raise InputError(
+            f"Sample.group_index: expected one in every sample, or in none of a multiple of {samples_per_prompt} "
+            f"rollouts; got none in {missing} of {len(given)}"
+        )
+    return torch.arange(len(given)) // samples_per_prompt
+
+
+def reward_of(rollout: Sequence[Any], reward_key: str | None) -> float:
+    """The reward that the samples of a rollout share; NaN where it is None, or generation was aborted or failed.
+
+    Raises:
+        UnsupportedError: they have different ones.
+        InputError: a reward is no number.
+    """
+    rewards = [math.nan if sample.status.value in _BROKEN else _number(sample, reward_key) for sample in rollout]
+    if any(math.isnan(reward) for reward in rewards):
+        return math.nan
+    if len(set(rewards)) > 1:
+        raise UnsupportedError(
+            f"rollout {rollout[0].rollout_id}: expected one reward for all of its samples, got "
+            f"{', '.join(map(str, rewards))}; turns with rewards of their own are not curated"
+        )
+    return rewards[0]
+
+
+def _number(sample: Any, reward_key: str | None) -> float:
+    reward = sample.reward
+    if reward is not None and reward_key:
+        reward = reward.get(reward_key) if isinstance(reward, Mapping) else reward
+    try:
+        return math.nan if reward is None else float(reward)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Sample.reward: expected a number, or a dict with one under --reward-key, got {sample.reward!r} in sample "
+            f"{sample.index}"
+        ) from error
+
+
+def own_tokens(sample: Any) -> list[bool]:
+    """Which tokens of the response the policy generated and is trained on."""
+    return [True] * sample.response_length if sample.loss_mask is None else [bool(one) for one in sample.loss_mask]
+
+
+def read_rollouts(
+    rollouts: Sequence[Sequence[Any]],
+    groups: Int[Tensor, " b"],
+    rewards: Sequence[float],
+    reads: Sequence[str],
+    *,
+    hidden_key: str,
+    rollout_fields: Mapping[str, str],
+) -> Rollouts:
+    """The rollouts as a curator reads them.
+
+    Samples that are not completed, are kept out of the loss (`remove_sample`) or have no token of the policy's own are
+    no donors; of a rollout with several, the last has the hidden state and the fields.
+
+    Args:
+        reads: the fields that the curator looks at.
+
+    Raises:
+        InputError: a reward is infinite, or a hidden state or log-probabilities are wanted and missing.
+        ConfigError: an entry that `rollout_fields` names is missing.
+    """
+    lasts = [rollout[-1] for rollout in rollouts]
+    masks = [[own_tokens(sample) for sample in rollout] for rollout in rollouts]
+    fields: dict[str, Any] = {
+        "ids": [str(rollout[0].index) for rollout in rollouts],
+        "lengths": torch.tensor([sum(map(sum, mask)) for mask in masks]),
+        "donor_ok": torch.tensor([_fit(rollout, mask) for rollout, mask in zip(rollouts, masks, strict=True)]),
+        "response_keys": response_keys([token for sample in rollout for token in _split(sample)[1]]
+                                       for rollout in rollouts),
+    }  # fmt: skip
+    if "prompt_keys" in reads:
+        fields["prompt_keys"] = response_keys(_split(rollout[0])[0] for rollout in rollouts)
+    if "hidden" in reads:
+        fields["hidden"] = torch.stack([_state(sample, hidden_key) for sample in lasts])
+    if "logprobs" in reads:
+        fields["logprobs"] = torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)])
+    for name, key in rollout_fields.items():
+        values = [_entry(sample, key, name) for sample in lasts]
+        if name == "answers":
+            fields[name] = [None if value is None else str(value) for value in values]
+        else:
+            fields[name] = torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
+    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=groups, **fields)
+
+
+def _fit(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> bool:
+    whole = all(sample.status.value == "completed" and not sample.remove_sample for sample in rollout)
+    return whole and any(map(any, masks))
+
+
+def _split(sample: Any) -> tuple[list[int], list[int]]:
+    start = len(sample.tokens) - sample.response_length
+    return list(sample.tokens[:start]), list(sample.tokens[start:])
+
+
+def _state(sample: Any, key: str) -> Tensor:
+    state = (sample.metadata or {}).get(key)
+    if state is None:
+        raise InputError(f"Sample.metadata[{key!r}]: expected a hidden state, got none in sample {sample.index}")
+    return torch.as_tensor(state).detach().float().cpu().reshape(-1)
+
+
+def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> float:
+    chosen: list[float] = []
+    for sample, mask in zip(rollout, masks, strict=True):
+        found = sample.rollout_log_probs
+        if found is None or len(found) != len(mask):
+            raise InputError(
+                f"Sample.rollout_log_probs: expected {len(mask)}, got {'none' if found is None else len(found)} in "
+                f"sample {sample.index}"
+            )
+        chosen.extend(value for value, own in zip(found, mask, strict=True) if own)
+    return sum(chosen) / len(chosen) if chosen else math.nan
+
+
+def _entry(sample: Any, key: str, name: str) -> Any:
+    for place in (sample.metadata, sample.reward):
+        if isinstance(place, Mapping) and key in place:
+            return place[key]
+    known = ", ".join(sorted(map(str, sample.metadata or {}))) or "nothing"
+    raise ConfigError(
+        f"geoalign.rollout_fields.{name}: expected {key!r} in Sample.metadata or in a reward that is a dict, got "
+        f"{known} in sample {sample.index}"
+    )

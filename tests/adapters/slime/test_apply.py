@@ -1,0 +1,169 @@
+"""A curation in slime's list of samples, and the advantages, worked by hand."""
+
+import pytest
+import torch
+from slime_parts import arguments
+
+from geoalign.adapters.slime import hooks, post_process_rewards
+from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.slime.run import SlimeRun
+from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.types import Curation
+
+
+def decided(args, rollouts, **changes):
+    """A run whose curator makes this decision on any batch."""
+    size = len(changes.get("source", range(rollouts)))
+    run = SlimeRun(args)
+
+    def curate(rows, *, details=False, anchors=None):
+        source = torch.tensor(changes.get("source", range(rollouts)))
+        values = {
+            "source": source, "rewards": rows.rewards[source], "weights": torch.ones(size),
+            "scores": torch.full((rollouts,), torch.nan), "anomalous": torch.zeros(rollouts, dtype=torch.bool),
+        }  # fmt: skip
+        return Curation(**{**values, **{key: value for key, value in changes.items() if key != "source"}})
+
+    run.session.curate = curate
+    return run
+
+
+GRPO = {"curator": {"type": "grpo"}}
+# Rewards 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3) = 0.57735; 1 1 1 0: 3/4, and 1/2.
+HALVES = 0.5 / (0.57735027 + 1e-6)
+
+
+def test_without_curation_the_advantages_are_slimes(batch):
+    before = list(batch)
+    raw, found = SlimeRun(arguments(GRPO)).curate(batch)
+    assert all(new is old for new, old in zip(batch, before, strict=True))
+    assert raw == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]
+    assert found[:4] == pytest.approx([HALVES, HALVES, -HALVES, -HALVES])
+    assert found[4:8] == pytest.approx([0.5, 0.5, 0.5, -1.5], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [({"grpo_std_normalization": False}, [0.5, 0.5, -0.5, -0.5]), ({"rewards_normalization": False}, [1, 1, 0, 0])],
+)
+def test_other_normalisations(batch, flags, expected):
+    assert SlimeRun(arguments(GRPO, **flags)).curate(batch)[1][:4] == expected
+
+
+def test_a_donor_stands_in_the_slot_with_the_ids_of_the_slot(batch):
+    batch[3].rollout_id = 77
+    donor, raw_tokens = batch[0], list(batch[3].tokens)
+    raw, found = decided(arguments(GRPO), 12, source=[0, 1, 2, 0, *range(4, 12)]).curate(batch)
+    copy = batch[3]
+    assert copy is not donor
+    assert (copy.tokens, copy.reward, copy.index, copy.rollout_id) == (donor.tokens, 1.0, 3, 77)
+    assert copy.tokens != raw_tokens
+    assert (batch[0], donor.index, donor.rollout_id) == (donor, 0, None)
+    # Rewards 1 1 0 1 now: mean 3/4, standard deviation 1/2; slime's own metric keeps the reward as generated.
+    assert found[:4] == pytest.approx([0.5, 0.5, -1.5, 0.5], rel=1e-5)
+    assert raw[3] == 0.0
+    copy.metadata["answer"] = "other"
+    assert donor.metadata["answer"] == "4"
+
+
+def test_weights_rewards_and_advantages_of_the_curator(batch):
+    weights = torch.ones(12)
+    weights[0] = 0.25
+    assert decided(arguments(GRPO), 12, weights=weights).curate(batch)[1][0] == pytest.approx(HALVES / 4)
+    soft = torch.tensor([0.75, 0.75, 0.25, 0.25, *[1.0] * 8])
+    assert decided(arguments(GRPO, grpo_std_normalization=False), 12, rewards=soft).curate(batch)[1][:4] == [
+        0.25, 0.25, -0.25, -0.25,
+    ]  # fmt: skip
+    given = torch.arange(12.0)
+    assert decided(arguments(GRPO), 12, advantages=given, weights=weights).curate(batch)[1][:3] == [0.0, 1.0, 2.0]
+
+
+def test_unscored_rows_leave_mean_and_deviation(batch):
+    batch[3].reward, batch[2].status = None, type(batch[2].status).FAILED
+    raw, found = SlimeRun(arguments(GRPO)).curate(batch)
+    assert found[:4] == [0.0] * 4  # 1 1 are left: no spread
+    assert raw[3] != raw[3]
+    batch[1].reward, batch[0].reward = 0.0, 1.0
+    # 1 0 are left: mean 1/2, standard deviation sqrt(1/2).
+    assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == pytest.approx([0.70710, -0.70710, 0, 0], abs=1e-4)
+    batch[1].reward = None
+    assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == [0.0] * 4  # one alone
+
+
+def test_dropped_rows_leave_the_loss_where_its_normaliser_is_the_tokens(batch):
+    source = [0, 1, 3, *range(4, 12)]
+    with pytest.raises(UnsupportedError, match="--global-batch-size rollouts; set --calculate-per-token-loss"):
+        decided(arguments(GRPO), 12, source=source).curate(batch)
+    _, found = decided(arguments(GRPO, calculate_per_token_loss=True), 12, source=source).curate(batch)
+    assert [sample.remove_sample for sample in batch[:4]] == [False, False, True, False]
+    # 1 1 0 are left: mean 2/3, standard deviation 0.57735.
+    assert found[:4] == pytest.approx([0.57735, 0.57735, 0.0, -1.1547], abs=1e-4)
+
+
+def test_a_donor_whose_own_slot_is_dropped_stays_in_the_loss_where_it_goes(batch):
+    run = decided(arguments(GRPO, calculate_per_token_loss=True), 12, source=[1, 1, *range(4, 12)])
+    run.curate(batch)
+    assert sorted(sample.remove_sample for sample in batch[:4]) == [False, False, True, True]
+    kept = [sample for sample in batch[:4] if not sample.remove_sample]
+    assert kept[0].tokens == kept[1].tokens
+
+
+def test_a_rollout_of_several_samples_moves_as_a_whole(batch):
+    for sample in batch[:2]:
+        sample.rollout_id, sample.reward = 0, 1.0
+    first = [list(sample.tokens) for sample in batch[:2]]
+    raw, found = decided(arguments(GRPO), 11, source=[0, 1, 0, *range(3, 11)]).curate(batch)
+    assert len(batch) == len(raw) == len(found) == 13
+    assert [sample.tokens for sample in batch[3:5]] == first
+    assert [sample.rollout_id for sample in batch[3:5]] == [3, 3]
+    # One row a rollout: 1 0 1.
+    assert found[:5] == pytest.approx([0.57735, 0.57735, -1.1547, 0.57735, 0.57735], abs=1e-4)
+
+
+def test_one_run_for_one_namespace(batch):
+    args = arguments(GRPO)
+    post_process_rewards(args, batch)
+    post_process_rewards(args, batch)
+    assert hooks.run_of(args).session.calls == 2
+    assert hooks.run_of(arguments(GRPO)).session.calls == 0
+
+
+def test_groups_of_other_sizes():
+    rewards, groups = torch.tensor([1.0, 0.0, 5.0, 1.0, 3.0, 1.0]), torch.tensor([7, 7, 2, 9, 9, 9])
+    found = normalised_rewards(rewards, groups, torch.ones(6, dtype=torch.bool), normalise=True, by_std=False)
+    assert found.tolist() == pytest.approx([0.5, -0.5, 0.0, -2 / 3, 4 / 3, -2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"advantage_estimator": "ppo"}, "--advantage-estimator ppo"),
+        ({"normalize_advantages": True}, "--normalize-advantages"),
+        ({"custom_advantage_function_path": "a.b"}, "--custom-advantage-function-path a.b"),
+    ],
+)
+def test_refused_arguments(changes, message):
+    with pytest.raises(UnsupportedError, match=message):
+        SlimeRun(arguments(GRPO, **changes))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"curator": {"type": "majority_vote"}}, "requires answers: expected geoalign.rollout_fields"),
+        ({"seeds": 1}, "geoalign.seed"),
+        ("geoalign", "expected a section"),
+        ({"rollout_fields": {"hidden": "x"}}, "expected keys out of answers"),
+        ({"anchors": 1}, "inside slime no anchors"),
+    ],
+)
+def test_wrong_settings(section, message):
+    with pytest.raises(ConfigError, match=message):
+        SlimeRun(arguments(section))
+
+
+def test_denoise_by_answers_gives_soft_advantages(batch):
+    section = {"curator": {"type": "denoise", "geometry": "none"}, "rollout_fields": {"answers": "answer"}}
+    raw, found = SlimeRun(arguments(section)).curate(batch)
+    assert len(found) == 12
+    assert raw[3] == 0.0

@@ -1,0 +1,98 @@
+"""slime's samples as rollouts."""
+
+import math
+
+import pytest
+import torch
+from slime_parts import Sample
+
+from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
+from geoalign.errors import ConfigError, InputError, UnsupportedError
+
+FIELDS = {"hidden_key": "geoalign_hidden", "rollout_fields": {}}
+
+
+def read(samples, *reads, **changes):
+    members = [[sample] for sample in samples]
+    rewards = [reward_of(rollout, None) for rollout in members]
+    return read_rollouts(members, group_ids(members, 4), rewards, reads, **{**FIELDS, **changes})
+
+
+def test_fields_of_the_recorded_batch(batch):
+    batch[2].remove_sample = True  # a filter took it out of the loss
+    batch[0].loss_mask = [1, 0, *[1] * (batch[0].response_length - 2)]  # a token of a tool
+    found = read(batch, "logprobs", "prompt_keys", rollout_fields={"answers": "answer"})
+    assert found.rewards.tolist() == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]
+    assert found.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert found.donor_ok.tolist() == [row not in (2, 7) for row in range(12)]
+    assert found.lengths.tolist() == [batch[0].response_length - 1, *[sample.response_length for sample in batch[1:]]]
+    assert found.answers[:4] == ["4", "4", "5", "4"]
+    own = [batch[0].rollout_log_probs[0], *batch[0].rollout_log_probs[2:]]
+    assert found.logprobs[0].item() == pytest.approx(sum(own) / len(own))
+    assert len(set(found.prompt_keys.tolist())) == 3
+    assert len(set(found.response_keys.tolist())) == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"reward": None}, math.nan),
+        ({"reward": math.nan}, math.nan),
+        ({"reward": 0.0, "status": Sample.Status.ABORTED}, math.nan),
+        ({"reward": 0.0, "status": Sample.Status.FAILED}, math.nan),
+        ({"reward": 0.5, "status": Sample.Status.TRUNCATED}, 0.5),
+        ({"reward": {"score": 0.25}}, 0.25),
+        ({"reward": {"other": 0.25}}, math.nan),
+    ],
+)
+def test_a_missing_reward_is_nan_and_never_0(changes, expected):
+    sample = Sample(**{"status": Sample.Status.COMPLETED, **changes})
+    assert reward_of([sample], "score" if isinstance(sample.reward, dict) else None) == pytest.approx(
+        expected, nan_ok=True
+    )
+
+
+def test_samples_of_one_rollout_are_one_row(batch):
+    for sample in batch[:3]:
+        sample.rollout_id, sample.reward = 0, 1.0
+    rows = rollout_rows(batch)
+    assert rows == [[0, 1, 2], *[[row] for row in range(3, 12)]]
+    members = [[batch[row] for row in part] for part in rows]
+    found = read_rollouts(members, group_ids(members, 4), [reward_of(part, None) for part in members], (), **FIELDS)
+    assert found.groups.tolist() == [0] * 2 + [1] * 4 + [2] * 4
+    assert found.lengths[0] == sum(sample.response_length for sample in batch[:3])
+    batch[1].reward = 0.0
+    with pytest.raises(UnsupportedError, match=r"rollout 0: expected one reward for all of its samples, got 1.0, 0.0"):
+        reward_of(members[0], None)
+
+
+def test_groups_without_an_index_are_those_of_the_place(batch):
+    for sample in batch:
+        sample.group_index = None
+    assert group_ids([[sample] for sample in batch], 4).tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    with pytest.raises(InputError, match="group_index: expected one in every sample"):
+        group_ids([[sample] for sample in batch], 5)
+
+
+def test_hidden_states_are_of_the_last_sample_and_must_be_there(batch):
+    for row, sample in enumerate(batch):
+        sample.metadata["geoalign_hidden"] = [float(row), 1.0]
+    assert torch.equal(read(batch, "hidden").hidden[:, 0], torch.arange(12.0))
+    del batch[5].metadata["geoalign_hidden"]
+    with pytest.raises(
+        InputError, match=r"metadata\['geoalign_hidden'\]: expected a hidden state, got none in sample 5"
+    ):
+        read(batch, "hidden")
+
+
+def test_errors_name_the_entry_and_the_sample(batch):
+    with pytest.raises(
+        ConfigError, match=r"rollout_fields.answers: expected 'final' in Sample.metadata.*answer in sample 0"
+    ):
+        read(batch, rollout_fields={"answers": "final"})
+    batch[3].rollout_log_probs = None
+    with pytest.raises(InputError, match=r"rollout_log_probs: expected .*, got none in sample 3"):
+        read(batch, "logprobs")
+    batch[1].reward = {"score": 1.0}
+    with pytest.raises(InputError, match="expected a number, or a dict with one under --reward-key"):
+        reward_of([batch[1]], None)

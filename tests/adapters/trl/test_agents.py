@@ -1,0 +1,170 @@
+"""Rows of several turns: tools, environments and rollout functions with an `env_mask`, in TRL itself."""
+
+import pytest
+import torch
+from agent_parts import TOLD_TOKENS, agent, calling_tokenizer, told
+from trl import GRPOTrainer
+from trl_parts import (
+    Recording,
+    Scripted,
+    by_hand,
+    curated_batch,
+    curation,
+    drop_last_of_group,
+    same_weights,
+    second_half_from_first,
+    trainer,
+    weights_of,
+)
+
+from geoalign.adapters.trl.states import StatePlace, mean_logprobs
+from geoalign.adapters.trl.written import Written
+from geoalign.curators.denoise import Denoise
+from geoalign.hidden.tap import backbone_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys")
+
+
+@pytest.fixture(autouse=True)
+def _silence(monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+
+
+@pytest.mark.parametrize("environments", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"num_iterations": 2, "mask_truncated_completions": True}])
+def test_identity_is_bit_identical(tmp_path, environments, changes):
+    plain = agent(tmp_path / "plain", cls=GRPOTrainer, environments=environments, **changes)
+    plain.train()
+    watcher = Scripted(curation, requires=EVERYTHING)
+    curated = agent(tmp_path / "curated", watcher, environments=environments, **changes)
+    curated.train()
+    assert plain.state.log_history[0]["tools/call_frequency"] > 0
+    assert same_weights(weights_of(plain), weights_of(curated))
+    assert len(watcher.seen) == (1 if changes else 2)
+
+
+@pytest.mark.parametrize("environments", [False, True])
+def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
+    before = curated_batch(agent(tmp_path / "plain", Scripted(curation), environments=environments))
+    source = torch.tensor([2, 3, 2, 3, 6, 7, 6, 7])
+    moving = Scripted(lambda rollouts: curation(rollouts, source=source))
+    batch = curated_batch(agent(tmp_path / "moved", moving, environments=environments))
+    # Tools were used, so that the masks differ from row to row and from the completions' own.
+    assert int((before["tool_mask"] == 0).sum()) >= TOLD_TOKENS
+    assert not torch.equal(before["tool_mask"], before["tool_mask"][source])
+    assert torch.equal(batch["tool_mask"], before["tool_mask"][source])
+    assert torch.equal(batch["completion_ids"], before["completion_ids"][source])
+    assert int(batch["num_items_in_batch"]) == int((batch["tool_mask"] * batch["completion_mask"]).sum())
+    assert int(batch["num_items_in_batch"]) < int(batch["completion_mask"].sum())
+    # In an environment a prompt goes on with what it shows, another for each rollout: donors bring theirs.
+    expected = before["prompt_ids"][source if environments else slice(None)]
+    assert torch.equal(batch["prompt_ids"], expected)
+    assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
+
+
+def test_replaced_rows_change_what_is_learnt(tmp_path):
+    plain = agent(tmp_path / "plain", cls=GRPOTrainer)
+    made = agent(tmp_path / "made", Scripted(second_half_from_first, requires=("hidden",)), cls=Recording)
+    for one in (plain, made):
+        one.train()
+    assert all(int(step.curation.replaced.sum()) == 4 for step in made.steps)
+    assert made.state.log_history[0]["grad_norm"] > 0
+    assert not same_weights(weights_of(made), weights_of(plain))
+
+
+def test_dropped_rows(tmp_path):
+    made = agent(tmp_path, Scripted(drop_last_of_group), cls=Recording)
+    batch = curated_batch(made)
+    kept = torch.tensor([True, True, True, False] * 2)
+    tokens = (batch["tool_mask"] * batch["completion_mask"]).sum(1)
+    assert ((tokens > 0) == kept).all()
+    assert int(batch["num_items_in_batch"]) == int(tokens.sum())
+    # `lengths` are the tokens that the policy wrote, as in TRL's own logs.
+    assert made.steps[0].lengths[kept].tolist() == tokens[kept].tolist()
+    rewards = made.steps[0].rollouts.rewards[kept]
+    torch.testing.assert_close(batch["advantages"][kept], by_hand(rewards, size=3), atol=1e-5, rtol=1e-5)
+
+
+def test_denoise_copies_no_row(tmp_path):
+    # A level at which any agreement opens the gate, as two steps of a tiny model have none.
+    batch = {"per_device_train_batch_size": 32, "num_generations": 8}
+    extra = {"hidden_position": "mean"}
+    made = agent(tmp_path, Denoise(level=0.01), cls=Recording, max_steps=4, extra=extra, **batch)
+    made.train()
+    for step in made.steps:
+        assert step.curation.source.tolist() == list(range(32))
+    acted = [step for step in made.steps if step.curation.metrics["states_used"]]
+    assert acted
+    assert not torch.equal(acted[0].curation.rewards, acted[0].rollouts.rewards)
+
+
+# `told` gives, after a prompt of two tokens in columns 0 and 1:
+#   row 0: columns 2..6, the policy's are 2 and 5: final 5, predicting 4, mean of 2 and 5
+#   row 1: columns 2..4, all the policy's:         final 4, predicting 3, mean of 2, 3 and 4
+#   row 2: columns 2..3, the policy's is 3:        final 3, predicting 2, mean of 3
+COLUMNS = {
+    "final": [[5], [4], [3]],
+    "predicting": [[4], [3], [2]],
+    "mean": [[2, 5], [2, 3, 4], [3]],
+    # No answer anywhere: as `predicting`.
+    "anchor": [[4], [3], [2]],
+}
+
+
+@pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
+@pytest.mark.parametrize("position", COLUMNS)
+def test_states_are_those_of_what_the_policy_wrote(tmp_path, position, source):
+    watcher = Scripted(curation, requires=EVERYTHING)
+    extra = {"rollout_func": told, "hidden_position": position, "hidden_source": source}
+    made = trainer(tmp_path, watcher, extra=extra, **({} if source == "own_pass" else {"num_iterations": 2}))
+    curated_batch(made)
+    seen = watcher.seen[0]
+    rows = told([None] * 3, None)
+    for row in range(3):
+        ids = torch.tensor([rows["prompt_ids"][row] + rows["completion_ids"][row]])
+        with torch.no_grad():
+            states = backbone_of(made.model.eval())(input_ids=ids).last_hidden_state[0]
+            logits = made.model(input_ids=ids).logits[0]
+        torch.testing.assert_close(seen.hidden[row], states[COLUMNS[position][row]].mean(0), atol=1e-5, rtol=1e-4)
+        logprobs = logits.log_softmax(-1)
+        own = [logprobs[at - 1, ids[0, at]] for at in COLUMNS["mean"][row]]
+        torch.testing.assert_close(seen.logprobs[row], torch.stack(own).mean(), atol=1e-5, rtol=1e-4)
+    assert seen.lengths[:3].tolist() == [2, 3, 1]
+    assert seen.donor_ok.all()
+
+
+def test_an_answer_is_the_policys_own():
+    made = type("Made", (), {"_tokenizer": calling_tokenizer()})
+    said = "so answer is 4" + "=answer is 7" + "ok"
+    ids = [made._tokenizer.convert_tokens_to_ids(character) for character in said]
+    mask = [1] * 14 + [0] * 12 + [1] * 2
+    place = StatePlace("anchor", 1.0)
+    # The 4 stands in token 13 of the response, the tool's 7 in token 25.
+    assert place.answer_starts(made, [ids], Written([ids], [mask])) == [13]
+    assert place.answer_starts(made, [ids], Written([ids], None)) == [25]
+    # An answer in the second turn is counted in the whole response: "=..." has 12 tokens, then 10 before the answer.
+    later = ids[14:26] + ids[3:14]
+    assert place.answer_starts(made, [later], Written([later], [[0] * 12 + [1] * 11])) == [22]
+
+
+def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
+    def silent(prompts, made):
+        rows = told(prompts, made)
+        return {**rows, "env_mask": [[0] * len(mask) if i == 1 else mask for i, mask in enumerate(rows["env_mask"])]}
+
+    watcher = Scripted(curation, requires=("hidden", "logprobs"))
+    made = trainer(tmp_path, watcher, extra={"rollout_func": silent})
+    batch = curated_batch(made)
+    seen = watcher.seen[0]
+    assert seen.donor_ok.tolist() == [row != 1 for row in range(8)]
+    assert seen.lengths[1] == 0
+    assert int((batch["completion_mask"] * batch["tool_mask"])[1].sum()) == 0
+    assert made._metrics["train"]["geoalign/rows_without_policy_token"] == [1.0]
+
+
+def test_mean_log_probabilities_by_hand():
+    per_token = torch.tensor([[-1.0, -2.0, -4.0, -8.0]])
+    mask = torch.tensor([[True, False, True]])
+    # (-1 - 4) / 2 = -2.5; the fourth column is padding.
+    assert mean_logprobs(per_token, torch.tensor([3]), mask).tolist() == [-2.5]

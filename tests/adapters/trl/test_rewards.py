@@ -1,0 +1,149 @@
+"""A reward function that fails leaves its rows unscored, and unscored rows leave their group's statistics."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+import torch
+from trl import GRPOTrainer
+from trl_parts import Recording, Scripted, best_of_group, curated_batch, curation, digits, drop_last_of_group, trainer
+
+from geoalign.adapters.trl import unscored_on_failure
+from geoalign.errors import ConfigError, InputError
+
+GIVEN = [3.0, 1.0, 2.0, 7.0, 5.0, 5.0, 1.0, 0.0]
+
+
+def given(completions, rewards=None, **columns):
+    return list(GIVEN if rewards is None else rewards)
+
+
+def numbered(broken, values=GIVEN, slow=False, coroutine=False):
+    """A reward of one row at a time, in the order of the rows, that fails in the rows named."""
+    calls = iter(range(10**6))
+
+    def one(completions, **columns):
+        row = next(calls)
+        if row in broken:
+            if slow:
+                time.sleep(5)
+            raise ArithmeticError(f"row {row}")
+        return [values[row]]
+
+    async def later(completions, **columns):
+        row = next(calls)
+        if row in broken:
+            if slow:
+                await asyncio.sleep(60)
+            raise ArithmeticError(f"row {row}")
+        return [values[row]]
+
+    made = later if coroutine else one
+    made.__name__ = "numbered"
+    return made
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_advantages_are_trls_of_the_smaller_groups(tmp_path, scale, coroutine):
+    failing = unscored_on_failure(numbered({1, 6}, coroutine=coroutine), row_by_row=True)
+    made = trainer(tmp_path / "made", Scripted(curation), cls=Recording, reward=failing, scale_rewards=scale)
+    batch = curated_batch(made)
+    assert made.steps[0].rollouts.rewards.isnan().nonzero().squeeze(1).tolist() == [1, 6]
+    scored = [row for row in range(8) if row not in (1, 6)]
+
+    def smaller(completions, **columns):
+        return [GIVEN[row] for row in scored]
+
+    changes = {"num_generations": 3, "per_device_train_batch_size": 6, "scale_rewards": scale}
+    trls = curated_batch(trainer(tmp_path / "trls", cls=GRPOTrainer, reward=smaller, **changes))
+    torch.testing.assert_close(batch["advantages"][scored], trls["advantages"], atol=1e-6, rtol=1e-6)
+    assert batch["advantages"][[1, 6]].tolist() == [0.0, 0.0]
+    # Never 0: the mean of the six rewards is (3 + 2 + 7 + 5 + 5 + 0) / 6, that of eight would be 2.75.
+    assert made._metrics["train"]["reward"][-1] == pytest.approx(22 / 6)
+    assert made._metrics["train"]["geoalign/unscored_rows"] == [2.0]
+    assert made._metrics["train"]["geoalign/failed_rewards/numbered"] == [0.25]
+
+
+def test_a_failed_row_and_a_dropped_row(tmp_path):
+    failing = unscored_on_failure(numbered({1, 6}), row_by_row=True)
+    batch = curated_batch(trainer(tmp_path / "made", Scripted(drop_last_of_group), reward=failing))
+    # Of each group two rows are left: rewards 3 and 2, 5 and 5.
+    changes = {"num_generations": 2, "per_device_train_batch_size": 4}
+    pairs = trainer(tmp_path / "trls", cls=GRPOTrainer, reward=lambda **_: [3.0, 2.0, 5.0, 5.0], **changes)
+    expected = torch.zeros(8)
+    expected[[0, 2, 4, 5]] = curated_batch(pairs)["advantages"]
+    torch.testing.assert_close(batch["advantages"], expected, atol=1e-6, rtol=1e-6)
+    # The failed row keeps its tokens in the normaliser, as TRL's unscored rows do; the dropped one does not.
+    assert (batch["completion_mask"].sum(1) > 0).tolist() == [True, True, True, False] * 2
+
+
+def test_a_failed_row_is_no_donor(tmp_path):
+    failing = unscored_on_failure(numbered({3}), row_by_row=True)
+    made = trainer(tmp_path, Scripted(best_of_group), cls=Recording, reward=failing)
+    curated_batch(made)
+    # Row 3 would have been the best of its group.
+    assert made.steps[0].curation.source.tolist() == [0] * 4 + [4] * 4
+
+
+def test_another_functions_reward_does_not_stand_for_the_failed_one(tmp_path):
+    failing = unscored_on_failure(numbered({1}), row_by_row=True)
+
+    def absent(completions, **columns):
+        return [None if row == 2 else 10.0 for row in range(8)]
+
+    made = trainer(tmp_path, Scripted(curation), cls=Recording, reward=[failing, absent])
+    curated_batch(made)
+    # Row 1 failed: NaN. In row 2 the other function says that it does not apply: TRL's sum of the rest.
+    expected = [13.0, torch.nan, 2.0, 17.0, 15.0, 15.0, 11.0, 10.0]
+    torch.testing.assert_close(made.steps[0].rollouts.rewards, torch.tensor(expected), equal_nan=True)
+
+
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_too_slow_is_a_failure(tmp_path, coroutine, caplog):
+    slow = unscored_on_failure(numbered({5}, slow=True, coroutine=coroutine), timeout=0.3, row_by_row=True)
+    made = trainer(tmp_path, Scripted(curation), cls=Recording, reward=slow)
+    with caplog.at_level(logging.WARNING):
+        curated_batch(made)
+    assert made.steps[0].rollouts.rewards.isnan().nonzero().squeeze(1).tolist() == [5]
+    assert "reward function 'numbered' failed (TimeoutError" in caplog.text
+    assert "1 of 8 rows without a reward, 1 so far" in caplog.text
+
+
+def test_a_whole_batch_and_no_failure(tmp_path):
+    def broken(completions, **columns):
+        raise ArithmeticError("no reward today")
+
+    made = trainer(tmp_path, Scripted(curation), cls=Recording, reward=unscored_on_failure(broken), max_steps=1)
+    made.train()
+    assert made.steps[0].rollouts.rewards.isnan().all()
+    assert made.state.log_history[0]["geoalign/failed_rewards/broken"] == 1.0
+    assert made.state.log_history[0]["grad_norm"] == 0
+    guarded = unscored_on_failure(digits)
+    assert guarded.__name__ == "digits"
+    assert guarded(completions=["1a", "12"]) == [0.5, 1.0]
+    assert guarded.failures.rows == [False, False]
+
+
+def test_extra_columns_keep_their_rows():
+    logged = {}
+
+    def logging_reward(completions, log_extra, **columns):
+        if completions == ["b"]:
+            raise ArithmeticError
+        log_extra("text", completions)
+        return [1.0]
+
+    guarded = unscored_on_failure(logging_reward, row_by_row=True)
+    assert guarded(completions=["a", "b", "c"], log_extra=logged.__setitem__) == [1.0, None, 1.0]
+    assert logged == {"text": ["a", None, "c"]}
+
+
+def test_what_is_refused():
+    with pytest.raises(ConfigError, match="expected a function, got Linear"):
+        unscored_on_failure(torch.nn.Linear(1, 1))
+    with pytest.raises(ConfigError, match="timeout: expected a positive number of seconds or None, got 0"):
+        unscored_on_failure(digits, timeout=0)
+    with pytest.raises(InputError, match="'given': expected 2 rewards, got 8"):
+        unscored_on_failure(given)(completions=["a", "b"])

@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 ENGINE_TESTS := tests/adapters tests/hidden tests/engines --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
-.PHONY: quickstart example test smoke real lint types test-slow test-engines test-trl test-trinity test-verl wheel clean
+.PHONY: quickstart example test smoke real lint types test-slow test-engines test-trl test-trinity test-verl test-swift wheel clean
 
 quickstart: $(VENV)/.quickstart ## What wrong rewards cost a tiny model and what is recovered: runs/quickstart/report.html
 	$(BIN)/geoalign compare configs/quickstart_wrong_rewards.yaml --output runs/quickstart --resume
@@ -61,6 +61,10 @@ test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueu
 	$(ENGINES)/verl/bin/python -m pytest -W default -p no:asyncio -p no:rerunfailures tests/adapters/verl \
 		-m "not slow and not gpu"
 
+# What ms-swift and the packages below it warn about is theirs.
+test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPUs; not part of test-engines
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(ENGINES)/swift/bin/python -m pytest -W default tests/adapters/swift
+
 # The newest TRL is the pinned one. The oldest takes every other pin as it is, and packages that it imports undeclared.
 $(ENGINES)/trl-newest/.ready: $(PINS)
 	$(PYTHON) -m venv $(@D)
@@ -90,6 +94,15 @@ $(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
 		| cat - constraints/verl.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
 		--editable '.[verl]' pytest beartype
+	touch $@
+
+# ms-swift wants an older TRL, transformers and datasets, and imports packages that nobody else here needs.
+$(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
+	$(PYTHON) -m venv $(@D)
+	sed 's/==.*/==/; s/^/^/' constraints/swift.txt | grep -v -i -f - constraints.txt \
+		| cat - constraints/swift.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
+		--editable '.[swift]' pytest beartype
 	touch $@
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.

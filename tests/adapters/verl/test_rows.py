@@ -4,8 +4,10 @@ import pytest
 import torch
 from verl_parts import batch_of
 
+from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.errors import ConfigError, InputError
+from geoalign.types import response_keys
 
 
 def read(batch, needs=(), fields=None, longest=9, rows=None):
@@ -40,6 +42,30 @@ def test_what_a_curator_asks_for_is_read():
     assert rollouts.logprobs.tolist() == [-1.0, -2.5, -4.0]
     assert rollouts.donor_ok.tolist() == [True, True, False]
     assert rollouts.advantages.tolist() == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+
+
+def test_no_field_with_a_number_for_every_token_is_read_where_sums_and_lengths_are_there():
+    needs = ("hidden", "donor_ok")
+    batch = batch_of({"a": [1.0, 2.0], "b": [3.0]})
+    by_token = read(batch, needs, longest=3)
+    assert {"rm_scores", "response_mask", "responses"} <= set(batch.was_read)
+    for row in batch.rows:
+        row[REWARD_KEY] = row["rm_scores"].sum().reshape(1, 1)
+        row[RESPONSE_KEY] = response_keys([row["responses"].tolist()]).reshape(1, 1)
+        row["length_tag"] = len(row["responses"])
+    batch.was_read = []
+    by_row = read(batch, needs, longest=3)
+    assert sorted(batch.was_read) == sorted(["uid", HIDDEN_KEY, REWARD_KEY, RESPONSE_KEY])
+    for name in ("rewards", "lengths", "response_keys", "donor_ok", "hidden", "groups"):
+        assert torch.equal(getattr(by_row, name), getattr(by_token, name)), name
+    # Means over tokens of the policy's own still take the mask.
+    batch.was_read = []
+    assert (
+        read(batch, ("logprobs",)).logprobs.tolist()
+        == read(batch_of({"a": [1.0, 2.0], "b": [3.0]}), ("logprobs",)).logprobs.tolist()
+    )
+    assert {"response_mask", "old_log_probs"} <= set(batch.was_read)
+    assert "rm_scores" not in batch.was_read
 
 
 def test_a_prompt_has_its_key_in_every_batch():

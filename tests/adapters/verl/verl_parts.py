@@ -19,8 +19,18 @@ class MemoryBatch:
         self.keys = [row["key"] for row in rows]
         self.padding = set(padding)
         self.computed: list[list[int]] = []
+        self.was_read: list[str] = []
+
+    @property
+    def fields(self) -> list[str]:
+        return list(self.rows[0])
+
+    def lengths(self, rows: Sequence[int]) -> list[int] | None:
+        tagged = [self.rows[row].get("length_tag") for row in rows]
+        return None if None in tagged else tagged
 
     def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]:
+        self.was_read += fields
         copied = {field: [self.rows[row][field] for row in rows] for field in fields}
         return {
             field: [value.clone() if isinstance(value, Tensor) else value for value in values]

@@ -11,7 +11,15 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from geoalign.adapters.verl.names import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY, VENDOR
+from geoalign.adapters.verl.names import (
+    ANSWER_KEY,
+    HIDDEN_KEY,
+    LAYER_KEY,
+    POSITION_KEY,
+    RESPONSE_KEY,
+    REWARD_KEY,
+    VENDOR,
+)
 from geoalign.adapters.verl.refusals import NO_TOKENIZER
 from geoalign.adapters.verl.states import packed_states
 from geoalign.errors import UnsupportedError
@@ -19,6 +27,7 @@ from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap
 from geoalign.settings.hidden import LAST
+from geoalign.types import response_keys
 
 
 class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
@@ -26,7 +35,8 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
 
     A batch that carries `geoalign_hidden_position` gets the key `geoalign_hidden`, a jagged tensor [b, 1, d] in float32
     of the state after the layers of `geoalign_hidden_layer` (the last: after the final norm), several side by side;
-    verl writes it to TransferQueue like its own outputs. For the position `anchor` it also gets `geoalign_answer_start`
+    verl writes it to TransferQueue like its own outputs. Beside it stand each row's reward and the key of its response,
+    so that the driver reads no token. For the position `anchor` it also gets `geoalign_answer_start`
     [b, 1]: the worker's tokenizer reads the responses. Other passes, those of training among them, are verl's own.
     """
 
@@ -52,6 +62,7 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
             answers = self._answer_starts(micro_batch)
             states = self._row_states(self._tap.states[0], output_args, micro_batch, answers)
             outputs[HIDDEN_KEY] = _one_a_row(states)
+            outputs.update(_row_numbers(micro_batch, states.device))
             if answers is not None:
                 outputs[ANSWER_KEY] = _one_a_row(answers[:, None].to(states.device))
         return outputs
@@ -76,6 +87,17 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
             flat = self._gather_and_unpad_packed(states.squeeze(0), output_args["pad_size"])
             return packed_states(flat, offsets, responses, position, answers)
         return response_states(states, offsets.diff() - responses, responses, position, answers)
+
+
+def _row_numbers(micro_batch: Any, device: torch.device) -> dict[str, Tensor]:
+    """[b, 1] in place of what the driver would read of every token: the responses' keys, the sums of their scores."""
+    keys = response_keys(response.tolist() for response in micro_batch["responses"].unbind())
+    numbers = {RESPONSE_KEY: _one_a_row(keys[:, None].to(device))}
+    scores = micro_batch.get("rm_scores", None)
+    if scores is not None:
+        sums = torch.stack([row.float().sum() for row in scores.unbind()])
+        numbers[REWARD_KEY] = _one_a_row(sums[:, None].to(device))
+    return numbers
 
 
 def _one_a_row(values: Tensor) -> Tensor:

@@ -18,4 +18,8 @@ MODES = {
     "geoalign_colocate_async": "colocate_async",
     "geoalign_separate_async": "separate_async",
 }
+# Of each row's reward (the sum over its tokens) and of the key of its response, from the same pass.
+REWARD_KEY, RESPONSE_KEY = "geoalign_reward", "geoalign_response_key"
+# verl's tag of a row with the length of its response.
+LENGTH_TAG = "response_len"
 OLDEST, BEFORE = "0.9.1", "0.10"

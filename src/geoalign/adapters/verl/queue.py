@@ -11,6 +11,8 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
+from geoalign.adapters.verl.names import LENGTH_TAG
+
 # What names a row rather than belongs to it: a victim keeps its own, and is so counted in its own group.
 NAMES = ("uid", "session_id")
 
@@ -35,6 +37,16 @@ class QueueBatch:
     def real_rows(self) -> list[int]:
         """The rows that verl did not add to fill the batch up."""
         return [row for row, tag in enumerate(self._meta.tags) if not tag.get("is_padding", False)]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that the rows have, as far as verl's metadata names them."""
+        return list(self._meta.fields or ())
+
+    def lengths(self, rows: Sequence[int]) -> list[int] | None:
+        """Tokens of each row's response, from its tag; None where a row has no such tag."""
+        tagged = [self._meta.tags[row].get(LENGTH_TAG) for row in rows]
+        return None if None in tagged else tagged
 
     def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]:
         """One value per row of each field."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from geoalign.adapters.verl.names import HIDDEN_KEY
+from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.adapters.verl.refusals import check_reward_fields
 from geoalign.errors import InputError
 from geoalign.types import Rollouts, response_keys
@@ -19,6 +19,11 @@ class Batch(Protocol):
 
     @property
     def keys(self) -> list[str]: ...
+
+    @property
+    def fields(self) -> list[str]: ...
+
+    def lengths(self, rows: Sequence[int]) -> list[int] | None: ...
 
     def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]: ...
 
@@ -43,6 +48,9 @@ def read_rollouts(
 ) -> Rollouts:
     """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
 
+    What the pass for hidden states, or a tag, already says of a row (its reward, key and length) is read there; fields
+    with a number for every token only where nothing does, and where the curator asks for what is made of them.
+
     Args:
         batch: after verl's old-log-probability pass.
         rows: rows of it; padding left out.
@@ -55,20 +63,29 @@ def read_rollouts(
         InputError: one of its values is no number, or a row has no token of the policy's own.
     """
     wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
-    names = ["uid", "rm_scores", "response_mask", *(field for need, field in wanted.items() if need in needs)]
+    held, tagged = set(batch.fields), batch.lengths(rows)
+    scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"
+    names = ["uid", scores, *(field for need, field in wanted.items() if need in needs)]
+    if tagged is None or {"logprobs", "advantages"} & set(needs):
+        names.append("response_mask")
     keyed = bool({"hidden", "response_keys"} & set(needs))
+    responses = RESPONSE_KEY if RESPONSE_KEY in held else "responses"
     if keyed:
-        names.append("responses")
+        names.append(responses)
     if "prompt_keys" in needs:
         names.append("prompts")
     data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
-    masks = data["response_mask"]
-    lengths = torch.tensor([len(mask) for mask in masks])
+    masks = data.get("response_mask", [])
+    lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
     fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
     if "hidden" in needs:
         fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
     if keyed:
-        fields["response_keys"] = response_keys(response.tolist() for response in data["responses"])
+        fields["response_keys"] = (
+            torch.cat([key.reshape(-1).cpu() for key in data[RESPONSE_KEY]])
+            if responses == RESPONSE_KEY
+            else response_keys(response.tolist() for response in data["responses"])
+        )
     if "prompt_keys" in needs:
         fields["prompt_keys"] = response_keys(prompt.tolist() for prompt in data["prompts"])
     for need in ("logprobs", "advantages"):
@@ -80,7 +97,7 @@ def read_rollouts(
         fields.update(_reward_fields(data["extra_fields"], rollout_fields))
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
-    rewards = torch.stack([scores.float().sum() for scores in data["rm_scores"]])
+    rewards = torch.stack([values.float().sum() for values in data[scores]])
     return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
 
 

@@ -24,8 +24,9 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
 import geoalign.hidden.answers
-from geoalign.adapters.verl.names import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY
+from geoalign.adapters.verl.names import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.hidden import HIDDEN_POSITIONS
+from geoalign.types import response_keys
 
 PROMPTS = [3, 5, 2, 7]
 RESPONSES = [4, 1, 6, 2]
@@ -86,6 +87,7 @@ def batch(
         "prompts": [row[:p] for row, p in zip(rows, PROMPTS, strict=True)],
         "response_mask": [torch.ones(r, dtype=torch.int64) for r in RESPONSES],
         "loss_mask": [torch.ones(r, dtype=torch.int64) for r in RESPONSES],
+        "rm_scores": [torch.arange(1.0, r + 1) for r in RESPONSES],
     }
     fields = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in jagged.items()}
     data = TensorDict(fields, batch_size=len(rows))
@@ -162,6 +164,10 @@ def check(path: str, strategy: str, packed: bool, lora: int) -> dict[str, Any]:
         data, rows = batch(packed, position, dynamic=packed)
         outputs = run(engine, data)
         states = outputs[HIDDEN_KEY].unbind()
+        # 1 + ... + r, and the key of each response, beside the states.
+        assert [float(value) for value in outputs[REWARD_KEY].unbind()] == [r * (r + 1) / 2 for r in RESPONSES]
+        keys = response_keys(row[-r:].tolist() for row, r in zip(rows, RESPONSES, strict=True))
+        assert [int(value) for value in outputs[RESPONSE_KEY].unbind()] == keys.tolist()
         if position == "anchor":
             assert [int(start) for start in outputs[ANSWER_KEY].unbind()] == answers(rows)
         assert all(state.shape == (1, 16) and state.dtype == torch.float32 for state in states)

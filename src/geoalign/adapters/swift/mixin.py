@@ -1,0 +1,109 @@
+"""A curator inside ms-swift's GRPO: the stages of a generation batch wrapped, none copied.
+
+`_score_completions` has the rewards and the samples, before anything is encoded: the curator decides there, and what
+ms-swift encodes, measures and counts afterwards are the curated samples. `_postprocess_batch` leaves dropped rows out,
+`_compute_advantages` has ms-swift's own advantages or those of the curated rewards, `_log_rollout` shows what was
+generated. The others take the curator along in checkpoints.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from geoalign.adapters.swift.choice import chosen
+from geoalign.adapters.swift.curate import LOSS_SCALE, CurationRound
+from geoalign.adapters.swift.logs import log_uncurated_columns
+from geoalign.adapters.swift.refusals import check_trainer
+from geoalign.adapters.swift.rewards import FailedRewards
+from geoalign.adapters.trl.states import StatePlace
+from geoalign.curators.session import STATE_FILE, CurationSession
+
+if TYPE_CHECKING:
+    _Base: Any
+else:
+    _Base = object
+
+
+class CuratedGRPO(_Base):
+    """Puts a curator into a subclass of ms-swift's GRPOTrainer: `class Mine(CuratedGRPO, GRPOTrainer)`.
+
+    Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out so that the loss sees the
+    curated batch; evaluation is never curated. Rank 0 decides for all processes. Settings are those of `install`. A
+    reward function that raises in training leaves its rows unscored.
+
+    Raises:
+        UnsupportedError: a combination that is refused; the message names it.
+        ConfigError: the curator requires a field that nobody gives.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        choice = chosen()
+        super().__init__(*args, **kwargs)
+        self._session = CurationSession(choice.make_curator(), seed=choice.settings.seed)
+        self._place = StatePlace(choice.settings.hidden_position, choice.settings.hidden_layer)
+        self._rollout_fields = dict(choice.rollout_fields)
+        self._curation_round: CurationRound | None = None
+        check_trainer(self, self._session, place=self._place, rollout_fields=self._rollout_fields)
+        self._failed = FailedRewards(raises=lambda: not self.model.training)
+        self._failed.guard(self)
+
+    @property
+    def _tokenizer(self) -> Any:
+        # By this name the TRL adapter's functions ask for it.
+        return self.template.tokenizer
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        self._failed.requests.clear()
+        try:
+            return super()._generate_and_score_completions(inputs)
+        finally:
+            if self._curation_round is not None:
+                self._session.calls += 1
+            self._curation_round = None
+
+    def _score_completions(self, samples: list[Any]) -> list[Any]:
+        samples = super()._score_completions(samples)
+        if not self.model.training:
+            log_uncurated_columns(self, count=len(self._rewards_per_func))
+            return samples
+        self._curation_round = CurationRound(self, self._session, place=self._place, fields=self._rollout_fields)
+        return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed.requests)
+
+    def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:
+        if self._curation_round is not None:
+            self._curation_round.leave_out(batch_encoded_inputs)
+        super()._postprocess_batch(samples, batch_encoded_inputs)
+
+    def _compute_advantages(
+        self, samples: list[Any], rewards_per_func: Tensor, batch_encoded_inputs: list[dict[str, Any]]
+    ) -> Tensor:
+        # ms-swift also logs the rewards here: as they were scored.
+        computed = super()._compute_advantages(samples, rewards_per_func, batch_encoded_inputs)
+        return computed if self._curation_round is None else self._curation_round.advantages(computed)
+
+    def _log_rollout(self, samples: list[Any]) -> None:
+        super()._log_rollout(samples if self._curation_round is None else self._curation_round.generated)
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """ms-swift's loss, scaled to a mean over the kept rows where rows were dropped."""
+        loss = super().compute_loss(model, inputs, *args, **kwargs)
+        scale = inputs.get(LOSS_SCALE) if isinstance(inputs, dict) else None
+        return loss if scale is None else loss * scale
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._save_checkpoint(*args, **kwargs)
+        if self.args.should_save:
+            self._session.save(Path(self.state.last_model_checkpoint) / STATE_FILE)
+        return result
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and not self.args.resume_only_model:
+            self._session.load(
+                Path(checkpoint) / STATE_FILE,
+                setting="resume_from_checkpoint",
+                otherwise="to start curating in the middle of a training that did not, set resume_only_model",
+            )

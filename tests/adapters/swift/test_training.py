@@ -1,0 +1,315 @@
+"""Real trainings: ms-swift's own `rlhf_main` on a tiny model. Run by `make test-swift`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import torch
+
+from geoalign.curators.checkpoint import load_state
+from geoalign.curators.denoise import Denoise
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.session import STATE_FILE
+from geoalign.errors import InputError, UnsupportedError
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)"),
+]
+
+if "swift" in packages_distributions():
+    from swift.rl_core.advantage import compute_advantages
+    from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
+    from swift_parts import arguments, prepare, table, train
+    from trl_parts import (
+        Drawing,
+        Scripted,
+        by_hand,
+        curation,
+        drop_last_of_group,
+        model,
+        same_weights,
+        second_half_from_first,
+        weights_of,
+    )
+
+EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages", "prompt_keys")
+OPTIONS = {
+    "defaults": {},
+    "dapo, two updates of each batch": {"loss_type": "dapo", "num_iterations": 2, "max_steps": 4},
+    "micro-batches": {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 4},
+    "a reference, two rewards": {"beta": 0.1, "reward_funcs": ["digits", "length"], "reward_weights": [0.5, 2.0]},
+    "rloo over the batch": {"advantage_estimator": "rloo", "scale_rewards": "batch", "kl_in_reward": "false"},
+    "LoRA, long rows filtered": {"tuner_type": "lora", "overlong_filter": "true"},
+    "dynamic sampling": {"dynamic_sample": "true"},
+}
+BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
+SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
+STEPS = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("swift"))
+
+
+def advantages_of(trainer):
+    return torch.tensor([advantage for _, _, advantage in trainer.entered])
+
+
+def responses_of(trainer):
+    return [response for _, response, _ in trainer.entered]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_identity_is_bit_identical(inputs, tmp_path, name):
+    plain = train(inputs, tmp_path / "plain", **OPTIONS[name])
+    watcher = Scripted(curation, requires=EVERYTHING)
+    curated = train(inputs, tmp_path / "curated", watcher, **OPTIONS[name])
+    assert watcher.seen
+    assert watcher.seen[0].hidden.shape == (len(watcher.seen[0]), 32)
+    assert (watcher.seen[0].logprobs < 0).all()
+    assert plain.entered == curated.entered
+    assert same_weights(weights_of(plain), weights_of(curated))
+    assert not same_weights(weights_of(curated), dict(model().named_parameters()))
+
+
+def test_states_and_log_probabilities_are_the_policys(inputs, tmp_path):
+    watcher = Scripted(curation, requires=EVERYTHING)
+    made = train(inputs, tmp_path, watcher, max_steps=1, learning_rate=0.0)
+    batch, ids = made.inputs["grpo_batch"], made.inputs["model_inputs"]["input_ids"]
+    mask = made.inputs["model_inputs"]["attention_mask"]
+    with torch.no_grad():
+        states = made.model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[-1]
+    last = torch.stack([row.nonzero().max() for row in batch.completion_mask])
+    before = ids.shape[1] - batch.logits_to_keep + last - 1
+    torch.testing.assert_close(watcher.seen[0].hidden, states[torch.arange(len(ids)), before], atol=1e-5, rtol=1e-5)
+    means = (batch.old_per_token_logps * batch.completion_mask).sum(1) / batch.completion_mask.sum(1)
+    torch.testing.assert_close(watcher.seen[0].logprobs, means)
+    assert watcher.seen[0].lengths.tolist() == batch.completion_mask.sum(1).tolist()
+
+
+def test_replaced_rows_enter_the_loss_and_the_table_shows_what_was_generated(inputs, tmp_path):
+    plain = train(inputs, tmp_path / "plain")
+    watcher = Scripted(second_half_from_first)
+    curated = train(inputs, tmp_path / "curated", watcher)
+    generated, entered = responses_of(plain)[:8], responses_of(curated)[:8]
+    assert entered == [generated[row] for row in (0, 1, 0, 1, 4, 5, 4, 5)]
+    rewards = watcher.seen[0].rewards[[0, 1, 0, 1, 4, 5, 4, 5]]
+    torch.testing.assert_close(advantages_of(curated)[:8], by_hand(rewards))
+    columns = table(tmp_path / "curated")
+    assert len({len(values) for values in columns.values()}) == 1
+    assert [text.replace("</s>", "") for text in generated] == [
+        text.replace("</s>", "") for text in columns["completion"][:8]
+    ]
+    assert columns["digits"][:8] == watcher.seen[0].rewards.tolist()
+    assert columns["source"][:8] == [0, 1, 0, 1, 4, 5, 4, 5]
+    first = curated.state.log_history[0]
+    assert first["geoalign/replaced_rows"] == 4
+    assert first["reward"] == pytest.approx(float(watcher.seen[0].rewards.mean()))
+    assert first["geoalign/curated_reward"] == pytest.approx(float(rewards.mean()))
+    assert not same_weights(weights_of(plain), weights_of(curated))
+
+
+def test_weights_shaped_rewards_and_given_advantages(inputs, tmp_path):
+    weights, shaped, given = torch.linspace(0, 1, 8), torch.linspace(-1, 2, 8) ** 2, torch.arange(8.0)
+    plain = train(inputs, tmp_path / "plain", max_steps=1)
+    weighed = train(inputs, tmp_path / "1", Scripted(lambda r: curation(r, weights=weights)), max_steps=1)
+    assert torch.equal(advantages_of(weighed), advantages_of(plain) * weights)
+    soft = train(inputs, tmp_path / "2", Scripted(lambda r: curation(r, rewards=shaped)), max_steps=1)
+    torch.testing.assert_close(advantages_of(soft), by_hand(shaped))
+    own = train(inputs, tmp_path / "3", Scripted(lambda r: curation(r, advantages=given)), max_steps=1)
+    assert torch.equal(advantages_of(own), given)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
+def test_dropped_rows_leave_the_gradient_of_the_kept_ones(inputs, tmp_path, loss_type):
+    watcher = Scripted(drop_last_of_group)
+    made = train(inputs, tmp_path, watcher, max_steps=2, loss_type=loss_type)
+    kept = torch.arange(8) % 4 != 3
+    torch.testing.assert_close(
+        advantages_of(made)[:8][kept], by_hand(watcher.seen[0].rewards[kept], size=3), atol=1e-5, rtol=1e-5
+    )
+    batch = made.inputs["grpo_batch"]
+    part = {
+        item.name: value[kept]
+        for item in fields(batch)
+        if isinstance(value := getattr(batch, item.name), torch.Tensor) and len(value.shape) and len(value) == 8
+    }
+    assert int(batch.num_items_in_batch) == int(part["completion_mask"].sum())
+    rows = {name: value[kept] for name, value in made.inputs["model_inputs"].items() if torch.is_tensor(value)}
+    whole = made.compute_loss(made.model, made.inputs)
+    alone = GRPOTrainer.compute_loss(made, made.model, {"model_inputs": rows, "grpo_batch": replace(batch, **part)})
+    parameters = [value for value in made.model.parameters() if value.requires_grad]
+    for first, second in zip(
+        torch.autograd.grad(whole, parameters), torch.autograd.grad(alone, parameters), strict=True
+    ):
+        torch.testing.assert_close(first, second, atol=1e-6, rtol=1e-4)
+
+
+def test_dropping_under_a_loss_without_a_known_normaliser_is_refused(inputs, tmp_path):
+    with pytest.raises(UnsupportedError, match="dropping rows with loss_type='fipo'"):
+        train(inputs, tmp_path, Scripted(drop_last_of_group), loss_type="fipo")
+
+
+@pytest.mark.parametrize("strategy", ["soft", "weight", "drop", "replace"])
+def test_denoise_acts(inputs, tmp_path, strategy):
+    made = train(inputs, tmp_path / "denoise", Denoise(strategy=strategy, level=0.01), max_steps=3, **BATCH)
+    acted = [entry["geoalign/states_used"] for entry in made.state.log_history if "loss" in entry]
+    assert sum(acted) > 0
+    plain = train(inputs, tmp_path / "plain", max_steps=3, **BATCH)
+    assert not same_weights(weights_of(plain), weights_of(made))
+
+
+def test_geoalign_from_a_file_of_settings(inputs, tmp_path):
+    settings = tmp_path / "curator.yaml"
+    settings.write_text("curator: {type: geoalign, alpha: 0.5, min_scores: 4, projector: {output_dim: 8, steps: 5}}")
+    made = train(inputs, tmp_path / "run", settings=settings, **BATCH)
+    assert isinstance(made._session.curator, GeoAlign)
+    replaced = [entry["geoalign/replaced_rows"] for entry in made.state.log_history if "loss" in entry]
+    assert sum(replaced) > 0
+
+
+@pytest.mark.parametrize("name", ["broken", "slow_broken"])
+def test_a_reward_function_that_raises_leaves_its_rows_unscored(inputs, tmp_path, name):
+    watcher = Scripted(curation)
+    made = train(inputs, tmp_path, watcher, reward_funcs=["digits", name])
+    assert watcher.seen[0].rewards.isnan().all()
+    assert (advantages_of(made) == 0).all()
+    assert made.state.log_history[0]["geoalign/failed_rewards"] == 8
+    # Nothing to learn from, and nothing learnt.
+    assert same_weights(weights_of(made), dict(model().named_parameters()))
+
+
+def test_rows_without_a_reward_stand_outside_of_their_groups_statistics(inputs, tmp_path):
+    watcher = Scripted(curation)
+    made = train(inputs, tmp_path, watcher, reward_funcs="gaps", max_steps=1, **BATCH)
+    rewards, advantages = watcher.seen[0].rewards.view(-1, 8), advantages_of(made).view(-1, 8)
+    missing = rewards.isnan()
+    assert missing.any()
+    assert made.state.log_history[0]["geoalign/unscored_rows"] == missing.sum()
+    for group, present, got in zip(rewards, ~missing, advantages, strict=True):
+        values = group[present]
+        torch.testing.assert_close(got[present], (values - values.mean()) / (values.std() + 1e-4))
+        assert (got[~present] == 0).all()
+
+
+def test_the_formula_is_ms_swifts(inputs):
+    from geoalign.adapters.swift.advantages import swift_advantages
+
+    rewards, groups = torch.rand(24, generator=torch.Generator().manual_seed(0)), torch.arange(24) // 4
+    for estimator in ("grpo", "rloo", "reinforce_plus_plus"):
+        for scale in ("group", "batch", "none"):
+            expected, _ = compute_advantages(
+                rewards[:, None], torch.ones(1), 4, advantage_estimator=estimator, scale_rewards=scale
+            )
+            got = swift_advantages(rewards, groups, estimator=estimator, scale_rewards=scale)
+            torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_evaluation_is_untouched(inputs, tmp_path):
+    evaluated = {"val_dataset": inputs / "data.jsonl", "eval_strategy": "steps", "eval_steps": 1}
+    evaluated |= {"per_device_eval_batch_size": 16, "max_steps": 1, "learning_rate": 0.0}
+    plain = train(inputs, tmp_path / "plain", **evaluated)
+    watcher = Scripted(second_half_from_first)
+    curated = train(inputs, tmp_path / "curated", watcher, **evaluated)
+    assert len(watcher.seen) == 1
+
+    def rewards(trainer):
+        return [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry]
+
+    assert rewards(plain)
+    assert rewards(plain) == rewards(curated)
+    assert len({len(values) for values in table(tmp_path / "curated").values()}) == 1
+
+
+def test_resume_reaches_the_weights_of_an_undisturbed_run(inputs, tmp_path):
+    whole, rest = Drawing(), Drawing()
+    straight = train(inputs, tmp_path / "straight", whole, **STEPS)
+    folder = tmp_path / "straight" / "checkpoint-2"
+    state = load_state(folder / STATE_FILE)
+    assert (state["curator_class"], state["curator"]["calls"], state["calls"]) == ("Drawing", 2, 2)
+    resumed = train(inputs, tmp_path / "resumed", rest, resume_from_checkpoint=folder, **STEPS)
+    assert rest.calls == whole.calls == 4
+    assert torch.equal(rest.memory, whole.memory)
+    assert resumed._session.calls == 4
+    assert resumed.entered == straight.entered[-len(resumed.entered) :]
+    assert same_weights(weights_of(straight), weights_of(resumed))
+
+
+def test_a_resume_without_the_curators_state(inputs, tmp_path):
+    train(inputs, tmp_path / "first", Drawing(), **STEPS)
+    folder = tmp_path / "first" / "checkpoint-2"
+    fresh = Drawing()
+    train(inputs, tmp_path / "model", fresh, resume_from_checkpoint=folder, resume_only_model="true", **STEPS)
+    assert fresh.calls < 4
+    (folder / STATE_FILE).unlink()
+    with pytest.raises(InputError, match=r"expected geoalign_state\.safetensors in .*, got none"):
+        train(inputs, tmp_path / "second", Drawing(), resume_from_checkpoint=folder, **STEPS)
+
+
+def test_user_fields(inputs, tmp_path):
+    watcher = Scripted(curation, requires=("answers", "true_rewards"))
+    given = {
+        "answers": lambda rows: [row["completion"][:1] for row in rows],
+        "true_rewards": lambda rows: [float(row["gold"]) + len(row["completion_ids"]) for row in rows],
+    }
+    train(inputs, tmp_path, watcher, rollout_fields=given, max_steps=1)
+    assert len(watcher.seen[0].answers) == 8
+    assert (watcher.seen[0].true_rewards >= watcher.seen[0].lengths).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale_rewards": "gdpo"}, "scale_rewards=gdpo: it normalises"),
+        ({"kl_in_reward": "true", "beta": 0.1}, "kl_in_reward=true: the KL term"),
+    ],
+)
+def test_refused_by_name(inputs, tmp_path, changes, message):
+    with pytest.raises(UnsupportedError, match=message):
+        train(inputs, tmp_path, Scripted(curation), **changes)
+
+
+def test_the_command_with_the_shipped_plugin(inputs, tmp_path):
+    import geoalign.adapters.swift as adapter
+
+    (tmp_path / "curator.yaml").write_text("curator: {type: random, geoalign: {alpha: 0.5, min_scores: 4}}\n")
+    parts = Path(__file__).parent
+    (tmp_path / "rewards.py").write_text(
+        "from swift.rewards import orms\norms['length'] = lambda args=None: lambda completions, **_: "
+        "[float(len(text)) for text in completions]\n"
+    )
+    line = arguments(inputs, tmp_path / "run", reward_funcs="length", max_steps=1)
+    line += ["--external_plugins", str(Path(adapter.__file__).with_name("plugin.py")), str(tmp_path / "rewards.py")]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("swift")), "rlhf", *line],
+        env={**os.environ, "GEOALIGN_SWIFT": str(tmp_path / "curator.yaml")},
+        capture_output=True,
+        text=True,
+        cwd=parts,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "'geoalign/replaced_rows'" in done.stdout + done.stderr
+
+
+def test_donors_on_the_other_process(inputs, tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    script = Path(__file__).with_name("two_processes.py")
+    done = subprocess.run(
+        [*command, str(script), str(inputs), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+    # Both steps' rows of process 1 are those of process 0, under the same advantages; rank 0 alone decided.
+    assert first["entered"] == second["entered"]
+    assert len(first["entered"]) == 4
+    assert (len(first["rewards"]), len(second["rewards"])) == (2, 0)

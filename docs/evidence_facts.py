@@ -19,7 +19,7 @@ from geoalign.lab.store.comparison_results import Cell
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_maths(), *_dialogue(), *_claims()):
+    for words in (*_summary(), *_maths(), *_dialogue(), *_real(), *_claims()):
         yield "evidence.md", words
 
 
@@ -70,6 +70,15 @@ def _dialogue() -> Iterator[str]:
     yield f"At 40% accuracy on new groups is {_on_new_groups(level_of('dialogue', 'extremes_40')):.2f}"
     known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
     yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
+
+
+def _real() -> Iterator[str]:
+    level = level_of("real_maths", "flip_40")
+    gain, beside = level.score("denoise").interval, level.score("denoise", "geoalign").interval
+    yield f"`denoise` gains {signed(gain)} on GRPO, {signed(beside)} on GeoAlign"
+    vote, blind = (level.score(arm) for arm in ("majority_vote", "denoise_states"))
+    yield f"majority vote gains {vote.interval.estimate:+.3f}, and without answers `denoise` loses"
+    yield f"`denoise` loses {-blind.interval.estimate:.3f} ({vote.pairs} of three seeds"
 
 
 def _claims() -> Iterator[str]:

@@ -137,7 +137,8 @@ DIALOGUE = (
     Setting("dialogue, 40%", "dialogue", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
 )
-SETTINGS = (*MATHS, *DIALOGUE)
+REAL = (Setting("SmolLM2-135M, sums in words, 40%", "real_maths", "flip_40"),)
+SETTINGS = (*MATHS, *DIALOGUE, *REAL)
 # All settings of which the headroom is known.
 ROOMS = (
     Setting("maths, 5% flipped", "math_headroom", "flip_05"),
@@ -146,6 +147,7 @@ ROOMS = (
     Setting("dialogue, 5% reversed", "dialogue_headroom", "extremes_05"),
     Setting("dialogue, 10%", "dialogue_headroom", "extremes_10"),
     *DIALOGUE,
+    *REAL,
 )
 # What the README and the figure show beside GRPO and the oracle, where it was run.
 SHOWN = {"geoalign": "GeoAlign (paper)", "geoalign_best_guess": "best guess", "denoise": "denoise"}

@@ -1,6 +1,6 @@
 """OpenRLHF's rollouts as a curator reads them, and its decision carried out on them.
 
-The conversion only: docs/other_engines.md says where to call it. OpenRLHF is not imported; what is used are the
+The conversion only: docs/engines.md says where to call it. OpenRLHF is not imported; what is used are the
 attributes of its `Experience` with a single rollout in it.
 
     python recipes/other_engines.py        # curates made-up experiences, to see it work

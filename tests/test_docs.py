@@ -129,6 +129,22 @@ def test_the_layout_names_every_package():
         assert (source / name).exists() or (ROOT / name).exists(), name
 
 
+def test_the_tests_of_the_engines_exist():
+    columns = ["trl", "verl", "trinity", "slime", "swift"]
+    rows = [
+        line.split(" | ")
+        for line in (ROOT / "docs/engines.md").read_text(encoding="utf-8").splitlines()
+        if "::" in line
+    ]
+    assert len(rows) > 10
+    for row in rows:
+        for engine, cell in zip(columns, row[1:], strict=True):
+            for file, name in re.findall(r"`(\w+)::(\w+)`", cell):
+                places = [ROOT / f"tests/adapters/{engine}/test_{file}.py", ROOT / f"tests/engines/test_{file}.py"]
+                texts = [place.read_text(encoding="utf-8") for place in places if place.exists()]
+                assert any(f"def test_{name}(" in text for text in texts), (engine, file, name)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_command_parses(page):
     for words in commands(page.read_text(encoding="utf-8")):

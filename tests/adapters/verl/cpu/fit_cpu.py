@@ -27,7 +27,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import get_trainer_cls, register_trainer
 from verl.utils.config import validate_config
 
-from geoalign.adapters.verl.names import HIDDEN_KEY, MODES
+from geoalign.adapters.verl.names import HIDDEN_KEY, MODES, RESPONSE_KEY, REWARD_KEY
 
 HERE = Path(__file__).parent
 # What is noted of each row, where it has it.
@@ -43,6 +43,8 @@ FIELDS = [
     "old_log_probs",
     "ref_log_prob",
     HIDDEN_KEY,
+    REWARD_KEY,
+    RESPONSE_KEY,
     "advantages",
 ]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import evidence_tables as tables
 from evidence_tables import Level, fifteen, level_of, signed
 
-from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward
+from geoalign.lab.analysis.comparison.along_curves import at_equal, auroc_at_reward
 from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
@@ -19,7 +19,7 @@ from geoalign.lab.store.comparison_results import Cell
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_maths(), *_dialogue(), *_real(), *_claims()):
+    for words in (*_summary(), *_maths(), *_dialogue(), *_denoise(), *_real(), *_claims()):
         yield "evidence.md", words
 
 
@@ -70,6 +70,27 @@ def _dialogue() -> Iterator[str]:
     yield f"At 40% accuracy on new groups is {_on_new_groups(level_of('dialogue', 'extremes_40')):.2f}"
     known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
     yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
+
+
+def _denoise() -> Iterator[str]:
+    forty, twenty = (level_of("dialogue_denoise", f"extremes_{rate}") for rate in (40, 20))
+    shares = [level.share("denoise") for level in (forty, twenty)]
+    a, b = (f"{100 * share.estimate:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})" for share in shares)
+    yield f"`denoise` recovers {a} of the headroom at 40%, {b} at 20%"
+    a, b = (signed(level.score("denoise", "geoalign").interval) for level in (forty, twenty))
+    yield f"over GeoAlign {a} and {b}"
+    a, b = (signed(level.row("denoise").gold.difference.interval, 2) for level in (forty, twenty))
+    yield f"gold utility falls: {a} and {b}"
+    lower = [_gold_at(forty, "denoise", "oracle", proxy) for proxy in (0.5, 1.0, 1.5)]
+    yield f"{lower[0]}, {lower[1]} and {lower[2]} at a proxy reward of 0.5, 1.0 and 1.5"
+    yield f"At 0.5 it is {_gold_at(forty, 'denoise', 'grpo', 0.5)} beside GRPO's"
+
+
+def _gold_at(level: Level, arm: str, against: str, proxy: float) -> str:
+    def gold(cell: Cell) -> float:
+        return at_equal(cell, "reward", proxy, "gold_utility")
+
+    return signed(level.minus(arm, gold, against).interval, 2)
 
 
 def _real() -> Iterator[str]:

@@ -44,7 +44,7 @@ def draw(axes: Axes, theme: Theme) -> None:
                 continue
             estimate, low, high = of[setting.label]
             height = -row + 0.13 * (len(known) - 1) - 0.26 * place
-            label = SHOWN[arm] if setting is SETTINGS[0] else None
+            label = SHOWN[arm] if setting.label == next(iter(of)) else None
             axes.plot([max(low, ENDS[0]), min(high, ENDS[1])], [height, height], color=colour, linewidth=1.8)
             axes.plot(estimate, height, marker, color=colour, markersize=5.5, linestyle="", label=label)
             for end, beyond, arrow in ((ENDS[0], low < ENDS[0], "<"), (ENDS[1], high > ENDS[1], ">")):

@@ -137,8 +137,12 @@ DIALOGUE = (
     Setting("dialogue, 40%", "dialogue", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
 )
+EXACT = (
+    Setting("dialogue, 20%, exact extremes", "dialogue_denoise", "extremes_20"),
+    Setting("dialogue, 40%, exact extremes", "dialogue_denoise", "extremes_40"),
+)
 REAL = (Setting("SmolLM2-135M, sums in words, 40%", "real_maths", "flip_40"),)
-SETTINGS = (*MATHS, *DIALOGUE, *REAL)
+SETTINGS = (*MATHS, *DIALOGUE, *EXACT, *REAL)
 # All settings of which the headroom is known.
 ROOMS = (
     Setting("maths, 5% flipped", "math_headroom", "flip_05"),
@@ -147,6 +151,7 @@ ROOMS = (
     Setting("dialogue, 5% reversed", "dialogue_headroom", "extremes_05"),
     Setting("dialogue, 10%", "dialogue_headroom", "extremes_10"),
     *DIALOGUE,
+    *EXACT,
     *REAL,
 )
 # What the README and the figure show beside GRPO and the oracle, where it was run.

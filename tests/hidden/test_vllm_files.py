@@ -126,3 +126,10 @@ def test_the_final_norm_of_a_checkpoint(model, tmp_path):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"expected the weights model.safetensors"):
         load_final_norm(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"model_type": "unheard_of"}', "{"])
+def test_a_config_of_no_known_architecture(tmp_path, text):
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"config\.json: expected an architecture of transformers"):
+        load_final_norm(tmp_path)

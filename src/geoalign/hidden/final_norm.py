@@ -25,14 +25,19 @@ def final_norm(backbone: nn.Module) -> nn.Module:
 
 
 def load_final_norm(folder: str | Path) -> nn.Module:
-    """The final norm of a Hugging Face model in safetensors files, without loading the model.
+    """The final norm of a Hugging Face model in safetensors files, without loading the model or running its code.
 
     Raises:
-        InputError: the files hold no weights of it.
+        InputError: the files hold no weights of it, or config.json names no architecture of transformers.
     """
     folder = Path(folder)
+    try:
+        settings = json.loads((folder / "config.json").read_text("utf-8"))
+        config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{folder / 'config.json'}: expected an architecture of transformers ({error})") from None
     with torch.device("meta"):
-        backbone: Any = AutoModel.from_config(AutoConfig.from_pretrained(folder))
+        backbone: Any = AutoModel.from_config(config)
     name = _norm_name(backbone)
     norm: nn.Module = backbone.get_submodule(name)
     found = {own: _tensor(folder, f"{name}.{own}") for own in norm.state_dict()}

@@ -51,13 +51,13 @@ def draw(axes: Axes, theme: Theme) -> None:
                 if beyond:
                     axes.plot(end, height, arrow, color=colour, markersize=5.5)
     axes.set_yticks([-row for row in range(len(SETTINGS))], [setting.label for setting in SETTINGS], fontsize=8.5)
-    axes.set(xlim=(ENDS[0] - 5, ENDS[1] + 5), ylim=(-len(SETTINGS) + 0.4, 1.9))
+    axes.set(xlim=(ENDS[0] - 5, ENDS[1] + 5), ylim=(-len(SETTINGS) + 0.4, 3.1))
     axes.set_xlabel("share of the headroom, % (95% interval)")
     axes.annotate("GRPO", (0, 0.6), xytext=(-4, 0), textcoords="offset points", ha="right", fontsize=9, color=theme.ink)
     axes.annotate("oracle", (100, 0.6), xytext=(4, 0), textcoords="offset points", fontsize=9, color=theme.green)
-    axes.legend(loc="upper center", fontsize=9, ncols=3, columnspacing=1.2)
+    axes.legend(loc="upper center", fontsize=8, ncols=3, columnspacing=0.8, handletextpad=0.1)
     axes.grid(False, axis="y")
-    axes.figure.subplots_adjust(left=0.35)
+    axes.figure.subplots_adjust(left=0.4)
 
 
 def picture() -> bytes:

@@ -141,7 +141,7 @@ EXACT = (
     Setting("dialogue, 20%, exact extremes", "dialogue_denoise", "extremes_20"),
     Setting("dialogue, 40%, exact extremes", "dialogue_denoise", "extremes_40"),
 )
-REAL = (Setting("SmolLM2-135M, sums in words, 40%", "real_maths", "flip_40"),)
+REAL = (Setting("SmolLM2-135M, sums, 40%", "real_maths", "flip_40"),)
 SETTINGS = (*MATHS, *DIALOGUE, *EXACT, *REAL)
 # All settings of which the headroom is known.
 ROOMS = (

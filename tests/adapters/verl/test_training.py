@@ -195,7 +195,7 @@ def test_the_states_are_those_of_the_policy_being_trained(killed, inputs):
 def test_the_pass_returns_the_sums_and_keys_that_the_driver_reads(killed):
     for record in killed[1]:
         rows = real(record["before"])
-        assert all(row["geoalign_reward"][0] == pytest.approx(sum(row["rm_scores"])) for row in rows)
+        assert all(np.ravel(row["geoalign_reward"])[0] == pytest.approx(sum(row["rm_scores"])) for row in rows)
         by_key = {tuple(np.ravel(row["geoalign_response_key"])): row["responses"] for row in rows}
         assert all(by_key[tuple(np.ravel(row["geoalign_response_key"]))] == row["responses"] for row in rows)
 

@@ -171,16 +171,15 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
 
     from geoalign.adapters.trinity.settings import read_settings
 
-    page = (Path(__file__).parents[2] / "docs" / "trinity.md").read_text(encoding="utf-8")
-    found = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    listed = "".join(block for block in found if block.startswith("curator:"))
+    pages = [Path(__file__).parents[2] / name for name in ("docs/trinity.md", "configs/full/README.md")]
+    blocks, translated = (re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL) for page in pages)
+    listed = "".join(block for block in translated if block.startswith("curator:"))
     alternatives = re.split(r"^(?=curator:)", listed, flags=re.MULTILINE)
     curators = [yaml.safe_load(text) for text in alternatives if text]
     assert [read_settings({**each, "model_path": "some/model"}).curator.type for each in curators] == [
         "geoalign",
         "geoalign_released",
     ]
-    blocks = [block for block in found if not block.startswith("curator:")]
     assert len(blocks) == 2
     configs = []
     for number, block in enumerate(blocks):

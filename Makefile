@@ -46,7 +46,7 @@ $(VENV)/.real: $(VENV)/.dev $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev,real]'
 	touch $@ $(VENV)/.dev $(VENV)/.quickstart
 
-test-engines: test-trl test-trinity test-verl ## The adapters in the engines themselves, an environment each
+test-engines: test-trl test-trinity test-verl test-swift ## The adapters in the engines themselves, an environment each
 
 test-trl: $(ENGINES)/trl-oldest/.ready $(ENGINES)/trl-newest/.ready ## The adapter in the oldest and newest TRL
 	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest $(ENGINE_TESTS)
@@ -62,7 +62,7 @@ test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueu
 		-m "not slow and not gpu"
 
 # What ms-swift and the packages below it warn about is theirs.
-test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPUs; not part of test-engines
+test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPUs
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(ENGINES)/swift/bin/python -m pytest -W default tests/adapters/swift
 
 # The newest TRL is the pinned one. The oldest takes every other pin as it is, and packages that it imports undeclared.

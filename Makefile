@@ -71,39 +71,30 @@ $(ENGINES)/trl-newest/.ready: $(PINS)
 	$(@D)/bin/python $(INSTALL) --editable '.[trl]' pytest pytest-xdist beartype
 	touch $@
 
-$(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
+# $(call environment,PINS,EXTRA,PACKAGES): constraints/PINS.txt before the pins of the same packages.
+define environment
 	$(PYTHON) -m venv $(@D)
-	grep -v '^trl==' constraints.txt | cat - constraints/trl-oldest.txt > $(@D)/constraints.txt
+	sed 's/==.*/==/; s/^/^/' constraints/$(1).txt | grep -v -i -f - constraints.txt \
+		| cat - constraints/$(1).txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[trl]' pytest pytest-xdist beartype requests jmespath
+		--editable '.[$(2)]' pytest beartype $(3)
 	touch $@
+endef
+
+$(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
+	$(call environment,trl-oldest,trl,pytest-xdist requests jmespath)
 
 # Trinity-RFT takes other versions of many pinned packages, and imports greenlet undeclared.
 $(ENGINES)/trinity/.ready: $(PINS) constraints/trinity.txt
-	$(PYTHON) -m venv $(@D)
-	sed 's/==.*/==/; s/^/^/' constraints/trinity.txt | grep -v -i -f - constraints.txt \
-		| cat - constraints/trinity.txt > $(@D)/constraints.txt
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[trinity]' pytest beartype greenlet
-	touch $@
+	$(call environment,trinity,trinity,greenlet)
 
 # verl wants an older transformers, and other versions of five more packages.
 $(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
-	$(PYTHON) -m venv $(@D)
-	sed 's/==.*/==/; s/^/^/' constraints/verl.txt | grep -v -i -f - constraints.txt \
-		| cat - constraints/verl.txt > $(@D)/constraints.txt
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[verl]' pytest beartype
-	touch $@
+	$(call environment,verl,verl)
 
 # ms-swift wants an older TRL, transformers and datasets, and imports packages that nobody else here needs.
 $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
-	$(PYTHON) -m venv $(@D)
-	sed 's/==.*/==/; s/^/^/' constraints/swift.txt | grep -v -i -f - constraints.txt \
-		| cat - constraints/swift.txt > $(@D)/constraints.txt
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[swift]' pytest beartype
-	touch $@
+	$(call environment,swift,swift)
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html

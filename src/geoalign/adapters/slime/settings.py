@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from geoalign.adapters.unsupported import refuse_anchors
+from geoalign.adapters.sections import read_section
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
-from geoalign.settings.loading import load_settings
 
 SECTION = "geoalign"
-# Rollout fields that slime does not know by itself.
-SAMPLE_FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 
 @settings
@@ -45,15 +40,6 @@ def parse_settings(section: Any) -> SlimeSettings:
     Raises:
         ConfigError: an unknown key (with the nearest known one), or a value out of range.
     """
-    if section is None:
-        section = {}
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"{SECTION}: expected a section in the file of --custom-config-path, got {section!r}")
-    refuse_anchors(section, f"{SECTION}.anchors", "slime")
-    parsed: SlimeSettings = load_settings(SlimeSettings, section, path=SECTION)
-    for name in parsed.rollout_fields:
-        if name not in SAMPLE_FIELDS:
-            raise ConfigError(
-                f"{SECTION}.rollout_fields: expected keys out of {', '.join(SAMPLE_FIELDS)}; got {name!r}"
-            )
+    place = "in the file of --custom-config-path"
+    parsed: SlimeSettings = read_section(SlimeSettings, section, engine="slime", path=SECTION, place=place)
     return parsed

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-from packaging.version import Version
 
 from geoalign.adapters.trl.fields import RolloutField, check_fields
 from geoalign.adapters.trl.states import StatePlace, check_prompt_learning
+from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
-from geoalign.errors import MissingExtraError, UnsupportedError
+from geoalign.errors import UnsupportedError
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 
@@ -21,18 +19,7 @@ _TEACHER = "its term enters the advantages of every row, dropped ones included"
 
 def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless ms-swift's version (default: of the installed one) is in the supported range."""
-    if installed is None:
-        try:
-            installed = version("ms-swift")
-        except PackageNotFoundError as error:
-            raise MissingExtraError(
-                "ms-swift is not installed: pip install 'geoalign[swift]', in an environment of its own"
-            ) from error
-    if not Version(OLDEST) <= Version(installed) < Version(BEFORE):
-        raise UnsupportedError(
-            f"ms-swift {installed}: expected at least {OLDEST} and less than {BEFORE}; "
-            f"pip install 'ms-swift>={OLDEST},<{BEFORE}'"
-        )
+    check_engine("ms-swift", extra="swift", oldest=OLDEST, before=BEFORE, installed=installed)
 
 
 class OtherTraining:

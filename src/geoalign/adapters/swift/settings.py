@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from geoalign.adapters.unsupported import refuse_anchors
+from geoalign.adapters.sections import read_section
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
-from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations, read_yaml
 
 # The environment variable that names the YAML file where a plug-in file names none.
@@ -50,8 +49,5 @@ def read_settings(given: str | Path | Mapping[str, Any]) -> SwiftSettings:
     else:
         plain, by_key = read_yaml(Path(given))
         written = Locations(by_key)
-    refuse_anchors(plain, "anchors", "ms-swift")
-    if isinstance(plain.get("curator"), str):
-        plain["curator"] = {"type": plain["curator"]}
-    parsed: SwiftSettings = load_settings(SwiftSettings, plain, written)
+    parsed: SwiftSettings = read_section(SwiftSettings, plain, engine="ms-swift", locations=written)
     return parsed

@@ -8,10 +8,9 @@ asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from geoalign.errors import MissingExtraError, UnsupportedError
+from geoalign.adapters.versions import check_engine
 
 if TYPE_CHECKING:
     from geoalign.adapters.trinity.advantage import GeoAlignAdvantage
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GeoAlignAdvantage", "GeoAlignOperator"]
 
-_SUPPORTED = "0.6"
 _MODULES = {"GeoAlignAdvantage": "advantage", "GeoAlignOperator": "operator"}
 
 
@@ -31,18 +29,5 @@ def __getattr__(name: str) -> Any:
 
 
 def check_version(installed: str | None = None) -> None:
-    """Checks the installed Trinity-RFT, or the version given.
-
-    Raises:
-        MissingExtraError: it is not installed.
-        UnsupportedError: it is older or newer than 0.6.
-    """
-    if installed is None:
-        try:
-            installed = version("trinity-rft")
-        except PackageNotFoundError as error:
-            raise MissingExtraError(
-                "trinity-rft is not installed: pip install 'geoalign[trinity]', in an environment of its own"
-            ) from error
-    if ".".join(installed.split(".")[:2]) != _SUPPORTED:
-        raise UnsupportedError(f"trinity-rft {installed}: expected {_SUPPORTED}; pip install 'trinity-rft>=0.6,<0.7'")
+    """Raises UnsupportedError unless Trinity-RFT's version (default: the installed one's) is in the supported range."""
+    check_engine("trinity-rft", extra="trinity", oldest="0.6", before="0.7", installed=installed)

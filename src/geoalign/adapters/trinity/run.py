@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.sections import FIELDS
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
-from geoalign.adapters.trinity.settings import INFO_FIELDS, read_settings
+from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.states import StateModel, take_given_states
 from geoalign.adapters.trinity.weights import PublishedWeights
 from geoalign.curators.base import Curator
@@ -57,7 +58,7 @@ class CurationRun:
         if self.curator.library_only:
             raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
         for need in self.session.missing_fields(self.settings.rollout_fields):
-            known = f"rollout_fields.{need}: <entry of Experience.info>" if need in INFO_FIELDS else "another curator"
+            known = f"rollout_fields.{need}: <entry of Experience.info>" if need in FIELDS else "another curator"
             raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
 
     @property

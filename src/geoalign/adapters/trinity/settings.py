@@ -7,15 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from geoalign.adapters.unsupported import refuse_anchors
+from geoalign.adapters.sections import read_section
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
-from geoalign.settings.loading import load_settings
-
-# Rollout fields that Trinity does not know by itself: names of entries of `Experience.info`.
-INFO_FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 
 @settings
@@ -61,12 +56,5 @@ def read_settings(arguments: Mapping[str, Any]) -> TrinitySettings:
     Raises:
         ConfigError: an unknown key (with the nearest known one), or a value out of range.
     """
-    plain = dict(arguments)
-    refuse_anchors(plain, "anchors", "Trinity")
-    if isinstance(plain.get("curator"), str):
-        plain["curator"] = {"type": plain["curator"]}
-    parsed: TrinitySettings = load_settings(TrinitySettings, plain)
-    for name in parsed.rollout_fields:
-        if name not in INFO_FIELDS:
-            raise ConfigError(f"rollout_fields: expected keys out of {', '.join(INFO_FIELDS)}; got {name!r}")
+    parsed: TrinitySettings = read_section(TrinitySettings, arguments, engine="Trinity")
     return parsed

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-from packaging.version import Version
 
 from geoalign.adapters.verl.names import BEFORE, HIDDEN_KEY, OLDEST, VENDOR, VENDOR_VARIABLE
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
+from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
 NO_TOKENIZER = (
@@ -23,18 +21,7 @@ NO_TOKENIZER = (
 
 def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
-    if installed is None:
-        try:
-            installed = version("verl")
-        except PackageNotFoundError as error:
-            raise MissingExtraError(
-                "verl is not installed: pip install 'geoalign[verl]', in an environment of its own"
-            ) from error
-    if not Version(OLDEST) <= Version(installed) < Version(BEFORE):
-        raise UnsupportedError(
-            f"verl {installed}: expected at least {OLDEST} and less than {BEFORE}; "
-            f"pip install 'verl[verl-core]>={OLDEST},<{BEFORE}'"
-        )
+    check_engine("verl", extra="verl", oldest=OLDEST, before=BEFORE, installed=installed)
 
 
 def check_config(config: Mapping[str, Any]) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from geoalign.adapters.unsupported import refuse_anchors
+from geoalign.adapters.sections import read_section
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
-from geoalign.settings.loading import load_settings
 
 SECTION = "geoalign"
-# Rollout fields that verl does not know by itself: names of what the reward function returns beside the score.
-REWARD_FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 
 @settings
@@ -49,15 +44,6 @@ def parse_settings(section: Any) -> VerlSettings:
     Raises:
         ConfigError: an unknown key (with the nearest known one), or a value out of range.
     """
-    if section is None:
-        section = {}
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"+{SECTION}: expected a section such as +geoalign.curator.type=geoalign, got {section!r}")
-    refuse_anchors(section, f"{SECTION}.anchors", "verl")
-    parsed: VerlSettings = load_settings(VerlSettings, section, path=SECTION)
-    for name in parsed.rollout_fields:
-        if name not in REWARD_FIELDS:
-            raise ConfigError(
-                f"{SECTION}.rollout_fields: expected keys out of {', '.join(REWARD_FIELDS)}; got {name!r}"
-            )
+    place = "such as +geoalign.curator.type=geoalign"
+    parsed: VerlSettings = read_section(VerlSettings, section, engine="verl", path=SECTION, place=place)
     return parsed

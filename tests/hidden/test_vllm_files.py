@@ -66,6 +66,16 @@ def test_a_state_is_that_of_a_pass_of_the_model(model, tmp_path, position, layer
     assert not path.exists()
 
 
+@pytest.mark.parametrize(("position", "tokens"), [("predicting", [1]), ("final", [2]), ("mean", [0, 2])])
+def test_tokens_of_a_tool_are_left_out(model, tmp_path, position, tokens):
+    own = torch.tensor([True, False, True, False])
+    path = write(model, tmp_path / "a.safetensors", [1])
+    found = written_state(path, PROMPT, RESPONSE, position=position, layer=1, depth=2, norm=None, own=own)
+    with torch.no_grad():
+        states = backbone_of(model)(torch.tensor([[*PROMPT, *RESPONSE]]), output_hidden_states=True).hidden_states[1]
+    assert torch.allclose(found, states[0, len(PROMPT) :][tokens].mean(0), atol=1e-6)
+
+
 def test_without_the_norm_the_last_state_is_another(model, tmp_path):
     arguments = {"position": "predicting", "layer": 1.0, "depth": 2}
     identity = torch.nn.Identity()

@@ -3,6 +3,8 @@
 From 0.17 on, vLLM's connector `ExampleHiddenStatesConnector` writes one safetensors file a request: `hidden_states`
 [n, layers, h] and `token_ids` [n] (docs/features/speculative_decoding/extract_hidden_states.md). Layers are numbered
 as here, from 0 for the embeddings; the state after the last one comes without the final norm.
+
+Read in vLLM 0.18.0, 0.23.0 and 0.31.0 (distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -36,6 +38,8 @@ def extraction_options(layer: HiddenLayer, depth: int, folder: str | Path) -> di
     """
     return {
         "enable_chunked_prefill": False,
+        # 0.23 counts a row's states from its first token, also where a cached prefix was not computed again.
+        "enable_prefix_caching": False,
         "speculative_config": {
             "method": "extract_hidden_states",
             "num_speculative_tokens": 1,
@@ -51,8 +55,29 @@ def extraction_options(layer: HiddenLayer, depth: int, folder: str | Path) -> di
     }
 
 
+def written_files(llm: Any, params: Any, rows: Sequence[Sequence[int]]) -> list[str | None]:
+    """The file that an engine with `extraction_options` wrote of each of these rows of tokens; None: it named none.
+
+    Args:
+        llm: vLLM's `LLM`.
+        params: its `SamplingParams`, with `max_tokens=1`.
+
+    Raises:
+        InputError: the engine gives another number of answers.
+    """
+    outputs = llm.generate([{"prompt_token_ids": list(row)} for row in rows], params, use_tqdm=False)
+    if len(outputs) != len(rows):
+        raise InputError(f"vLLM: expected {len(rows)} answers, got {len(outputs)}")
+    # Since 0.31 at the latest, the last files are written in a step after the last answer. An engine in this process
+    # takes it when asked to, and holds their locks until then.
+    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
+    while core is not None and core.scheduler.has_requests():
+        llm.llm_engine.step()
+    return [(output.kv_transfer_params or {}).get("hidden_states_path") for output in outputs]
+
+
 def written_state(
-    path: str | Path,
+    path: str | Path | None,
     prompt: Sequence[int],
     response: Sequence[int],
     *,
@@ -61,18 +86,22 @@ def written_state(
     depth: int,
     norm: nn.Module | None,
     answer_start: int | None = None,
+    own: Bool[Tensor, " r"] | None = None,
 ) -> Float[Tensor, " d"]:
     """[d] the state of one response, as a pass of the model would show it (`extract_states`); waits for the file.
 
     Args:
-        path: `kv_transfer_params["hidden_states_path"]`; the file, and the lock beside it, are removed.
+        path: of `written_files`; the file, and the lock beside it, are removed.
         norm: the model's final norm (`geoalign.hidden.final_norm`), in its present state; None where no last layer is
             asked for.
         answer_start: for `anchor`.
+        own: one row of `written` of `response_states`.
 
     Raises:
         InputError: the file is not there, is of other tokens or layers, or lacks the token of this position.
     """
+    if path is None:
+        raise InputError("vLLM: expected kv_transfer_params['hidden_states_path'], got none")
     states, tokens = _read(Path(path))
     whole = [*prompt, *response]
     if tokens != whole[: len(tokens)] or len(tokens) < len(whole) - 1:
@@ -87,11 +116,18 @@ def written_state(
     order = sorted(numbers)
     pieces = [states[:, order.index(number)] for number in numbers]
     with torch.no_grad():
-        pieces = [norm(piece) if number == depth and norm is not None else piece
+        pieces = [_normed(norm, piece) if number == depth and norm is not None else piece
                   for number, piece in zip(numbers, pieces, strict=True)]  # fmt: skip
     start, length = torch.tensor([len(prompt)]), torch.tensor([len(response)])
     answers = None if answer_start is None else torch.tensor([answer_start])
-    return response_states(torch.cat(pieces, dim=-1)[None], start, length, position, answers)[0]
+    written = None if own is None else own[None]
+    return response_states(torch.cat(pieces, dim=-1)[None], start, length, position, answers, written)[0]
+
+
+def _normed(norm: nn.Module, states: Tensor) -> Tensor:
+    weights = next(norm.parameters(), states)  # a trainer's may be wider than the engine's
+    normed: Tensor = norm(states.to(weights.dtype))
+    return normed
 
 
 def _read(path: Path) -> tuple[Tensor, list[int]]:

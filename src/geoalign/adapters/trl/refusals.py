@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from transformers import ProcessorMixin
 
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
+from geoalign.adapters.trl.vllm_states import engine_problem
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -72,8 +73,8 @@ def check_trainer(
     """
     check_position(place.position)
     check_layer(place.layer)
-    if hidden_source not in ("own_pass", "logprob_pass"):
-        raise ConfigError(f"hidden_source: expected 'own_pass' or 'logprob_pass', got {hidden_source!r}")
+    if hidden_source not in get_args(HiddenSource):
+        raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {hidden_source!r}")
     if details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
     check_fields(rollout_fields, session)
@@ -82,10 +83,18 @@ def check_trainer(
     if "hidden" in session.curator.requires:
         check_prompt_learning(trainer.model)
         wanted_layers(backbone_of(trainer.model), place.layer)
-        if hidden_source == "logprob_pass":
-            problem = trl_pass_problem(trainer)
-            if problem:
-                raise UnsupportedError(f"hidden_source='logprob_pass': {problem}; use 'own_pass'")
+        _check_source(trainer, hidden_source)
+
+
+def _check_source(trainer: Any, source: HiddenSource) -> None:
+    problems = {"own_pass": lambda _: None, "logprob_pass": trl_pass_problem, "vllm": engine_problem}
+    problem = problems[source](trainer)
+    if problem is None:
+        return
+    others = "'own_pass'"
+    if source == "vllm" and trl_pass_problem(trainer) is None:
+        others += ", or 'logprob_pass', which adds no pass"
+    raise UnsupportedError(f"hidden_source={source!r}: {problem}; use {others}")
 
 
 def _check_rows(trainer: Any) -> None:

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.hidden.final_norm import load_final_norm
-from geoalign.hidden.vllm_files import extraction_options, written_state
+from geoalign.hidden.vllm_files import extraction_options, written_files, written_state
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition, layer_numbers
 
 
@@ -75,17 +75,11 @@ class VLLMStates:
         Raises:
             InputError: vLLM answers without the file of a row, or with that of other tokens.
         """
-        pairs = list(zip(prompts, responses, strict=True))
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": [*prompt, *response]} for prompt, response in pairs], self._params, use_tqdm=False
+        paths = written_files(
+            self._llm, self._params, [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
         )
-        if len(outputs) != len(pairs):
-            raise InputError(f"vLLM: expected {len(pairs)} answers, got {len(outputs)}")
         rows = []
-        for row, ((prompt, response), output) in enumerate(zip(pairs, outputs, strict=True)):
-            path = (output.kv_transfer_params or {}).get("hidden_states_path")
-            if path is None:
-                raise InputError(f"vLLM: expected kv_transfer_params['hidden_states_path'], got none in row {row}")
+        for row, (path, prompt, response) in enumerate(zip(paths, prompts, responses, strict=True)):
             rows.append(
                 written_state(
                     path,

@@ -1,5 +1,7 @@
 """What a curator reads of verl's rows."""
 
+import math
+
 import pytest
 import torch
 from verl_parts import batch_of
@@ -102,3 +104,20 @@ def test_a_row_without_a_token_of_its_own():
     batch.rows[1]["response_mask"] = torch.zeros(2, dtype=torch.int64)
     with pytest.raises(InputError, match="got none in row 1"):
         read(batch, ("logprobs",))
+
+
+def test_an_unscored_row_may_lack_what_the_others_return():
+    batch = batch_of({"a": [1.0, math.nan, 3.0]})
+    for row, info in zip(
+        batch.rows, [{"true": 0.5, "all": [1.0, 2.0], "answer": "x"}, {"acc": math.nan}, {}], strict=True
+    ):
+        row["extra_fields"] = {"reward_extra_info": info}
+    batch.rows[2]["extra_fields"] = batch.rows[0]["extra_fields"]
+    fields = {"true_rewards": "true", "reference_rewards": "all", "answers": "answer"}
+    rollouts = read(batch, fields=fields)
+    torch.testing.assert_close(rollouts.true_rewards, torch.tensor([0.5, math.nan, 0.5]), equal_nan=True)
+    assert rollouts.reference_rewards.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2]
+    assert rollouts.answers == ["x", None, "x"]
+    batch.rows[0]["extra_fields"] = {"reward_extra_info": {}}
+    with pytest.raises(ConfigError, match="got none in row 0"):
+        read(batch, fields={"true_rewards": "true"})

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.adapters.failures import awaited_outcome, check_function, function_name, is_asynchronous, outcome
+from geoalign.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)
 _Reward = Callable[..., Any]
@@ -48,25 +46,24 @@ def unscored_on_failure(reward: _Reward, *, timeout: float | None = None, row_by
         ConfigError: `reward` is no function, or `timeout` is not positive.
         InputError: later, where `reward` returns another number of rewards than it got rows.
     """
-    if isinstance(reward, torch.nn.Module) or not callable(reward):
-        raise ConfigError(f"reward: expected a function, got {type(reward).__name__}")
-    if timeout is not None and not timeout > 0:
-        raise ConfigError(f"timeout: expected a positive number of seconds or None, got {timeout}")
-    name = getattr(reward, "__name__", type(reward).__name__)
+    check_function(reward, timeout)
+    name = function_name(reward)
     failures = Failures()
-    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
+    if is_asynchronous(reward):
 
         async def call_async(**columns: Any) -> list[float | None]:
             batch = _Batch(columns, row_by_row)
-            waiting = [asyncio.wait_for(reward(**call), timeout) for call in batch.calls]
-            return batch.rewards(name, failures, await asyncio.gather(*waiting, return_exceptions=True))
+            waiting = [awaited_outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
+            return batch.rewards(name, failures, await asyncio.gather(*waiting))
 
         wrapped: _Reward = call_async
     else:
 
         def call_here(**columns: Any) -> list[float | None]:
             batch = _Batch(columns, row_by_row)
-            return batch.rewards(name, failures, [_outcome(reward, call, timeout) for call in batch.calls])
+            return batch.rewards(
+                name, failures, [outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
+            )
 
         wrapped = call_here
     functools.update_wrapper(wrapped, reward)
@@ -106,9 +103,9 @@ class _Batch:
         """The rewards of all rows, None where their call gave an error; counts and logs those."""
         rewards: list[float | None] = []
         failures.rows = []
-        errors = [result for result in results if isinstance(result, BaseException)]
+        errors = [result for result in results if isinstance(result, Exception)]
         for call, result in zip(self.calls, results, strict=True):
-            count, failed = len(call["completions"]), isinstance(result, BaseException)
+            count, failed = len(call["completions"]), isinstance(result, Exception)
             values = [None] * count if failed else list(result)
             if len(values) != count:
                 raise InputError(f"reward function {name!r}: expected {count} rewards, got {len(values)}")
@@ -124,22 +121,3 @@ class _Batch:
             said = f"{sum(failures.rows)} of {self._rows} rows without a reward, {failures.total} so far"
             _LOGGER.warning("reward function %r failed (%s): %s", name, last, said)
         return rewards
-
-
-def _outcome(reward: _Reward, call: dict[str, Any], timeout: float | None) -> Any:
-    """What the call returns, or the error that it raises."""
-
-    def run() -> Any:
-        try:
-            return reward(**call)
-        except Exception as error:
-            return error
-
-    if timeout is None:
-        return run()
-    done: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=lambda: done.put(run()), daemon=True).start()
-    try:
-        return done.get(timeout=timeout)
-    except queue.Empty:
-        return TimeoutError(f"no reward within {timeout} s")

@@ -10,11 +10,13 @@ _HOMES = {
     "CuratedSteps": "geoalign.adapters.verl.mixin",
     "VerlSettings": "geoalign.adapters.verl.settings",
     "curate_dataproto": "geoalign.adapters.verl.v0",
+    "unscored_on_failure": "geoalign.adapters.failures",
 }
 
-__all__ = ["CuratedSteps", "VerlSettings", "curate_dataproto"]
+__all__ = ["CuratedSteps", "VerlSettings", "curate_dataproto", "unscored_on_failure"]
 
 if TYPE_CHECKING:
+    from geoalign.adapters.failures import unscored_on_failure
     from geoalign.adapters.verl.mixin import CuratedSteps
     from geoalign.adapters.verl.settings import VerlSettings
     from geoalign.adapters.verl.v0 import curate_dataproto

@@ -137,10 +137,10 @@ def check_engines(engines: Sequence[str | None]) -> None:
         raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {engine}: {_HOW_TO_LOAD}")
 
 
-def check_reward_fields(name: str, field: str, rows: Sequence[Any]) -> None:
-    """Raises ConfigError if a row's reward function did not return what `rollout_fields` names."""
+def check_reward_fields(name: str, field: str, rows: Sequence[Any], unscored: Sequence[bool]) -> None:
+    """Raises ConfigError if a scored row's reward function did not return what `rollout_fields` names."""
     for row, info in enumerate(rows):
-        if not isinstance(info, Mapping) or field not in info:
+        if not unscored[row] and (not isinstance(info, Mapping) or field not in info):
             known = ", ".join(sorted(info)) if isinstance(info, Mapping) else "none"
             raise ConfigError(
                 f"geoalign.rollout_fields.{name}: expected {field!r} in the dict that the reward function returns, got "

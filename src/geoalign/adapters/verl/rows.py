@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -93,11 +94,11 @@ def read_rollouts(
             fields[need] = _masked_means(data[wanted[need]], masks)
     if "donor_ok" in needs:
         fields["donor_ok"] = lengths < longest_response
+    rewards = torch.stack([values.float().sum() for values in data[scores]])
     if rollout_fields:
-        fields.update(_reward_fields(data["extra_fields"], rollout_fields))
+        fields.update(_reward_fields(data["extra_fields"], rollout_fields, rewards.isnan().tolist()))
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
-    rewards = torch.stack([values.float().sum() for values in data[scores]])
     return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
 
 
@@ -111,22 +112,30 @@ def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
     return torch.stack(means)
 
 
-def _reward_fields(extras: list[Any], rollout_fields: Mapping[str, str]) -> dict[str, Any]:
+def _reward_fields(extras: list[Any], rollout_fields: Mapping[str, str], unscored: list[bool]) -> dict[str, Any]:
+    """What the reward function returned beside the reward; None or NaN where it could not score a row and says none."""
     infos: list[Any] = [(extra or {}).get("reward_extra_info") for extra in extras]
     fields: dict[str, Any] = {}
     for name, field in rollout_fields.items():
-        check_reward_fields(name, field, infos)
-        values = [info[field] for info in infos]
+        check_reward_fields(name, field, infos, unscored)
+        values = [(info or {}).get(field) for info in infos]
         if name == "answers":
             fields[name] = [None if value is None else str(value) for value in values]
         else:
-            fields[name] = _numbers(name, field, values)
+            fields[name] = _numbers(name, field, values, unscored)
     return fields
 
 
-def _numbers(name: str, field: str, values: list[Any]) -> Tensor:
+def _nan_where(unscored: list[bool], values: list[Any]) -> list[Any]:
+    """The values with NaN, as many as another row has, where an unscored row has none."""
+    like = next((value for value in values if value is not None), math.nan)
+    blank = torch.full_like(torch.as_tensor(like, dtype=torch.float32), math.nan).tolist()
+    return [blank if none and value is None else value for value, none in zip(values, unscored, strict=True)]
+
+
+def _numbers(name: str, field: str, values: list[Any], unscored: list[bool]) -> Tensor:
     try:
-        return torch.tensor(values, dtype=torch.float32)
+        return torch.tensor(_nan_where(unscored, values), dtype=torch.float32)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"geoalign.rollout_fields.{name}: expected numbers in {field!r} of the reward function's result, got "

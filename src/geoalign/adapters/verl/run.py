@@ -41,6 +41,7 @@ def curation_metrics(
         "curated_reward": kept.nanmean().item() if len(kept) else math.nan,
         "replaced_rows": float(placement.replaced.sum()),
         "dropped_rows": float((~placement.kept).sum()),
+        "unscored_rows": float(rollouts.rewards.isnan().sum()),
         "seconds": decision.seconds,
         "wait_seconds": waited,
     }

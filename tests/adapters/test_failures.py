@@ -1,0 +1,73 @@
+"""A reward function of one row that fails gives NaN."""
+
+import asyncio
+import inspect
+import logging
+import math
+import time
+
+import pytest
+import torch
+
+from geoalign.adapters.failures import unscored_on_failure
+from geoalign.errors import ConfigError
+
+
+def scored(text, broken=False, slow=False):
+    if slow:
+        time.sleep(5)
+    if broken:
+        raise ArithmeticError("no number")
+    return {"score": 2.0, "text": text}
+
+
+async def scored_later(text, broken=False, slow=False):
+    await asyncio.sleep(60 if slow else 0)
+    return scored(text, broken)
+
+
+@pytest.mark.parametrize("reward", [scored, scored_later])
+def test_what_it_returns_or_nan(reward, caplog):
+    wrapped = unscored_on_failure(reward, timeout=0.2)
+    assert inspect.iscoroutinefunction(wrapped) == inspect.iscoroutinefunction(reward)
+    assert wrapped.__name__ == reward.__name__
+
+    def call(*args, **kwargs):
+        result = wrapped(*args, **kwargs)
+        return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+    assert call("a") == {"score": 2.0, "text": "a"}
+    assert call(text="b") == {"score": 2.0, "text": "b"}
+    with caplog.at_level(logging.WARNING):
+        started = time.monotonic()
+        assert math.isnan(call("a", broken=True))
+        assert math.isnan(call("a", slow=True))
+        assert time.monotonic() - started < 2
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "failed (ArithmeticError: no number): 1 rows without a reward so far" in first
+    assert "failed (TimeoutError: no reward within 0.2 s): 2 rows" in second
+
+
+def test_without_a_timeout_it_is_called_in_its_own_thread():
+    import threading
+
+    assert unscored_on_failure(threading.get_ident)() == threading.get_ident()
+
+
+def test_a_cancellation_from_outside_goes_through():
+    async def cancelled():
+        await asyncio.wait_for(unscored_on_failure(scored_later, timeout=9)("a", slow=True), 0.1)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("reward", [3, torch.nn.Linear(1, 1)])
+def test_no_function(reward):
+    with pytest.raises(ConfigError, match="reward: expected a function"):
+        unscored_on_failure(reward)
+
+
+def test_no_time():
+    with pytest.raises(ConfigError, match="timeout: expected a positive number of seconds or None, got 0"):
+        unscored_on_failure(scored, timeout=0)

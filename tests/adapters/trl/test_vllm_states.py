@@ -110,6 +110,23 @@ def test_the_training_is_that_of_an_own_pass(tmp_path, policy):
     assert same_weights(weights_of(own), weights_of(written))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("position", HIDDEN_POSITIONS)
+def test_agents_rows_are_read_where_the_policy_wrote(tmp_path, policy, monkeypatch, position):
+    from agent_parts import told  # asks for what TRL wants for agents
+
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    seen = []
+    for source in ("own_pass", "vllm"):
+        watcher = Scripted(curation, requires=("hidden",))
+        extra = {"rollout_func": told, "hidden_position": position}
+        made = generating(tmp_path / source, policy, watcher, source, extra)
+        curated_batch(made)
+        seen.append(watcher.seen[0].hidden)
+    torch.testing.assert_close(*seen, atol=1e-5, rtol=1e-4)
+    assert made._metrics["train"]["geoalign/rows_without_vllm_state"] == [0]
+
+
 def test_rows_that_vllm_wrote_no_state_of_are_read_by_the_model_and_counted(tmp_path, policy, monkeypatch, caplog):
     def without_some(self, prompts, sampling_params, use_tqdm):
         answers = [self._answer(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]

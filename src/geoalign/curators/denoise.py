@@ -51,6 +51,9 @@ class DenoiseConfig:
         default="soft",
         help="Expected true rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
     )
+    doubly_robust: bool = setting(
+        default=True, help="Continuous rewards: what the prediction misses counts in full; false: expected rewards."
+    )
     level: Annotated[float, Field(gt=0, lt=1)] = setting(
         default=0.95, help="States are used while the interval of this level of their correlation excludes chance."
     )
@@ -185,7 +188,7 @@ class Denoise(Curator[DenoiseConfig]):
     def _belief(self, recent: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
         """What the noise model of these rewards, fitted on the recent batches, believes of their rows."""
         if not is_binary(recent):
-            return believe_replacement(recent, z)
+            return believe_replacement(recent, z, robust=self.config.doubly_robust)
         return believe_verdicts(
             recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior, share_interval=True
         )
@@ -237,7 +240,7 @@ class Denoise(Curator[DenoiseConfig]):
         back = in_input_order(on_cpu, rollouts.rewards.device)
         anomalous = (belief.log_odds > 0) & rows.scored
         open_rows = rows.scored & ~rows.trusted
-        change = (belief.expected - rows.rewards)[open_rows]
+        change = (belief.estimate - rows.rewards)[open_rows]
         metrics = {
             **metrics,
             **belief.metrics,
@@ -267,5 +270,5 @@ class Denoise(Curator[DenoiseConfig]):
             return replace(judged, weights=judged.weights * back((1 - belief.wrong).float()))
         if not bool((change != 0).any()):
             return judged
-        rewards = back(belief.expected).to(rollouts.rewards.dtype)
+        rewards = back(belief.estimate).to(rollouts.rewards.dtype)
         return replace(judged, rewards=rewards, advantages=back(belief.advantages(rows.group)).to(rewards.dtype))

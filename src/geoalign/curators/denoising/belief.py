@@ -24,6 +24,7 @@ class Belief:
     Attributes:
         log_odds: [N] that the reward is wrong; -inf where that is excluded.
         expected: [N] expected true reward, in the units of the rewards; NaN where unscored.
+        estimate: [N] what the row is given as its reward: the expected one, or its doubly robust estimate.
         variance: [N] variance of the true reward around it.
         prior: [N] expected true reward before the row's own was looked at.
         scale: [N] what a difference of rewards is measured in: the deviation of the row's group, the other groups'
@@ -34,6 +35,7 @@ class Belief:
 
     log_odds: Float[Tensor, " n"]
     expected: Float[Tensor, " n"]
+    estimate: Float[Tensor, " n"]
     variance: Float[Tensor, " n"]
     prior: Float[Tensor, " n"]
     scale: Float[Tensor, " n"]
@@ -46,7 +48,7 @@ class Belief:
         return self.log_odds.sigmoid()
 
     def __getitem__(self, rows: slice) -> Belief:
-        by_row = ("log_odds", "expected", "variance", "prior", "scale")
+        by_row = ("log_odds", "expected", "estimate", "variance", "prior", "scale")
         return replace(self, **{name: getattr(self, name)[rows] for name in by_row})
 
     def surprise(self, rewards: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
@@ -62,7 +64,7 @@ class Belief:
         open_rows = rows.scored & ~rows.trusted & (self.scale > 0)
         expected = torch.where(open_rows, self.expected + self.scale * correction, self.expected)
         if self.bounds is None:
-            return replace(self, expected=expected)
+            return replace(self, expected=expected, estimate=self.estimate + (expected - self.expected))
         low, high = self.bounds
         expected = expected.clamp(low, high)
         wrong = (rows.rewards - expected).abs() / (high - low)
@@ -70,15 +72,17 @@ class Belief:
         return replace(
             self,
             expected=expected,
+            estimate=expected,
             variance=torch.where(open_rows, (expected - low) * (high - expected), self.variance),
             log_odds=torch.where(open_rows, log_odds, self.log_odds),
         )
 
     def advantages(self, group: Int[Tensor, " n"], *, eps: float = 1e-6) -> Float[Tensor, " n"]:
-        """A = (m - mean(m)) / (sqrt(E[s^2]) + eps), m the expected rewards, s^2 the variance of the true ones.
+        """A = (m - mean(m)) / (sqrt(E[s^2]) + eps), m the estimates, s^2 the variance of the true rewards.
 
-        E[s^2] = (sum (m - mean)^2 + sum v (1 - 1/n)) / (n - 1), v the variances. Dividing by the deviation of m itself
-        would blow up a group whose expected rewards hardly differ: one of which nothing is known.
+        E[s^2] = (sum (e - mean e)^2 + sum v (1 - 1/n)) / (n - 1), e the expected rewards and v their variances.
+        Dividing by the deviation of m itself would blow up a group whose expected rewards hardly differ: one of which
+        nothing is known.
         """
         known = ~self.expected.isnan()
         centred = group_advantages(self.expected, group, scale="none")
@@ -86,6 +90,7 @@ class Belief:
         count = torch.bincount(group[known], minlength=size).double()
         inner = self.variance.masked_fill(~known, 0) * (1 - 1 / count.clamp(min=1))[group]
         total = torch.zeros(size, dtype=torch.float64).index_add_(0, group, centred.square() + inner)
+        centred = group_advantages(self.estimate, group, scale="none")
         return centred / ((total / (count - 1).clamp(min=1)).sqrt() + eps)[group]
 
 
@@ -98,6 +103,7 @@ def certain(rows: NoisyRows) -> Belief:
     return Belief(
         log_odds=torch.full_like(rows.rewards, -LIMIT),
         expected=rows.rewards,
+        estimate=rows.rewards,
         variance=torch.zeros_like(rows.rewards),
         prior=mean,
         scale=torch.where(own > 0, own, typical),

@@ -67,10 +67,12 @@ def believe_verdicts(
     unseen = cluster_probabilities(clusters, model.theta)[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
+    expected = torch.where(scored, low + span * truth, rows.rewards)
     share = _wrong_share(clusters, verdicts, model, rows, interval=share_interval)
     return Belief(
         log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-LIMIT, LIMIT), known.log_odds),
-        expected=torch.where(scored, low + span * truth, rows.rewards),
+        expected=expected,
+        estimate=expected,
         variance=torch.where(scored, span**2 * truth * (1 - truth), known.variance),
         prior=torch.where(scored, low + span * unseen, rows.rewards),
         scale=torch.full_like(rows.rewards, span),

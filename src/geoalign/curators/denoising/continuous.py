@@ -16,12 +16,13 @@ from geoalign.curators.denoising.wrong_share import (
     share_metrics,
     weighted_mean,
 )
+from geoalign.method.doubly_robust import robust_rewards
 from geoalign.method.intervals import Interval
 from geoalign.method.replaced_rewards import Claims, ReplacementModel, fit_replacement, initial_model, replaced_rewards
 
 
-def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
-    """The belief about continuous rewards.
+def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, robust: bool) -> Belief:
+    """The belief about continuous rewards; with `robust` its estimates are doubly robust.
 
     Without predictions only responses that were given different rewards are judged. Groups of equal rewards are left
     out of the fit; they are judged in units of the other groups' deviation.
@@ -34,6 +35,9 @@ def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belie
     model = fit_replacement(claims, initial_model(claims))
     replaced = replaced_rewards(claims, model)
     mean, scale = belief.prior, belief.scale
+    estimate, recovered = replaced.expected, 1.0
+    if robust:
+        estimate, recovered = robust_rewards(claims, replaced)
 
     def judge(known: Tensor, values: Tensor) -> Tensor:
         return known.masked_scatter(judged, values)
@@ -47,11 +51,13 @@ def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None) -> Belie
         belief,
         log_odds=judge(belief.log_odds, log_odds),
         expected=judge(belief.expected, mean[judged] + scale[judged] * replaced.expected),
+        estimate=judge(belief.estimate, mean[judged] + scale[judged] * estimate),
         variance=judge(belief.variance, scale[judged].square() * replaced.variance),
         prior=judge(belief.prior, mean[judged] + scale[judged] * replaced.predicted),
         metrics={
             **share_metrics(Interval(part * share.estimate, part * share.low, part * share.high)),
             "prediction_weight": model.slope,
+            "recovered": recovered,
         },
     )
 

@@ -51,8 +51,8 @@ class DenoiseConfig:
         default="soft",
         help="Expected true rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
     )
-    doubly_robust: bool = setting(
-        default=True, help="Continuous rewards: what the prediction misses counts in full; false: expected rewards."
+    unbiased: bool = setting(
+        default=True, help="Rewards prefer neither what is easy to predict nor what is frequent; false: expected ones."
     )
     level: Annotated[float, Field(gt=0, lt=1)] = setting(
         default=0.95, help="States are used while the interval of this level of their correlation excludes chance."
@@ -188,9 +188,14 @@ class Denoise(Curator[DenoiseConfig]):
     def _belief(self, recent: NoisyRows, z: Float[Tensor, " n"] | None) -> Belief:
         """What the noise model of these rewards, fitted on the recent batches, believes of their rows."""
         if not is_binary(recent):
-            return believe_replacement(recent, z, robust=self.config.doubly_robust)
+            return believe_replacement(recent, z, unbiased=self.config.unbiased)
         return believe_verdicts(
-            recent, z, answers=self.config.answers, cluster_prior=self.config.cluster_prior, share_interval=True
+            recent,
+            z,
+            answers=self.config.answers,
+            cluster_prior=self.config.cluster_prior,
+            unbiased=self.config.unbiased,
+            share_interval=True,
         )
 
     def _corrected(

@@ -24,7 +24,7 @@ class Belief:
     Attributes:
         log_odds: [N] that the reward is wrong; -inf where that is excluded.
         expected: [N] expected true reward, in the units of the rewards; NaN where unscored.
-        estimate: [N] what the row is given as its reward: the expected one, or its doubly robust estimate.
+        estimate: [N] what the row is given as its reward: the expected one, or an unbiased estimate.
         variance: [N] variance of the true reward around it.
         prior: [N] expected true reward before the row's own was looked at.
         scale: [N] what a difference of rewards is measured in: the deviation of the row's group, the other groups'
@@ -62,9 +62,10 @@ class Belief:
         probability is that of a single wrong reward, and stays.
         """
         open_rows = rows.scored & ~rows.trusted & (self.scale > 0)
-        expected = torch.where(open_rows, self.expected + self.scale * correction, self.expected)
+        shift = (self.scale * correction).masked_fill(~open_rows, 0.0)
+        expected, estimate = self.expected + shift, self.estimate + shift
         if self.bounds is None:
-            return replace(self, expected=expected, estimate=self.estimate + (expected - self.expected))
+            return replace(self, expected=expected, estimate=estimate)
         low, high = self.bounds
         expected = expected.clamp(low, high)
         wrong = (rows.rewards - expected).abs() / (high - low)
@@ -72,7 +73,7 @@ class Belief:
         return replace(
             self,
             expected=expected,
-            estimate=expected,
+            estimate=estimate.clamp(low, high),
             variance=torch.where(open_rows, (expected - low) * (high - expected), self.variance),
             log_odds=torch.where(open_rows, log_odds, self.log_odds),
         )

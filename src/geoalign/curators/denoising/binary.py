@@ -41,9 +41,13 @@ def believe_verdicts(
     *,
     answers: bool,
     cluster_prior: float | None,
+    unbiased: bool = False,
     share_interval: bool = False,
 ) -> Belief:
     """The belief about binary rewards; those of groups of one, or that are all equal, are right.
+
+    With `unbiased` the estimates are those of a prior that does not know how frequent an answer is: rewards that lean
+    on it raise what is frequent already, right or wrong, and it becomes more frequent with every update.
 
     The bounds of the share of wrong ones, which take five more fits, are 0 and 1 without `share_interval`.
     """
@@ -64,15 +68,19 @@ def believe_verdicts(
     verdicts = Verdicts(right, scored, rows.trusted)
     model = fit_verdicts(clusters, verdicts, start)
     truth = row_probabilities(clusters, verdicts, model)
+    estimated = truth
+    if unbiased and exclusive:
+        estimated = row_probabilities(
+            clusters, verdicts, fit_verdicts(clusters, verdicts, _blind_to_share(model), rates=False)
+        )
     unseen = cluster_probabilities(clusters, model.theta)[clusters.member]
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
-    expected = torch.where(scored, low + span * truth, rows.rewards)
     share = _wrong_share(clusters, verdicts, model, rows, interval=share_interval)
     return Belief(
         log_odds=torch.where(scored, torch.where(right, -odds, odds).clamp(-LIMIT, LIMIT), known.log_odds),
-        expected=expected,
-        estimate=expected,
+        expected=torch.where(scored, low + span * truth, rows.rewards),
+        estimate=torch.where(scored, low + span * estimated, rows.rewards),
         variance=torch.where(scored, span**2 * truth * (1 - truth), known.variance),
         prior=torch.where(scored, low + span * unseen, rows.rewards),
         scale=torch.full_like(rows.rewards, span),
@@ -86,6 +94,13 @@ def believe_verdicts(
             "prediction_weight": float(model.theta[2]),
         },
     )
+
+
+def _blind_to_share(model: VerdictModel) -> VerdictModel:
+    """The model with the exponent of a cluster's share fixed at 0."""
+    theta, prior, free = model.theta.clone(), model.prior.clone(), model.free.clone()
+    theta[1], prior[1], free[1] = 0.0, 0.0, False
+    return replace(model, theta=theta, prior=prior, free=free)
 
 
 def _wrong_share(

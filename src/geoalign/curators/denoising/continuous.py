@@ -21,8 +21,8 @@ from geoalign.method.intervals import Interval
 from geoalign.method.replaced_rewards import Claims, ReplacementModel, fit_replacement, initial_model, replaced_rewards
 
 
-def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, robust: bool) -> Belief:
-    """The belief about continuous rewards; with `robust` its estimates are doubly robust.
+def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, unbiased: bool) -> Belief:
+    """The belief about continuous rewards; with `unbiased` its estimates are doubly robust.
 
     Without predictions only responses that were given different rewards are judged. Groups of equal rewards are left
     out of the fit; they are judged in units of the other groups' deviation.
@@ -36,7 +36,7 @@ def believe_replacement(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, robus
     replaced = replaced_rewards(claims, model)
     mean, scale = belief.prior, belief.scale
     estimate, recovered = replaced.expected, 1.0
-    if robust:
+    if unbiased:
         estimate, recovered = robust_rewards(claims, replaced)
 
     def judge(known: Tensor, values: Tensor) -> Tensor:

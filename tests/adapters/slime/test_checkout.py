@@ -13,9 +13,9 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from slime_parts import arguments, recorded
+from slime_parts import arguments, mine, recorded
 
-from geoalign.adapters.slime import hooks
+from geoalign.adapters.slime import curated_conversion, hooks
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 GRPO = {"curator": {"type": "grpo"}}
@@ -52,22 +52,24 @@ def engine(request, monkeypatch):
     if name == "slime":
         manager = importlib.import_module("slime.ray.rollout").RolloutManager.__ray_metadata__.modified_class
 
-        def convert(args, samples, custom):
+        def convert(args, samples, custom, conversion):
             self = SimpleNamespace(
-                args=args, custom_reward_post_process_func=custom, custom_convert_samples_to_train_data_func=None
+                args=args, custom_reward_post_process_func=custom, custom_convert_samples_to_train_data_func=conversion
             )
             self._post_process_rewards = lambda rows: manager._post_process_rewards(self, rows)
             return manager._convert_samples_to_train_data(self, samples)
     else:
-        conversion = importlib.import_module("miles.ray.rollout.train_data_conversion")
+        module = importlib.import_module("miles.ray.rollout.train_data_conversion")
 
-        def convert(args, samples, custom):
-            return conversion.convert_samples_to_train_data(args, samples, {}, None, custom)
+        def convert(args, samples, custom, conversion):
+            return module.convert_samples_to_train_data(args, samples, {}, conversion, custom)
 
     return SimpleNamespace(
         name=name,
         sample=importlib.import_module(f"{name}.utils.types").Sample,
-        convert=lambda args, samples, curated: convert(args, samples, hook if curated else None),
+        convert=lambda args, samples, curated, conversion=None: convert(
+            args, samples, hook if curated else None, conversion
+        ),
         data_source=load("geoalign.adapters.slime.data_source"),
     )
 
@@ -121,6 +123,18 @@ def test_dropped_and_unscored_rows(engine):
     assert found["rewards"][0] == 0
 
 
+@pytest.mark.parametrize("curator", [{"type": "grpo"}, {"type": "pf_ppo_br"}, {"type": "pods", "m": 2}])
+def test_a_conversion_of_ones_own_has_the_curation_of_the_hook(engine, curator):
+    """The engine's own conversion, without the hook, is the one that is wrapped."""
+    changes = {"calculate_per_token_loss": True}
+    expected = engine.convert(arguments({"curator": curator}, **changes), recorded(engine.sample), True)
+    conversion = curated_conversion(lambda args, samples: engine.convert(args, samples, False))
+    args = arguments({"curator": curator}, **changes)
+    # Both are named: the engine calls the conversion alone.
+    assert engine.convert(args, recorded(engine.sample), True, conversion) == expected
+    assert hooks.run_of(args).session.calls == 1
+
+
 def test_rollouts_of_several_samples_stay_rollouts(engine, monkeypatch):
     samples = recorded(engine.sample)
     if not hasattr(samples[0], "rollout_id"):
@@ -159,7 +173,8 @@ def test_the_engines_data_source_saves_the_curator(engine, tmp_path, monkeypatch
     assert engine.convert(again, recorded(engine.sample), True) == expected
 
 
-def test_a_whole_step_of_slimes_manager(engine, monkeypatch):
+@pytest.mark.parametrize("conversion", [None, curated_conversion(mine)])
+def test_a_whole_step_of_slimes_manager(engine, monkeypatch, conversion):
     """Its `generate` up to the rows of a rank, with a rollout of two samples; its `eval`, which curates nothing."""
     if engine.name != "slime" or not hasattr(engine.sample(), "rollout_id"):
         pytest.skip("slime 0.3 only")
@@ -183,7 +198,7 @@ def test_a_whole_step_of_slimes_manager(engine, monkeypatch):
     made.generate_rollout = lambda args, rollout_id, source, evaluation: groups
     made.eval_generate_rollout = lambda args, rollout_id, source, evaluation: {"math": {"samples": samples}}
     made.custom_reward_post_process_func = hooks.post_process_rewards
-    made.custom_convert_samples_to_train_data_func = None
+    made.custom_convert_samples_to_train_data_func = conversion
     made.train_parallel_config = {"dp_size": 1, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
     (rank,) = manager.generate(made, 0)
     rows = rank.inner

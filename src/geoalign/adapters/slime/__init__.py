@@ -1,13 +1,17 @@
-"""Curation inside slime, vime and miles: two functions that they load by path. None of them is imported.
+"""Curation inside slime, vime and miles: functions that they load by path. None of them is imported.
 
 `geoalign.adapters.slime.post_process_rewards` goes to `--custom-reward-post-process-path`,
 `geoalign.adapters.slime.data_source` to `--data-source-path`; settings are the section `geoalign` in the file of
-`--custom-config-path`.
+`--custom-config-path`. `curated_conversion` is for a function of one's own that the engine would call instead.
 """
 
 from geoalign.adapters.failures import unscored_on_failure
+from geoalign.adapters.slime.conversion import curated_conversion
 from geoalign.adapters.slime.hooks import data_source, post_process_rewards
 from geoalign.adapters.slime.settings import SlimeSettings
 from geoalign.adapters.slime.states import generated_state
 
-__all__ = ["SlimeSettings", "data_source", "generated_state", "post_process_rewards", "unscored_on_failure"]
+__all__ = [
+    "SlimeSettings", "curated_conversion", "data_source", "generated_state", "post_process_rewards",
+    "unscored_on_failure",
+]  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign.method.doubly_robust import robust_rewards
+from geoalign.method.doubly_robust import robust_rewards, robust_truth
 from geoalign.method.replaced_rewards import Claims, Replaced, fit_replacement, initial_model, replaced_rewards
 
 
@@ -84,3 +84,18 @@ def test_a_part_of_the_truth_that_the_prediction_misses_weighs_as_much_as_the_ot
 
     assert missed_over_known(said.expected) < 0.8
     assert missed_over_known(robust_rewards(seen, said)[0]) == pytest.approx(1.0, abs=0.15)
+
+
+def test_verdicts_by_hand():
+    """r = (0.4^2 + 0.3^2) / (0.25 + 0.9 0.1 + 0.2 0.8) = 0.5; the third row has no weight."""
+    estimate, recovered = robust_truth(numbers(0.9, 0.2, 1.0), numbers(0.5, 0.5, 0.5), numbers(1, 1, 0))
+    assert recovered == pytest.approx(0.5)
+    assert estimate.tolist() == pytest.approx([0.5 + 0.4 / 0.5, 0.5 - 0.3 / 0.5, 1.0])
+    assert robust_truth(numbers(0.6, 0.4), numbers(0.5, 0.5), numbers(1, 1))[1] == 0.3
+
+
+def test_verdicts_that_are_certain_or_say_nothing_are_left():
+    certain = numbers(1.0, 0.0)
+    assert torch.allclose(robust_truth(certain, numbers(0.3, 0.3), numbers(1, 1))[0], certain)
+    same = numbers(0.3, 0.3)
+    assert torch.equal(robust_truth(same, same, numbers(1, 1))[0], same)

@@ -108,13 +108,10 @@ def row_probabilities(clusters: Clusters, verdicts: Verdicts, model: VerdictMode
     return cluster_probabilities(clusters, model.theta, evidence)[clusters.member]
 
 
-def fit_verdicts(
-    clusters: Clusters, verdicts: Verdicts, start: VerdictModel, *, rounds: int = 60, rates: bool = True
-) -> VerdictModel:
+def fit_verdicts(clusters: Clusters, verdicts: Verdicts, start: VerdictModel, *, rounds: int = 60) -> VerdictModel:
     """Expectation maximisation from `start`: flip rates with pseudo-counts, theta by one Newton step a round.
 
     The rates stay between 0.001 and 0.999, and TPR above FPR: verdicts are taken for worse than chance by nobody.
-    Without `rates` theta alone is fitted.
     """
     model = start
     weights = clusters.weights[clusters.member]
@@ -126,8 +123,6 @@ def fit_verdicts(
         hits, misses = _counts(likely, right, judged), _counts(1 - likely, right, judged)
         true_positive = (hits[0] + model.counts[0]) / (sum(hits) + sum(model.counts))
         false_positive = (misses[0] + model.counts[1]) / (sum(misses) + sum(model.counts))
-        if not rates:
-            true_positive, false_positive = model.true_positive, model.false_positive
         middle = (true_positive + false_positive) / 2
         before = model
         model = replace(

@@ -11,6 +11,7 @@ from torch import Tensor
 from geoalign.curators.denoising.belief import LIMIT, Belief, certain
 from geoalign.curators.denoising.rows import NoisyRows, contradictory_rows
 from geoalign.curators.denoising.wrong_share import REFIT_ROUNDS, leave_one_block_out, share_metrics, weighted_mean
+from geoalign.method.doubly_robust import robust_truth
 from geoalign.method.intervals import Interval
 from geoalign.method.verdicts import (
     Clusters,
@@ -46,8 +47,7 @@ def believe_verdicts(
 ) -> Belief:
     """The belief about binary rewards; those of groups of one, or that are all equal, are right.
 
-    With `unbiased` the estimates are those of a prior that does not know how frequent an answer is: rewards that lean
-    on it raise what is frequent already, right or wrong, and it becomes more frequent with every update.
+    With `unbiased` the estimates are doubly robust.
 
     The bounds of the share of wrong ones, which take five more fits, are 0 and 1 without `share_interval`.
     """
@@ -68,12 +68,10 @@ def believe_verdicts(
     verdicts = Verdicts(right, scored, rows.trusted)
     model = fit_verdicts(clusters, verdicts, start)
     truth = row_probabilities(clusters, verdicts, model)
-    estimated = truth
-    if unbiased and exclusive:
-        estimated = row_probabilities(
-            clusters, verdicts, fit_verdicts(clusters, verdicts, _blind_to_share(model), rates=False)
-        )
     unseen = cluster_probabilities(clusters, model.theta)[clusters.member]
+    estimated, recovered = truth, 1.0
+    if unbiased:
+        estimated, recovered = robust_truth(truth, unseen, rows.weights * (scored & ~rows.trusted))
     odds = torch.logit(truth, eps=1e-13)
     span, known = high - low, certain(rows)
     share = _wrong_share(clusters, verdicts, model, rows, interval=share_interval)
@@ -92,15 +90,9 @@ def believe_verdicts(
             **share_metrics(share),
             "cluster_prior": float(model.theta[1]) if exclusive else torch.nan,
             "prediction_weight": float(model.theta[2]),
+            "recovered": recovered,
         },
     )
-
-
-def _blind_to_share(model: VerdictModel) -> VerdictModel:
-    """The model with the exponent of a cluster's share fixed at 0."""
-    theta, prior, free = model.theta.clone(), model.prior.clone(), model.free.clone()
-    theta[1], prior[1], free[1] = 0.0, 0.0, False
-    return replace(model, theta=theta, prior=prior, free=free)
 
 
 def _wrong_share(

@@ -137,9 +137,16 @@ DIALOGUE = (
     Setting("dialogue, 40%", "dialogue", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
 )
-EXACT = (
+# As the paper corrupts: a fixed share of every prompt's rewards, exactly on the extremes.
+FIRST_ROUND = (
     Setting("dialogue, 20%, exact extremes", "dialogue_denoise", "extremes_20"),
     Setting("dialogue, 40%, exact extremes", "dialogue_denoise", "extremes_40"),
+)
+EXACT = (
+    Setting("three numbers, fixed 40%", "math_denoise", "flip_40"),
+    Setting("five numbers, fixed 40%", "math_hard_denoise", "flip_40"),
+    Setting("dialogue, fixed 20%", "dialogue_denoise_again", "extremes_20"),
+    Setting("dialogue, fixed 40%", "dialogue_denoise_again", "extremes_40"),
 )
 REAL = (Setting("SmolLM2-135M, sums, 40%", "real_maths", "flip_40"),)
 SETTINGS = (*MATHS, *DIALOGUE, *EXACT, *REAL)
@@ -151,6 +158,7 @@ ROOMS = (
     Setting("dialogue, 5% reversed", "dialogue_headroom", "extremes_05"),
     Setting("dialogue, 10%", "dialogue_headroom", "extremes_10"),
     *DIALOGUE,
+    *FIRST_ROUND,
     *EXACT,
     *REAL,
 )
@@ -267,7 +275,7 @@ def gold_at_equal_proxy(arm: str) -> PairedDifference:
     """Gold utility minus GRPO's where each first reaches the same proxy reward, fifteen seeds."""
 
     def gold(cell: Cell) -> float:
-        return at_equal(cell, "reward", EQUAL_PROXY, "gold_utility")
+        return gold_at(cell, EQUAL_PROXY)
 
     return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))
 
@@ -280,7 +288,7 @@ def equal_proxy() -> str:
             return step_of(cell, "reward", EQUAL_PROXY)
 
         def gold(cell: Cell) -> float:
-            return at_equal(cell, "reward", EQUAL_PROXY, "gold_utility")
+            return gold_at(cell, EQUAL_PROXY)
 
         mine = arm == "grpo"
         yield NAMES[arm]
@@ -292,6 +300,26 @@ def equal_proxy() -> str:
     heads = [f"arm, {len(fifteen('grpo', lambda cell: 0.0))} seeds", f"updates to a proxy reward of {EQUAL_PROXY}"]
     heads += ["minus GRPO", "gold utility there", "minus GRPO (95%)"]
     return table(heads, map(row_of, ("grpo", "geoalign", "reward_distance", "geoalign_best_guess", "oracle")))
+
+
+def gold() -> str:
+    """Gold utility of `denoise` minus the oracle's where each first reaches the same proxy reward."""
+    rewards = (0.5, 1.0, 1.5, 2.0)
+    rounds = {"expected, fixed": "dialogue_denoise", "unbiased, fixed": "dialogue_denoise_again"}
+
+    def row_of(words: str, folder: str, rate: int) -> Iterator[str]:
+        level = level_of(folder, f"extremes_{rate}")
+        yield f"{words} {rate}%"
+        for reward in rewards:
+            yield signed(level.minus("denoise", lambda cell, at=reward: gold_at(cell, at), "oracle").interval, 2)
+
+    rows = (row_of(words, folder, rate) for words, folder in rounds.items() for rate in (40, 20))
+    return table(["rewards", *(f"at a proxy reward of {reward}" for reward in rewards)], rows)
+
+
+def gold_at(cell: Cell, proxy: float) -> float:
+    """Gold utility where the run first reaches a proxy reward."""
+    return at_equal(cell, "reward", proxy, "gold_utility")
 
 
 def readme() -> str:
@@ -322,6 +350,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
     "headroom": headroom,
     "equal_proxy": equal_proxy,
+    "gold": gold,
     "readme": readme,
 }
 

@@ -49,7 +49,7 @@ class DenoiseConfig:
     )
     strategy: Literal["soft", "weight", "drop", "replace"] = setting(
         default="soft",
-        help="Expected true rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
+        help="Denoised rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
     )
     unbiased: bool = setting(
         default=True, help="Rewards prefer neither what is easy to predict nor what is frequent; false: expected ones."
@@ -65,7 +65,7 @@ class DenoiseConfig:
 
 
 class Denoise(Curator[DenoiseConfig]):
-    """Gives every row the expected true reward under a model of the noise, given all that is known of it.
+    """Gives every row the reward that it should have been given under a model of the noise, by all that is known of it.
 
     What is known: a prediction of the reward from hidden states, by a ridge regression on earlier batches only
     (`geoalign.method.ridge`; in the first batch, by folds over its groups), on each of several states alone and on all
@@ -78,7 +78,8 @@ class Denoise(Curator[DenoiseConfig]):
     their groups agree on it, the expected rewards of the other rows are corrected by it (`geoalign.method.correction`).
 
     `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
-    rewards are the expected true ones, and its advantages those of them.
+    rewards are the expected true ones or, with `unbiased`, doubly robust (`geoalign.method.doubly_robust`), and its
+    advantages those of them.
 
     Needs `hidden` unless `geometry="none"`; heeds `answers`, `response_keys` and `trusted`. NaN rewards stay NaN.
 

@@ -36,12 +36,14 @@ from geoalign.method.advantages import group_advantages
 OBSERVED = "observed reward"
 # Responses of the group with equal outcomes of the checks, times checks passed (CodeT, arXiv 2207.10397).
 CONSENSUS = "consensus of checks"
+# Expected rewards: nothing is trained on them, so the bias that `unbiased` takes out cannot build up.
+_EXPECTED = {"type": "denoise", "unbiased": False}
 # Label -> settings, as `geoalign.lab.bench.curators` has them.
 ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
-    "denoise": {"type": "denoise"},
-    "denoise, all states": {"type": "denoise", ALL_STATES: True},
-    "denoise, permuted": {"type": "denoise", "geometry": "permuted"},
-    "denoise, no geometry": {"type": "denoise", "geometry": "none"},
+    "denoise": _EXPECTED,
+    "denoise, all states": {**_EXPECTED, ALL_STATES: True},
+    "denoise, permuted": {**_EXPECTED, "geometry": "permuted"},
+    "denoise, no geometry": {**_EXPECTED, "geometry": "none"},
     "geoalign, paper's": CURATOR_SETTINGS["geoalign, paper's"],
     "geoalign, mended": CURATOR_SETTINGS["geoalign, mended"],
     "nearest centroid": {"type": "nearest_centroid"},

@@ -37,7 +37,7 @@ def wrong_probabilities(curator: Curator, curation: Curation) -> Float[Tensor, "
 
 
 def denoised_rewards(curator: Curator, curation: Curation) -> Float[Tensor, " b"] | None:
-    """[B] expected true rewards; None for other curators and strategies, which return rewards as they came."""
+    """[B] denoised rewards; None for other curators and strategies, which return rewards as they came."""
     soft = isinstance(curator, Denoise) and curator.config.strategy == "soft"
     return curation.rewards.double() if soft else None
 

@@ -43,7 +43,7 @@ class CuratedStep:
         curation: what the curator said.
         placement: the same in the slots of the input.
         group_pairs: [B] pairs of each rollout's group.
-        probability_wrong: [B] of each reward; `denoised`: [B] the expected true one. None for other curators.
+        probability_wrong: [B] of each reward; `denoised`: [B] the denoised one. None for other curators.
     """
 
     step: int

@@ -60,7 +60,7 @@ SCORES = pyarrow.schema(
         pyarrow.field("new_reward", pyarrow.float64()),
         pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
         pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
-        pyarrow.field("denoised_reward", pyarrow.float64()),  # expected true reward; likewise
+        pyarrow.field("denoised_reward", pyarrow.float64()),  # likewise
         pyarrow.field("trusted", pyarrow.bool_()),  # whether a person's label is the reward
         _required("group_size", pyarrow.int64()),
         pyarrow.field("group_mean", pyarrow.float64()),

@@ -38,7 +38,7 @@ class Scored:
         group_id: the group's id as the file has it, unique within its step.
         row: row in its input file; `sample`: index among the responses of its prompt.
         reward: NaN where the rollout could not be scored; `true_reward`, `new_reward`, `score`: NaN where unknown.
-        probability_wrong: of the reward; `denoised_reward`: the expected true one; NaN where none is estimated.
+        probability_wrong: of the reward; `denoised_reward`: the one in its place; NaN where none is estimated.
         correct: 1, 0, or NaN where the input does not say; `truncated` likewise.
         tokens: NaN where unknown.
         anomalous: what was flagged.

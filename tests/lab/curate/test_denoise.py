@@ -13,6 +13,8 @@ from geoalign.errors import ConfigError
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.method.advantages import group_advantages
 
+# The reward in a row's place is then a probability.
+EXPECTED = ("curator.unbiased=false",)
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
 ANSWERS = "aaaabbcc"
 REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
@@ -31,7 +33,7 @@ def table(folder):
 
 
 def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
-    summary = run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
+    summary = run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise", settings=EXPECTED)
     assert summary["curator"]["geometry"] == "none"
     assert summary["hidden"]["from"] == "none"
     assert "geometry=none" in summary["hidden"]["note"]
@@ -47,6 +49,18 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
+def test_unbiased_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
+    path = write_lines(tmp_path / "d.jsonl", verdicts())
+    by_setting = {}
+    for settings in (EXPECTED, ()):
+        run(path, curator="denoise", settings=settings, overwrite=True)
+        rows = table(tmp_path / "out")
+        by_setting[settings] = [row["denoised_reward"] for row in rows]
+        assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
+    expected, unbiased = (np.array(by_setting[settings]).reshape(8, 8) for settings in (EXPECTED, ()))
+    assert (np.ptp(unbiased, axis=1) > np.ptp(expected, axis=1)).all()
+
+
 def test_the_page_opens_with_the_verifier_and_not_with_a_consensus_that_nobody_measured(tmp_path, run):
     run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
     page = build_inspection(tmp_path / "out").read_text(encoding="utf-8")
@@ -55,7 +69,7 @@ def test_the_page_opens_with_the_verifier_and_not_with_a_consensus_that_nobody_m
 
 
 def test_flagged_rows_show_the_probability(tmp_path, run):
-    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
+    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise", settings=EXPECTED)
     with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 16
@@ -83,7 +97,7 @@ def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
 def test_the_curated_dump_holds_denoised_rewards_and_their_advantages(tmp_path, run):
     unscored = {**verdicts()[0], "reward": None}
     path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
-    run(path, curator="denoise", skip_bad=True, mixed_groups=True)
+    run(path, curator="denoise", settings=EXPECTED, skip_bad=True, mixed_groups=True)
     rows = table(tmp_path / "out")
     made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
     assert [one["reward"] for one in made] == [row["new_reward"] for row in rows]

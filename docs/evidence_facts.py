@@ -5,16 +5,19 @@ Each is a run of words that must stand in the page, white space aside: change th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import evidence_tables as tables
 from evidence_tables import Level, fifteen, level_of, signed
 
-from geoalign.lab.analysis.comparison.along_curves import at_equal, auroc_at_reward
+from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward
 from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
+from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, spread
 from geoalign.lab.store.comparison_results import Cell
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -74,23 +77,41 @@ def _dialogue() -> Iterator[str]:
 
 def _denoise() -> Iterator[str]:
     forty, twenty = (level_of("dialogue_denoise", f"extremes_{rate}") for rate in (40, 20))
-    shares = [level.share("denoise") for level in (forty, twenty)]
-    a, b = (f"{100 * share.estimate:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})" for share in shares)
-    yield f"`denoise` recovers {a} of the headroom at 40%, {b} at 20%"
+    yield f"`denoise` recovered {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
     a, b = (signed(level.score("denoise", "geoalign").interval) for level in (forty, twenty))
     yield f"over GeoAlign {a} and {b}"
     a, b = (signed(level.row("denoise").gold.difference.interval, 2) for level in (forty, twenty))
-    yield f"gold utility falls: {a} and {b}"
-    lower = [_gold_at(forty, "denoise", "oracle", proxy) for proxy in (0.5, 1.0, 1.5)]
-    yield f"{lower[0]}, {lower[1]} and {lower[2]} at a proxy reward of 0.5, 1.0 and 1.5"
-    yield f"At 0.5 it is {_gold_at(forty, 'denoise', 'grpo', 0.5)} beside GRPO's"
+    yield f"its gold utility fell: {a} and {b}"
+    forty, twenty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (40, 20))
+    yield f"`denoise` recovers {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
+    a, b = _gold_beside_grpo(forty, 0.5), _gold_beside_grpo(twenty, 2.0)
+    yield f"beside GRPO's it is {a} at a proxy reward of 0.5 (40%) and {b} at 2.0 (20%)"
+
+    settings = [setting.level for setting in (*tables.EXACT, *tables.REAL)]
+    hard, easy = level_of("math_hard_denoise", "flip_40"), level_of("math_denoise", "flip_40")
+    yield f"`denoise` recovers {_share(hard)} of the headroom with five numbers, {_share(easy)} with three"
+    yield f"({_bare(signed(easy.score('denoise').interval))}, beside GRPO's {_final(easy, 'grpo'):.3f}"
+    largest = max(holm([level.score("denoise").p for level in settings]))
+    yield f"Holm's correction over these {_NUMBERS[len(settings)]} settings the largest p is {largest:.3f}"
+    left = [same for level in settings for same in _unchanged(level)]
+    yield f"left {sum(left)} of {len(left):,} generations unchanged"
 
 
-def _gold_at(level: Level, arm: str, against: str, proxy: float) -> str:
-    def gold(cell: Cell) -> float:
-        return at_equal(cell, "reward", proxy, "gold_utility")
+def _unchanged(level: Level) -> Iterator[bool]:
+    """Of each generation whether `denoise` left its advantages as they were."""
+    for cell in level.cells:
+        if cell.arm == "denoise":
+            cosines = (cell.series[name] for name in ("advantage_cosine", "observed_advantage_cosine"))
+            yield from (given == observed for given, observed in zip(*cosines, strict=True) if not math.isnan(given))
 
-    return signed(level.minus(arm, gold, against).interval, 2)
+
+def _share(level: Level) -> str:
+    share = level.share("denoise")
+    return f"{100 * share.estimate:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})"
+
+
+def _gold_beside_grpo(level: Level, proxy: float) -> str:
+    return signed(level.minus("denoise", lambda cell: tables.gold_at(cell, proxy)).interval, 2)
 
 
 def _real() -> Iterator[str]:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoalign.lab.analysis.comparison.along_curves import at_equal, mean_over_curve, step_of
+from geoalign.lab.analysis.comparison.along_curves import at_equal, mean_over_curve
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import (
     Interval,
     PairedDifference,
     paired_difference,
-    seed_interval,
     share_interval,
     smallest_detectable,
     spread,
@@ -280,28 +279,6 @@ def gold_at_equal_proxy(arm: str) -> PairedDifference:
     return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))
 
 
-def equal_proxy() -> str:
-    """When each arm of dialogue at 20% reaches a proxy reward, and its gold utility there."""
-
-    def row_of(arm: str) -> Iterator[str]:
-        def step(cell: Cell) -> float:
-            return step_of(cell, "reward", EQUAL_PROXY)
-
-        def gold(cell: Cell) -> float:
-            return gold_at(cell, EQUAL_PROXY)
-
-        mine = arm == "grpo"
-        yield NAMES[arm]
-        yield plain(seed_interval(list(fifteen(arm, step).values())).estimate, 1)
-        yield "" if mine else signed(paired_difference(fifteen(arm, step), fifteen("grpo", step)).interval, 1)
-        yield plain(seed_interval(list(fifteen(arm, gold).values())).estimate, 2)
-        yield "" if mine else signed(gold_at_equal_proxy(arm).interval)
-
-    heads = [f"arm, {len(fifteen('grpo', lambda cell: 0.0))} seeds", f"updates to a proxy reward of {EQUAL_PROXY}"]
-    heads += ["minus GRPO", "gold utility there", "minus GRPO (95%)"]
-    return table(heads, map(row_of, ("grpo", "geoalign", "reward_distance", "geoalign_best_guess", "oracle")))
-
-
 def gold() -> str:
     """Gold utility of `denoise` minus the oracle's where each first reaches the same proxy reward."""
     rewards = (0.5, 1.0, 1.5, 2.0)
@@ -349,7 +326,6 @@ def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
 KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
     "headroom": headroom,
-    "equal_proxy": equal_proxy,
     "gold": gold,
     "readme": readme,
 }

@@ -33,7 +33,7 @@ def denoised(folder, curator=SOFT, batch=None, **arguments):
     return rows, {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
 
 
-def test_the_advantages_of_the_expected_rewards_reach_the_trainer(tmp_path):
+def test_the_advantages_of_the_denoised_rewards_reach_the_trainer(tmp_path):
     from geoalign.adapters.trinity.experiences import read_rollouts
     from geoalign.curators.denoise import Denoise
 

@@ -149,7 +149,7 @@ def test_the_curated_rows_are_what_verl_trains_on(killed):
     assert other_lengths > 0
 
 
-def test_the_actor_learns_from_the_advantages_of_the_expected_rewards(killed):
+def test_the_actor_learns_from_the_advantages_of_the_denoised_rewards(killed):
     """`denoise` comes second: what verl would have made of the replaced rows is not what stands there."""
     acted = [record for record in killed[1] if record["metrics"]["geoalign/states_used"]]
     assert acted

@@ -54,9 +54,12 @@ def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path: Pa
 @pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
 def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path: Path) -> None:
     config = load_compare_config(path).config
-    assert config.seeds == list(range(20))
-    assert {warm_start_seed(config, seed) for seed in config.seeds} == {0, 1, 2, 3}
-    assert {run.warm_start_seed for run in runs_of(path)} == {0, 3}
+    # Dialogue's seeds 0 to 9 had their round.
+    first = 10 if "dialogue" in path.stem else 0
+    assert config.seeds == list(range(first, first + 20))
+    starts = sorted({warm_start_seed(config, seed) for seed in config.seeds})
+    assert starts == list(range(first // 5, first // 5 + 4))
+    assert {run.warm_start_seed for run in runs_of(path)} == {starts[0], starts[-1]}
     assert {"grpo", "geoalign", "denoise", "pair_count", "oracle", "clean"} <= config.arms.keys()
     noise = [run.settings["reward"] for run in runs_of(path) if not run.settings["reward"]["shortcut"]]
     assert all(reward["fixed_share"] and (not reward["extremes"] or not reward["jitter"]) for reward in noise)

@@ -8,6 +8,8 @@ import torch
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import Denoise
+from geoalign.curators.denoising.belief import certain
+from geoalign.curators.denoising.rows import noisy_rows
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.method.groups import canonical_order
@@ -265,7 +267,8 @@ def test_trusted_verdicts_mend_systematic_ones():
         rollouts = world(seed, binary=True, wrong=0.0, groups=48)
         return replace(rollouts, rewards=(2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0] > 0).float())
 
-    curator, blind = Denoise(), Denoise()
+    # The expected reward lies between the two; an unbiased estimate need not.
+    curator, blind = Denoise(unbiased=False), Denoise(unbiased=False)
     for seed in range(4):
         rollouts = verdicts(seed)
         curation, expected = curator.curate(checked(rollouts, 16)), blind.curate(rollouts)
@@ -275,6 +278,21 @@ def test_trusted_verdicts_mend_systematic_ones():
     assert curation.rewards.max() <= 1
     wrong = (rollouts.rewards != rollouts.true_rewards)[others].numpy()
     assert auroc(curation.scores[others].numpy(), wrong) > auroc(expected.scores[others].numpy(), wrong) + 0.05
+
+
+def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards():
+    """Estimates beyond the bounds of binary rewards are not clamped to them, which would shrink them again."""
+    bounds, beyond = (0.0, 1.0), torch.tensor([1.6, -0.4, 0.5], dtype=torch.float64)
+    expected = torch.tensor([0.8, 0.3, 0.5], dtype=torch.float64)
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0.0, 1.0]), groups=torch.zeros(3, dtype=torch.long))
+    order = canonical_order(rollouts.rewards, rollouts.groups, None)
+    rows = noisy_rows(rollouts, order, answers=False, trusted_weight=1.0)
+    rows = replace(rows, rewards=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
+    belief = replace(
+        certain(rows), expected=expected, estimate=beyond, scale=torch.ones_like(expected), bounds=bounds
+    ).corrected(torch.tensor([0.5, -0.1, 0.1], dtype=torch.float64), rows)
+    torch.testing.assert_close(belief.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(belief.estimate, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
 
 
 def test_a_batch_of_trusted_rows_alone_is_left_as_it_is():

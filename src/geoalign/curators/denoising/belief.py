@@ -62,18 +62,20 @@ class Belief:
         probability is that of a single wrong reward, and stays.
         """
         open_rows = rows.scored & ~rows.trusted & (self.scale > 0)
-        shift = (self.scale * correction).masked_fill(~open_rows, 0.0)
-        expected, estimate = self.expected + shift, self.estimate + shift
+        expected = torch.where(open_rows, self.expected + self.scale * correction, self.expected)
+        if self.bounds is not None:
+            expected = expected.clamp(*self.bounds)
+        # An unbiased estimate may lie beyond the bounds: to clamp it would shrink it again.
+        estimate = self.estimate + (expected - self.expected)
         if self.bounds is None:
             return replace(self, expected=expected, estimate=estimate)
         low, high = self.bounds
-        expected = expected.clamp(low, high)
         wrong = (rows.rewards - expected).abs() / (high - low)
         log_odds = torch.logit(wrong, eps=1e-13).clamp(-LIMIT, LIMIT)
         return replace(
             self,
             expected=expected,
-            estimate=estimate.clamp(low, high),
+            estimate=estimate,
             variance=torch.where(open_rows, (expected - low) * (high - expected), self.variance),
             log_odds=torch.where(open_rows, log_odds, self.log_odds),
         )

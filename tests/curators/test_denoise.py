@@ -238,7 +238,7 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
     advantages = curation.advantages[: len(own)]
     true = group_advantages(own.true_rewards, own.groups)
     assert curation.metrics["correction_low"] > 0
-    assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.25
+    assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.15
     torch.testing.assert_close(curation.rewards[len(own) :], anchors.rewards[first], atol=1e-5, rtol=1e-5)
 
 

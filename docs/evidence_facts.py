@@ -5,7 +5,6 @@ Each is a run of words that must stand in the page, white space aside: change th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import evidence_tables as tables
@@ -17,7 +16,7 @@ from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, spread
 from geoalign.lab.store.comparison_results import Cell
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five")
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -27,15 +26,47 @@ def facts() -> Iterator[tuple[str, str]]:
 
 
 def _summary() -> Iterator[str]:
+    levels = {setting.label: setting.level for setting in tables.SETTINGS}
+    gains = {label: level.score("denoise") for label, level in levels.items()}
+    p = dict(zip(gains, holm([gain.p for gain in gains.values()]), strict=True))
+    found = [label for label, gain in gains.items() if gain.interval.low > 0 and p[label] < 0.05]
+    # Of a headroom of next to nothing a share says nothing.
+    twenty = "three numbers, 20% flipped"
+    shares = [100 * levels[label].share("denoise").estimate for label in found if label != twenty]
+    gain, room = (levels[twenty].score(arm).interval.estimate for arm in ("denoise", "oracle"))
+    yield f"(maths at 20%: {gain:+.3f} of {room:+.3f})"
+    yield f"`denoise` gains in {_NUMBERS[len(found)]} of {_NUMBERS[len(levels)]} settings"
+    largest = max(p[label] for label in found)
+    yield f"{min(shares):.0f}% to {max(shares):.0f}% of the headroom there, largest p after Holm {largest:.3f}"
+    for label in set(gains) - set(found):
+        yield f"{signed(gains[label].interval)} of {levels[label].score('oracle').interval.estimate:+.3f}"
+    yield f"(p = {gains['dialogue, 20% reversed'].p:.3f}, corrected {p['dialogue, 20% reversed']:.3f})"
+    yield "dialogue 40% {:+.2f} and {:+.2f}, 20% {:+.3f} and {:+.3f}, five numbers {:+.3f} and {:+.3f}".format(
+        *_blocks(levels["dialogue, 40% reversed"]),
+        *_blocks(levels["dialogue, 20% reversed"]),
+        *_blocks(levels["five numbers, 40% flipped"]),
+    )
+    less = levels["less biased rewards, 40% reversed"]
+    yield f"its gold utility rises by {_gold(less, 'denoise')}"
+    right = level_of("dialogue_denoise_again", "extremes_40")
+    given = right.score("denoise_clean", "clean").interval
+    yield f"without wrong rewards {signed(given)} beside {_final(right, 'clean'):.3f}"
+    tried = [level for level in levels.values() if level.has("geoalign")]
+    best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.low)
+    yield f"in {_NUMBERS[len(tried)]} settings, the best of them {signed(best)}"
+    beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
+    yield f"`denoise` is better than it in {_NUMBERS[beaten]} of them"
+    vote = level_of("math_hard_denoise", "flip_40")
+    yield f"majority vote ends at {_final(vote, 'majority_vote'):.3f}, GRPO at {_final(vote, 'grpo'):.3f}"
     first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
     yield f"p = {first.score('geoalign').p:.3f} of four primary settings"
     yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
-    settings = {"dialogue": level_of("dialogue", "extremes_40"), "maths": level_of("math", "flip_40")}
-    top = {name: [round(100 * level.share(arm).high) for arm in CURATORS] for name, level in settings.items()}
-    mine, best = top["dialogue"]
-    yield f"On dialogue at 40% GeoAlign recovers at most {mine}% of the headroom, our best guess at most {best}%"
-    mine, best = top["maths"]
-    yield f"on maths at 40% GeoAlign at most {mine}%, the best guess {best}%"
+    firsts = {"dialogue": level_of("dialogue", "extremes_40"), "maths": level_of("math", "flip_40")}
+    top = {name: [round(100 * level.share(arm).high) for arm in CURATORS] for name, level in firsts.items()}
+    mine, best_guess = top["dialogue"]
+    yield f"On dialogue at 40% GeoAlign recovers at most {mine}% of the headroom, our best guess at most {best_guess}%"
+    mine, best_guess = top["maths"]
+    yield f"on maths at 40% GeoAlign at most {mine}%, the best guess {best_guess}%"
     loss, oracle = (tables.gold_at_equal_proxy(arm).interval for arm in ("geoalign_best_guess", "oracle"))
     yield f"its gold utility is {-loss.estimate:.3f} ({-loss.high:.3f} to {-loss.low:.3f}) lower than GRPO's"
     yield f"the oracle's {oracle.estimate:.3f} ({oracle.low:+.3f} to {oracle.high:+.3f}) higher"
@@ -51,13 +82,11 @@ def _summary() -> Iterator[str]:
 
 def _maths() -> Iterator[str]:
     forty, twenty = level_of("math", "flip_40"), level_of("math", "flip_20")
-    yield f"40% flipped, {_replaced(forty, 'oracle'):.1f} of 256 rewards wrong"
     high, low = (signed(level.score("geoalign", "pair_count").interval) for level in (forty, twenty))
     yield f"(40%: {_bare(high)}; 20%: {_bare(low)})"
     yield f"on new groups {_on_new_groups(forty):.2f} at 40%, {_on_new_groups(twenty):.2f} at 20%"
     counts, scores = ([_auroc(level, score) for level in (forty, twenty)] for score in ("pair_count", "score"))
     yield f"(AUROC {counts[0]:.2f} and {counts[1]:.2f}) than the score ({scores[0]:.2f} and {scores[1]:.2f})"
-    yield f"its {forty.score('par').interval.estimate:+.3f} is what"
 
 
 def _dialogue() -> Iterator[str]:
@@ -65,12 +94,6 @@ def _dialogue() -> Iterator[str]:
     between = signed(level_of("dialogue_again", "extremes_20").score("geoalign_best_guess", "geoalign").interval)
     yield f"All fifteen seeds give GeoAlign {both[0]}, the best guess {both[1]}; their"
     yield f"their difference on the new seeds is {between}"
-    levels = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
-    right = {arm: sorted(_right(level, arm) for level in levels) for arm in (*CURATORS, "reward_distance")}
-    geoalign, best, distance = (f"{low}% to {high}%" for low, high in right.values())
-    yield f"was corrupted in {geoalign} of cases (best guess {best}, without geometry {distance})"
-    yield f"finds more errors (AUROC {_auroc(levels[1], 'score', 'reward_distance'):.2f})"
-    yield f"At 40% accuracy on new groups is {_on_new_groups(level_of('dialogue', 'extremes_40')):.2f}"
     known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
     yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
 
@@ -80,29 +103,39 @@ def _denoise() -> Iterator[str]:
     yield f"`denoise` recovered {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
     a, b = (signed(level.score("denoise", "geoalign").interval) for level in (forty, twenty))
     yield f"over GeoAlign {a} and {b}"
-    a, b = (signed(level.row("denoise").gold.difference.interval, 2) for level in (forty, twenty))
+    a, b = (_gold(level, "denoise") for level in (forty, twenty))
     yield f"its gold utility fell: {a} and {b}"
     forty, twenty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (40, 20))
-    yield f"`denoise` recovers {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
     a, b = _gold_beside_grpo(forty, 0.5), _gold_beside_grpo(twenty, 2.0)
     yield f"beside GRPO's it is {a} at a proxy reward of 0.5 (40%) and {b} at 2.0 (20%)"
+    few, many = ("denoise_labels_48", "denoise_labels_256")
+    a, b, c = (_gold(level, arm) for level, arm in ((forty, few), (twenty, few), (forty, many)))
+    yield f"its gold utility is {a} beside GRPO's at 40%, {b} at 20%; with 256 {c} at 40%"
+    a, b = (signed(level.minus(few, _last_gold, "denoise").interval, 2) for level in (forty, twenty))
+    yield f"beside `denoise` without labels {a} and {b}"
 
-    settings = [setting.level for setting in (*tables.EXACT, *tables.REAL)]
+    settings = [setting.level for setting in tables.SETTINGS]
     hard, easy = level_of("math_hard_denoise", "flip_40"), level_of("math_denoise", "flip_40")
     yield f"`denoise` recovers {_share(hard)} of the headroom with five numbers, {_share(easy)} with three"
-    yield f"({_bare(signed(easy.score('denoise').interval))}, beside GRPO's {_final(easy, 'grpo'):.3f}"
-    largest = max(holm([level.score("denoise").p for level in settings]))
-    yield f"Holm's correction over these {_NUMBERS[len(settings)]} settings the largest p is {largest:.3f}"
-    left = [same for level in settings for same in _unchanged(level)]
+    left = [same for level in settings for same in tables.unchanged(level, "denoise")]
+    permuted = list(tables.unchanged(forty, "denoise_permuted"))
+    yield f"with permuted states {sum(permuted)} of {len(permuted)}"
     yield f"left {sum(left)} of {len(left):,} generations unchanged"
 
 
-def _unchanged(level: Level) -> Iterator[bool]:
-    """Of each generation whether `denoise` left its advantages as they were."""
-    for cell in level.cells:
-        if cell.arm == "denoise":
-            cosines = (cell.series[name] for name in ("advantage_cosine", "observed_advantage_cosine"))
-            yield from (given == observed for given, observed in zip(*cosines, strict=True) if not math.isnan(given))
+def _gold(level: Level, arm: str) -> str:
+    return signed(level.row(arm).gold.difference.interval, 2)
+
+
+def _last_gold(cell: Cell) -> float:
+    return final_score(cell, "gold_utility", 5)[0]
+
+
+def _blocks(level: Level) -> list[float]:
+    """Mean gain of `denoise` in either half of the seeds: each has a warm start of its own."""
+    given = level.differences("denoise")
+    half = len(given) // 2
+    return [sum(part) / half for part in (given[:half], given[half:])]
 
 
 def _share(level: Level) -> str:
@@ -169,10 +202,6 @@ def _final(level: Level, arm: str) -> float:
     return level.row(arm).score.interval.estimate
 
 
-def _replaced(level: Level, arm: str) -> float:
-    return level.row(arm).replaced.interval.estimate
-
-
 def _on_new_groups(level: Level, arm: str = "geoalign") -> float:
     return level.row(arm).new_group_accuracy.interval.estimate
 
@@ -190,12 +219,6 @@ def _auroc(level: Level, score: str, arm: str = "geoalign") -> float:
 def _auroc_at(level: str, reward: float) -> float:
     areas = level_of("math", level).of("geoalign", lambda cell: auroc_at_reward(cell, reward))
     return seed_interval(list(areas.values())).estimate
-
-
-def _right(level: Level, arm: str) -> int:
-    detection = level.row(arm).detection
-    assert detection is not None
-    return round(100 * detection.precision.estimate)
 
 
 def _fifteen_minus(arm: str, against: str) -> str:

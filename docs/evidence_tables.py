@@ -46,9 +46,16 @@ NAMES = {
     "geoalign_best_guess": "ours: best guess",
     "denoise": "**ours: `denoise`**",
     "denoise_states": "`denoise` without answers",
+    "denoise_answers": "`denoise` without states",
+    "denoise_permuted": "`denoise`, states permuted",
+    "denoise_labels_48": "`denoise`, 48 labels",
+    "denoise_labels_256": "`denoise`, 256 labels",
     "majority_vote": "`majority_vote`",
+    "rank_trim": "`rank_trim`",
+    "tie_detector": "`tie_detector`",
     "oracle": "oracle",
-    "clean": "clean",
+    "clean": "no wrong rewards: GRPO",
+    "denoise_clean": "no wrong rewards: `denoise`",
 }
 
 
@@ -125,45 +132,33 @@ class Setting:
         return level_of(self.folder, self.name)
 
 
-MATHS = (
+# The first comparisons: each reward corrupted independently, one warm start for all seeds.
+FIRST_MATHS = (
     Setting("maths, 20% flipped", "math", "flip_20"),
     Setting("maths, 40%", "math", "flip_40"),
     Setting("maths, shortcut rewarded", "math_shortcut", "shortcut_50"),
 )
-DIALOGUE = (
+FIRST_DIALOGUE = (
     Setting("dialogue, 20% reversed", "dialogue", "extremes_20"),
     Setting("dialogue, 20%, new seeds", "dialogue_again", "extremes_20"),
     Setting("dialogue, 40%", "dialogue", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
 )
-# As the paper corrupts: a fixed share of every prompt's rewards, exactly on the extremes.
-FIRST_ROUND = (
-    Setting("dialogue, 20%, exact extremes", "dialogue_denoise", "extremes_20"),
-    Setting("dialogue, 40%, exact extremes", "dialogue_denoise", "extremes_40"),
+# As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on the extremes.
+SETTINGS = (
+    Setting("three numbers, 20% flipped", "math_denoise", "flip_20"),
+    Setting("three numbers, 40% flipped", "math_denoise", "flip_40"),
+    Setting("five numbers, 40% flipped", "math_hard_denoise", "flip_40"),
+    Setting("dialogue, 10% reversed", "dialogue_denoise_again", "extremes_10"),
+    Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
+    Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
+    Setting("less biased rewards, 40% reversed", "dialogue_unbiased", "extremes_40"),
+    Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
 )
-EXACT = (
-    Setting("three numbers, fixed 40%", "math_denoise", "flip_40"),
-    Setting("five numbers, fixed 40%", "math_hard_denoise", "flip_40"),
-    Setting("dialogue, fixed 20%", "dialogue_denoise_again", "extremes_20"),
-    Setting("dialogue, fixed 40%", "dialogue_denoise_again", "extremes_40"),
-)
-REAL = (Setting("SmolLM2-135M, sums, 40%", "real_maths", "flip_40"),)
-SETTINGS = (*MATHS, *DIALOGUE, *EXACT, *REAL)
-# All settings of which the headroom is known.
-ROOMS = (
-    Setting("maths, 5% flipped", "math_headroom", "flip_05"),
-    Setting("maths, 10%", "math_headroom", "flip_10"),
-    *MATHS,
-    Setting("dialogue, 5% reversed", "dialogue_headroom", "extremes_05"),
-    Setting("dialogue, 10%", "dialogue_headroom", "extremes_10"),
-    *DIALOGUE,
-    *FIRST_ROUND,
-    *EXACT,
-    *REAL,
-)
-# What the README and the figure show beside GRPO and the oracle, where it was run.
+FIRST = (*FIRST_MATHS, *FIRST_DIALOGUE)
+# What is shown of every setting beside GRPO and the oracle, where it was run.
 SHOWN = {"geoalign": "GeoAlign (paper)", "geoalign_best_guess": "best guess", "denoise": "denoise"}
-BOUNDS = ("oracle", "clean")
+BOUNDS = ("oracle", "clean", "denoise_clean")
 NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
@@ -244,19 +239,29 @@ def headroom() -> str:
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
-        room, judged = level.score("oracle"), "geoalign" if level.has("geoalign") else "oracle"
-        sd, pairs = spread(level.differences(judged)), room.pairs
+        sd, judged = _judged(level)
         yield setting.label
-        yield str(pairs)
+        yield str(level.score("oracle").pairs)
         yield plain(level.row("grpo").score.interval.estimate, 3)
-        yield signed(room.interval)
+        yield signed(level.score("oracle").interval)
         yield f"{sd:.3f}" + ("" if judged == "geoalign" else " (oracle)")
-        for seeds in (pairs, 20):
-            yield f"{smallest_detectable(sd, seeds) / room.interval.estimate:.0%}" if room.interval.low > 0 else "-"
+        for seeds in (level.score("oracle").pairs, 20):
+            yield _detectable(level, seeds)
 
     heads = ["setting", "seeds", "GRPO", "headroom: oracle minus GRPO (95%)", "sd of differences"]
-    rows = (row_of(setting) for setting in ROOMS)
-    return table([*heads, "detectable share", "with 20 seeds"], rows)
+    return table([*heads, "detectable share", "with 20 seeds"], map(row_of, SETTINGS))
+
+
+def _judged(level: Level) -> tuple[float, str]:
+    """The standard deviation of GeoAlign's differences to GRPO, or of the oracle's where it did not run; and whose."""
+    arm = "geoalign" if level.has("geoalign") else "oracle"
+    return spread(level.differences(arm)), arm
+
+
+def _detectable(level: Level, seeds: int) -> str:
+    """The smallest share of the headroom that so many seeds detect; a dash where there is none."""
+    room = level.score("oracle").interval
+    return f"{smallest_detectable(_judged(level)[0], seeds) / room.estimate:.0%}" if room.low > 0 else "-"
 
 
 EQUAL_PROXY = 1.8
@@ -279,19 +284,34 @@ def gold_at_equal_proxy(arm: str) -> PairedDifference:
     return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))
 
 
+# Words, comparison, level and arm of each row of the table of gold utility at equal proxy reward.
+GOLD = (
+    ("expected rewards, 40%", "dialogue_denoise", "extremes_40", "denoise"),
+    *(
+        (f"{words}, {rate}%", "dialogue_denoise_again", f"extremes_{rate}", arm)
+        for words, arm, rates in (
+            ("unbiased", "denoise", (40, 20)),
+            ("48 labels", "denoise_labels_48", (40, 20)),
+            ("256 labels", "denoise_labels_256", (40,)),
+        )
+        for rate in rates
+    ),
+)
+
+
 def gold() -> str:
     """Gold utility of `denoise` minus the oracle's where each first reaches the same proxy reward."""
     rewards = (0.5, 1.0, 1.5, 2.0)
-    rounds = {"expected, fixed": "dialogue_denoise", "unbiased, fixed": "dialogue_denoise_again"}
 
-    def row_of(words: str, folder: str, rate: int) -> Iterator[str]:
-        level = level_of(folder, f"extremes_{rate}")
-        yield f"{words} {rate}%"
+    def row_of(words: str, folder: str, name: str, arm: str) -> Iterator[str]:
+        level = level_of(folder, name)
+        yield words
         for reward in rewards:
-            yield signed(level.minus("denoise", lambda cell, at=reward: gold_at(cell, at), "oracle").interval, 2)
+            yield signed(level.minus(arm, lambda cell, at=reward: gold_at(cell, at), "oracle").interval, 2)
 
-    rows = (row_of(words, folder, rate) for words, folder in rounds.items() for rate in (40, 20))
-    return table(["rewards", *(f"at a proxy reward of {reward}" for reward in rewards)], rows)
+    return table(
+        ["`denoise`", *(f"at a proxy reward of {reward}" for reward in rewards)], (row_of(*row) for row in GOLD)
+    )
 
 
 def gold_at(cell: Cell, proxy: float) -> float:
@@ -299,20 +319,77 @@ def gold_at(cell: Cell, proxy: float) -> float:
     return at_equal(cell, "reward", proxy, "gold_utility")
 
 
-def readme() -> str:
+def settings() -> str:
     """One row a setting: GRPO's score, what each curator and the oracle add, and what that does to the gold utility."""
     shown = {arm: label for arm, label in SHOWN.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
-        level = setting.level
-        yield setting.label
-        yield plain(level.row("grpo").score.interval.estimate, 2)
-        for arm in shown:
-            yield signed(level.score(arm).interval) if level.has(arm) else "-"
-        yield f"{level.score('oracle').interval.estimate:+.3f}"
-        yield ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
+        yield from _gains(setting, shown)
+        yield f"{setting.level.score('oracle').interval.estimate:+.3f}"
+        yield _golds(setting.level, shown)
 
     return table(["setting", "GRPO", *shown.values(), "oracle", "gold utility, minus GRPO's"], map(row_of, SETTINGS))
+
+
+def first() -> str:
+    """The same of the first comparisons, with the smallest share of the headroom that they could detect."""
+    shown = {arm: label for arm, label in SHOWN.items() if any(item.level.has(arm) for item in FIRST)}
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        yield from _gains(setting, shown)
+        yield signed(setting.level.score("oracle").interval)
+        yield _detectable(setting.level, setting.level.score("oracle").pairs)
+        yield _golds(setting.level, shown)
+
+    heads = ["setting", "GRPO", *shown.values(), "oracle", "detectable share", "gold utility, minus GRPO's"]
+    return table(heads, map(row_of, FIRST))
+
+
+def _gains(setting: Setting, shown: dict[str, str]) -> Iterator[str]:
+    level = setting.level
+    yield setting.label
+    yield plain(level.row("grpo").score.interval.estimate, 2)
+    for arm in shown:
+        yield signed(level.score(arm).interval) if level.has(arm) else "-"
+
+
+def _golds(level: Level, shown: dict[str, str]) -> str:
+    return ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
+
+
+# What `denoise` is measured against beside GRPO.
+RIVALS = {
+    "geoalign": "GeoAlign",
+    "majority_vote": "`majority_vote`",
+    "rank_trim": "`rank_trim`",
+    "tie_detector": "`tie_detector`",
+    "pair_count": "`pair_count`",
+    "denoise_permuted": "states permuted",
+    "denoise_states": "without answers",
+    "denoise_answers": "without states",
+}
+
+
+def unchanged(level: Level, arm: str) -> Iterator[bool]:
+    """Of each generation whether the curator left its advantages as they were."""
+    for cell in level.cells:
+        if cell.arm == arm:
+            cosines = (cell.series[name] for name in ("advantage_cosine", "observed_advantage_cosine"))
+            yield from (given == observed for given, observed in zip(*cosines, strict=True) if not math.isnan(given))
+
+
+def against() -> str:
+    """Scores of `denoise` minus those of its rivals and controls, paired by seed, and the generations it left alone."""
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level = setting.level
+        yield setting.label
+        for arm in RIVALS:
+            yield signed(level.score("denoise", arm).interval) if level.has(arm) else "-"
+        left = list(unchanged(level, "denoise"))
+        yield f"{sum(left)} of {len(left)}"
+
+    return table(["`denoise` minus", *RIVALS.values(), "generations unchanged"], map(row_of, SETTINGS))
 
 
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
@@ -327,7 +404,9 @@ KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
     "headroom": headroom,
     "gold": gold,
-    "readme": readme,
+    "settings": settings,
+    "first": first,
+    "against": against,
 }
 
 

@@ -46,7 +46,7 @@ def _summary() -> Iterator[str]:
         *_blocks(levels["dialogue, 20% reversed"]),
         *_blocks(levels["five numbers, 40% flipped"]),
     )
-    less = levels["less biased rewards, 40% reversed"]
+    less = levels["dialogue, less bias, 40% reversed"]
     yield f"its gold utility rises by {_gold(less, 'denoise')}"
     right = level_of("dialogue_denoise_again", "extremes_40")
     given = right.score("denoise_clean", "clean").interval

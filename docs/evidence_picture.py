@@ -57,7 +57,7 @@ def draw(axes: Axes, theme: Theme) -> None:
     axes.annotate("oracle", (100, 0.6), xytext=(4, 0), textcoords="offset points", fontsize=9, color=theme.green)
     axes.legend(loc="upper center", fontsize=8, ncols=3, columnspacing=0.8, handletextpad=0.1)
     axes.grid(False, axis="y")
-    axes.figure.subplots_adjust(left=0.4)
+    axes.figure.subplots_adjust(left=0.42)
 
 
 def picture() -> bytes:

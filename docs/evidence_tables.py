@@ -152,7 +152,7 @@ SETTINGS = (
     Setting("dialogue, 10% reversed", "dialogue_denoise_again", "extremes_10"),
     Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
     Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
-    Setting("less biased rewards, 40% reversed", "dialogue_unbiased", "extremes_40"),
+    Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
     Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
 )
 FIRST = (*FIRST_MATHS, *FIRST_DIALOGUE)
@@ -380,16 +380,17 @@ def unchanged(level: Level, arm: str) -> Iterator[bool]:
 
 def against() -> str:
     """Scores of `denoise` minus those of its rivals and controls, paired by seed, and the generations it left alone."""
+    shown = {arm: label for arm, label in RIVALS.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
         yield setting.label
-        for arm in RIVALS:
+        for arm in shown:
             yield signed(level.score("denoise", arm).interval) if level.has(arm) else "-"
         left = list(unchanged(level, "denoise"))
         yield f"{sum(left)} of {len(left)}"
 
-    return table(["`denoise` minus", *RIVALS.values(), "generations unchanged"], map(row_of, SETTINGS))
+    return table(["`denoise` minus", *shown.values(), "generations unchanged"], map(row_of, SETTINGS))
 
 
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evidence_tables import SETTINGS, SHOWN
+from evidence_results import SETTINGS
+from evidence_tables import SHOWN
 from matplotlib.axes import Axes
 
 from geoalign.lab.reports.figures.style import LIGHT, Panel, Theme, render

@@ -7,43 +7,24 @@ results. A table is between `<!-- evidence: KIND ARGUMENTS -->` and `<!-- end --
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from geoalign.lab.analysis.comparison.along_curves import at_equal, mean_over_curve
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow, LevelTable
-from geoalign.lab.analysis.statistics import (
-    Interval,
-    PairedDifference,
-    paired_difference,
-    share_interval,
-    smallest_detectable,
-    spread,
-)
-from geoalign.lab.store.comparison_plan import read_plan
-from geoalign.lab.store.comparison_results import Cell, read_results
+from evidence_results import FIRST, ROOT, SETTINGS, Level, Setting, gold_at, level_of, unchanged
 
-ROOT = Path(__file__).parents[1]
+from geoalign.lab.analysis.comparison.along_curves import mean_over_curve
+from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow
+from geoalign.lab.analysis.statistics import Interval, smallest_detectable, spread
+
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
 TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 # The arms of the tables in their order; a comparison's report has all of them.
 NAMES = {
     "grpo": "GRPO",
     "geoalign": "**GeoAlign**",
-    "pair_count": "`pair_count`",
-    "reward_distance": "`reward_distance`",
-    "pf_ppo_br": "PF-PPO BR",
-    "pf_ppo_bw": "PF-PPO BW",
-    "par": "PAR",
-    "pods": "PODS",
-    "seed_grpo": "Seed-GRPO",
-    "geoalign_best_guess": "ours: best guess",
     "denoise": "**ours: `denoise`**",
     "denoise_states": "`denoise` without answers",
     "denoise_answers": "`denoise` without states",
@@ -59,103 +40,6 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Level:
-    """One level of one comparison: its table and its cells."""
-
-    table: LevelTable
-    cells: tuple[Cell, ...]
-    metric: str
-
-    def has(self, arm: str) -> bool:
-        """Whether the arm has a finished run here."""
-        row = self.table.row(arm)
-        return row is not None and bool(row.seeds)
-
-    def row(self, arm: str) -> ArmRow:
-        """The row of an arm."""
-        row = self.table.row(arm)
-        if row is None:
-            raise LookupError(f"evidence: expected an arm of {self.table.level}, got {arm}")
-        return row
-
-    def of(self, arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
-        """A number of each finished cell of an arm, by seed."""
-        return {cell.seed: number(cell) for cell in self.cells if cell.arm == arm and cell.finished}
-
-    def minus(self, arm: str, number: Callable[[Cell], float], against: str = "grpo") -> PairedDifference:
-        """The paired difference of a number of two arms."""
-        return paired_difference(self.of(arm, number), self.of(against, number))
-
-    def score(self, arm: str, against: str = "grpo") -> PairedDifference:
-        """The paired difference of the final scores of two arms."""
-        return paired_difference(self.row(arm).score.values, self.row(against).score.values)
-
-    def differences(self, arm: str, against: str = "grpo") -> list[float]:
-        """Final scores minus those of another arm, of the seeds that GRPO, the oracle and both arms have."""
-        mine, theirs = self.row(arm).score.values, self.row(against).score.values
-        return [mine[seed] - theirs[seed] for seed in self.seeds if seed in mine and seed in theirs]
-
-    @property
-    def seeds(self) -> list[int]:
-        """Seeds of both GRPO and the oracle."""
-        return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
-
-    def share(self, arm: str) -> Interval:
-        """The share of the headroom that an arm recovered, with Fieller's interval."""
-        mine = self.row(arm).score.values
-        seeds = [seed for seed in self.seeds if seed in mine]
-        grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
-        return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
-
-
-@functools.cache
-def level_of(folder: str, name: str) -> Level:
-    """A level of the comparison in `evidence/<folder>`."""
-    root = ROOT / "evidence" / folder
-    plan, cells = read_plan(root), read_results(root)
-    table = next(level for level in analyse(cells, plan).levels if level.level == name)
-    return Level(table, tuple(cell for cell in cells if cell.level == name), plan.metric)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A setting of the README's table and figure: words, and the comparison and level that it is."""
-
-    label: str
-    folder: str
-    name: str
-
-    @property
-    def level(self) -> Level:
-        """Its results."""
-        return level_of(self.folder, self.name)
-
-
-# The first comparisons: each reward corrupted independently, one warm start for all seeds.
-FIRST_MATHS = (
-    Setting("maths, 20% flipped", "math", "flip_20"),
-    Setting("maths, 40%", "math", "flip_40"),
-    Setting("maths, shortcut rewarded", "math_shortcut", "shortcut_50"),
-)
-FIRST_DIALOGUE = (
-    Setting("dialogue, 20% reversed", "dialogue", "extremes_20"),
-    Setting("dialogue, 20%, new seeds", "dialogue_again", "extremes_20"),
-    Setting("dialogue, 40%", "dialogue", "extremes_40"),
-    Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
-)
-# As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on the extremes.
-SETTINGS = (
-    Setting("three numbers, 20% flipped", "math_denoise", "flip_20"),
-    Setting("three numbers, 40% flipped", "math_denoise", "flip_40"),
-    Setting("five numbers, 40% flipped", "math_hard_denoise", "flip_40"),
-    Setting("dialogue, 10% reversed", "dialogue_denoise_again", "extremes_10"),
-    Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
-    Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
-    Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
-    Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
-)
-FIRST = (*FIRST_MATHS, *FIRST_DIALOGUE)
 # What is shown of every setting beside GRPO and the oracle, where it was run.
 SHOWN = {"geoalign": "GeoAlign (paper)", "geoalign_best_guess": "best guess", "denoise": "denoise"}
 BOUNDS = ("oracle", "clean", "denoise_clean")
@@ -202,10 +86,9 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join([lines[0], "|" + "---|" * len(heads) + "\n", *lines[1:]]).replace("|  ", "| ")
 
 
-def arms(folder: str, name: str, *options: str) -> str:
-    """The arms of a level that have a name here, but those that follow `without`."""
+def arms(folder: str, name: str) -> str:
+    """The arms of a level that have a name here."""
     level = level_of(folder, name)
-    left_out = options[1:] if options[:1] == ("without",) else ()
     gold = any(not math.isnan(row.gold.interval.estimate) for row in level.table.rows)
 
     def row_of(row: ArmRow) -> Iterator[str]:
@@ -230,7 +113,7 @@ def arms(folder: str, name: str, *options: str) -> str:
 
     heads = ["arm", "final", "minus GRPO (95%)", "p", "share of headroom, %", "whole curve minus GRPO"]
     heads += ["gold minus GRPO"] if gold else []
-    shown = [arm for arm in NAMES if arm not in left_out and level.has(arm)]
+    shown = [arm for arm in NAMES if level.has(arm)]
     return table([*heads, "replaced, right"], (row_of(level.row(arm)) for arm in shown))
 
 
@@ -264,59 +147,34 @@ def _detectable(level: Level, seeds: int) -> str:
     return f"{smallest_detectable(_judged(level)[0], seeds) / room.estimate:.0%}" if room.low > 0 else "-"
 
 
-EQUAL_PROXY = 1.8
-FIFTEEN = ("dialogue", "dialogue_again")
-
-
-def fifteen(arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
-    """A number of an arm at dialogue 20%, by seed, of the five first and ten new seeds."""
-    return {
-        seed: value for folder in FIFTEEN for seed, value in level_of(folder, "extremes_20").of(arm, number).items()
-    }
-
-
-def gold_at_equal_proxy(arm: str) -> PairedDifference:
-    """Gold utility minus GRPO's where each first reaches the same proxy reward, fifteen seeds."""
-
-    def gold(cell: Cell) -> float:
-        return gold_at(cell, EQUAL_PROXY)
-
-    return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))
-
-
 # Words, comparison, level and arm of each row of the table of gold utility at equal proxy reward.
 GOLD = (
     ("expected rewards, 40%", "dialogue_denoise", "extremes_40", "denoise"),
-    *(
-        (f"{words}, {rate}%", "dialogue_denoise_again", f"extremes_{rate}", arm)
-        for words, arm, rates in (
-            ("unbiased", "denoise", (40, 20)),
-            ("48 labels", "denoise_labels_48", (40, 20)),
-            ("256 labels", "denoise_labels_256", (40,)),
-        )
-        for rate in rates
-    ),
+    ("expected rewards, 20%", "dialogue_denoise", "extremes_20", "denoise"),
+    ("40%", "dialogue_denoise_again", "extremes_40", "denoise"),
+    ("20%", "dialogue_denoise_again", "extremes_20", "denoise"),
+    ("10%", "dialogue_denoise_again", "extremes_10", "denoise"),
+    ("less bias, 40%", "dialogue_unbiased", "extremes_40", "denoise"),
+    ("48 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_48"),
+    ("48 labels, 20%", "dialogue_denoise_again", "extremes_20", "denoise_labels_48"),
+    ("256 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_256"),
 )
 
 
 def gold() -> str:
-    """Gold utility of `denoise` minus the oracle's where each first reaches the same proxy reward."""
+    """Gold utility of `denoise` minus the oracle's where each first reaches a proxy reward, and how many seeds do."""
     rewards = (0.5, 1.0, 1.5, 2.0)
 
     def row_of(words: str, folder: str, name: str, arm: str) -> Iterator[str]:
         level = level_of(folder, name)
         yield words
         for reward in rewards:
-            yield signed(level.minus(arm, lambda cell, at=reward: gold_at(cell, at), "oracle").interval, 2)
+            difference = level.minus(arm, lambda cell, at=reward: gold_at(cell, at), "oracle")
+            some = f", {difference.pairs} seeds" if difference.left_out else ""
+            yield "-" if difference.pairs < 2 else signed(difference.interval, 2) + some
 
-    return table(
-        ["`denoise`", *(f"at a proxy reward of {reward}" for reward in rewards)], (row_of(*row) for row in GOLD)
-    )
-
-
-def gold_at(cell: Cell, proxy: float) -> float:
-    """Gold utility where the run first reaches a proxy reward."""
-    return at_equal(cell, "reward", proxy, "gold_utility")
+    heads = ["`denoise`", *(f"at a proxy reward of {reward}" for reward in rewards)]
+    return table(heads, (row_of(*row) for row in GOLD))
 
 
 def settings() -> str:
@@ -368,14 +226,6 @@ RIVALS = {
     "denoise_states": "without answers",
     "denoise_answers": "without states",
 }
-
-
-def unchanged(level: Level, arm: str) -> Iterator[bool]:
-    """Of each generation whether the curator left its advantages as they were."""
-    for cell in level.cells:
-        if cell.arm == arm:
-            cosines = (cell.series[name] for name in ("advantage_cosine", "observed_advantage_cosine"))
-            yield from (given == observed for given, observed in zip(*cosines, strict=True) if not math.isnan(given))
 
 
 def against() -> str:

@@ -221,9 +221,9 @@ def test_systematic_errors_are_not_mended_without_trusted_rows():
 
 @pytest.mark.parametrize("wrong", [0.0, 0.3])
 def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
-    """Eight of 32 groups are trusted, the same rows in every batch as a file of labelled rollouts would bring them."""
-    curator, anchors = Denoise(), checked(world(100), 8)
-    first = anchors.groups < 8
+    """16 trusted groups beside 32, the same rows in every batch as a file of labelled rollouts would bring them."""
+    curator, anchors = Denoise(), checked(world(100), 16)
+    first = anchors.groups < 16
     for seed in range(4):
         own = world(seed, wrong=wrong, shortcut=1.5)
         both = Rollouts(
@@ -231,14 +231,14 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
             groups=torch.cat([own.groups, anchors.groups[first] + 32]),
             hidden=torch.cat([own.hidden, anchors.hidden[first]]),
             true_rewards=torch.cat([own.true_rewards, anchors.true_rewards[first]]),
-            trusted=torch.arange(32 * 8 + 64) >= 32 * 8,
+            trusted=torch.arange(48 * 8) >= 32 * 8,
         )
         curation = curator.curate(both)
     observed = cosine(CURATORS["grpo"]().curate(own), own)
     advantages = curation.advantages[: len(own)]
     true = group_advantages(own.true_rewards, own.groups)
     assert curation.metrics["correction_low"] > 0
-    assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.15
+    assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.25
     torch.testing.assert_close(curation.rewards[len(own) :], anchors.rewards[first], atol=1e-5, rtol=1e-5)
 
 
@@ -261,19 +261,19 @@ def test_trusted_rows_do_no_harm_where_errors_are_random():
 
 
 def test_trusted_verdicts_mend_systematic_ones():
-    """A verdict that looks at the wrong column: with labels for a third of the groups it is believed less."""
+    """A verdict that looks at the wrong column: with labels for half of the groups it is believed less."""
 
     def verdicts(seed):
-        rollouts = world(seed, binary=True, wrong=0.0, groups=48)
+        rollouts = world(seed, binary=True, wrong=0.0, groups=96)
         return replace(rollouts, rewards=(2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0] > 0).float())
 
     # The expected reward lies between the two; an unbiased estimate need not.
     curator, blind = Denoise(unbiased=False), Denoise(unbiased=False)
     for seed in range(4):
         rollouts = verdicts(seed)
-        curation, expected = curator.curate(checked(rollouts, 16)), blind.curate(rollouts)
-    others = rollouts.groups >= 16
-    assert agreement(curation, rollouts, others) > agreement(expected, rollouts, others) + 0.04
+        curation, expected = curator.curate(checked(rollouts, 48)), blind.curate(rollouts)
+    others = rollouts.groups >= 48
+    assert agreement(curation, rollouts, others) > agreement(expected, rollouts, others) + 0.1
     assert curation.rewards.min() >= 0
     assert curation.rewards.max() <= 1
     wrong = (rollouts.rewards != rollouts.true_rewards)[others].numpy()

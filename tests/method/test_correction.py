@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from geoalign.method.correction import learnt_correction
-from geoalign.method.ridge import group_centred
+from geoalign.method.correction import PENALTIES, learnt_correction
+from geoalign.method.ridge import RunningRidge, fold_predictions, group_centred
 
 GROUP = torch.arange(160) // 8
 TRUSTED = GROUP < 10
@@ -24,6 +24,24 @@ def test_an_error_along_the_states_is_predicted_for_all_rows():
     correction, interval = learnt_correction(x, error * TRUSTED, TRUSTED, GROUP, level=0.95)
     assert interval.low > 0.8
     torch.testing.assert_close(correction[~TRUSTED], error[~TRUSTED], atol=0.4, rtol=0.1)
+
+
+def test_it_is_applied_at_the_lower_end_of_its_slope():
+    """(l / r) (z d / z z) times the ridge's prediction: with as much noise as error far below it."""
+    x = states()
+    noise = torch.randn(160, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    residuals = x[:, 0].double() + noise
+    correction, interval = learnt_correction(x, residuals, TRUSTED, GROUP, level=0.95)
+    known, d, ones = x[TRUSTED], residuals[TRUSTED], torch.ones(80, 1, dtype=torch.float64)
+    by_penalty = []
+    for penalty in PENALTIES:
+        z = fold_predictions(known, d, ones, GROUP[TRUSTED], penalty=penalty)[:, 0].double()
+        ridge = RunningRidge(penalties=(penalty,))
+        ridge.add(known, d, ones)
+        slope = interval.low / interval.estimate * (z @ d) / (z @ z)
+        by_penalty.append(slope * ridge.predict(x).best[:, 0].double())
+    assert 0 < interval.low / interval.estimate < 0.7
+    assert any(torch.allclose(correction, expected) for expected in by_penalty)
 
 
 def test_residuals_of_other_rows_are_not_heeded():

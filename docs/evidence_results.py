@@ -1,0 +1,153 @@
+"""The results in `evidence/` by comparison, level and arm, and the settings that the pages on evidence have rows of."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from geoalign.lab.analysis.comparison.along_curves import at_equal
+from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.analysis.comparison.scores import final_score
+from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
+from geoalign.lab.analysis.statistics import Interval, PairedDifference, paired_difference, share_interval
+from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison_results import Cell, read_results
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of one comparison: its table and its cells."""
+
+    table: LevelTable
+    cells: tuple[Cell, ...]
+    metric: str
+
+    def has(self, arm: str) -> bool:
+        """Whether the arm has a finished run here."""
+        row = self.table.row(arm)
+        return row is not None and bool(row.seeds)
+
+    def row(self, arm: str) -> ArmRow:
+        """The row of an arm."""
+        row = self.table.row(arm)
+        if row is None:
+            raise LookupError(f"evidence: expected an arm of {self.table.level}, got {arm}")
+        return row
+
+    def of(self, arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
+        """A number of each finished cell of an arm, by seed."""
+        return {cell.seed: number(cell) for cell in self.cells if cell.arm == arm and cell.finished}
+
+    def minus(self, arm: str, number: Callable[[Cell], float], against: str = "grpo") -> PairedDifference:
+        """The paired difference of a number of two arms."""
+        return paired_difference(self.of(arm, number), self.of(against, number))
+
+    def score(self, arm: str, against: str = "grpo") -> PairedDifference:
+        """The paired difference of the final scores of two arms."""
+        return paired_difference(self.row(arm).score.values, self.row(against).score.values)
+
+    def differences(self, arm: str, against: str = "grpo") -> list[float]:
+        """Final scores minus those of another arm, of the seeds that GRPO, the oracle and both arms have."""
+        mine, theirs = self.row(arm).score.values, self.row(against).score.values
+        return [mine[seed] - theirs[seed] for seed in self.seeds if seed in mine and seed in theirs]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of both GRPO and the oracle."""
+        return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
+
+    def share(self, arm: str) -> Interval:
+        """The share of the headroom that an arm recovered, with Fieller's interval."""
+        mine = self.row(arm).score.values
+        seeds = [seed for seed in self.seeds if seed in mine]
+        grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
+        return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
+
+
+@functools.cache
+def level_of(folder: str, name: str) -> Level:
+    """A level of the comparison in `evidence/<folder>`."""
+    root = ROOT / "evidence" / folder
+    plan, cells = read_plan(root), read_results(root)
+    table = next(level for level in analyse(cells, plan).levels if level.level == name)
+    return Level(table, tuple(cell for cell in cells if cell.level == name), plan.metric)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the README's table and figure: words, and the comparison and level that it is."""
+
+    label: str
+    folder: str
+    name: str
+
+    @property
+    def level(self) -> Level:
+        """Its results."""
+        return level_of(self.folder, self.name)
+
+
+# The first comparisons: each reward corrupted independently, one warm start for all seeds.
+FIRST = (
+    Setting("maths, 20% flipped", "math", "flip_20"),
+    Setting("maths, 40%", "math", "flip_40"),
+    Setting("maths, shortcut rewarded", "math_shortcut", "shortcut_50"),
+    Setting("dialogue, 20% reversed", "dialogue", "extremes_20"),
+    Setting("dialogue, 20%, new seeds", "dialogue_again", "extremes_20"),
+    Setting("dialogue, 40%", "dialogue", "extremes_40"),
+    Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
+)
+# As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on the extremes.
+SETTINGS = (
+    Setting("three numbers, 20% flipped", "math_denoise", "flip_20"),
+    Setting("three numbers, 40% flipped", "math_denoise", "flip_40"),
+    Setting("five numbers, 40% flipped", "math_hard_denoise", "flip_40"),
+    Setting("dialogue, 10% reversed", "dialogue_denoise_again", "extremes_10"),
+    Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
+    Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
+    Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
+    Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
+)
+
+
+def unchanged(level: Level, arm: str) -> Iterator[bool]:
+    """Of each generation whether the curator left its advantages as they were."""
+    for cell in level.cells:
+        if cell.arm == arm:
+            cosines = (cell.series[name] for name in ("advantage_cosine", "observed_advantage_cosine"))
+            yield from (given == observed for given, observed in zip(*cosines, strict=True) if not math.isnan(given))
+
+
+def last_gold(cell: Cell) -> float:
+    """Gold utility, mean of the last five evaluations."""
+    return final_score(cell, "gold_utility", 5)[0]
+
+
+def gold_at(cell: Cell, proxy: float) -> float:
+    """Gold utility where the run first reaches a proxy reward."""
+    return at_equal(cell, "reward", proxy, "gold_utility")
+
+
+EQUAL_PROXY = 1.8
+FIFTEEN = ("dialogue", "dialogue_again")
+
+
+def fifteen(arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
+    """A number of an arm at dialogue 20%, by seed, of the five first and ten new seeds."""
+    return {
+        seed: value for folder in FIFTEEN for seed, value in level_of(folder, "extremes_20").of(arm, number).items()
+    }
+
+
+def gold_at_equal_proxy(arm: str) -> PairedDifference:
+    """Gold utility minus GRPO's where each first reaches the same proxy reward, fifteen seeds."""
+
+    def gold(cell: Cell) -> float:
+        return gold_at(cell, EQUAL_PROXY)
+
+    return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))

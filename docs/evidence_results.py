@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval, PairedDifference, paired_difference, share_interval
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.store.json_files import read_yaml
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +28,7 @@ class Level:
     table: LevelTable
     cells: tuple[Cell, ...]
     metric: str
+    seeds_per_warm_start: int | None
 
     def has(self, arm: str) -> bool:
         """Whether the arm has a finished run here."""
@@ -61,6 +64,14 @@ class Level:
         """Seeds of both GRPO and the oracle."""
         return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
 
+    def by_warm_start(self, arm: str, against: str = "grpo") -> list[float]:
+        """The mean difference of the final scores over the seeds of each warm start; all seeds' where they share one."""
+        mine, theirs = self.row(arm).score.values, self.row(against).score.values
+        blocks: dict[int, list[float]] = {}
+        for seed in sorted(set(mine) & set(theirs)):
+            blocks.setdefault(seed // (self.seeds_per_warm_start or sys.maxsize), []).append(mine[seed] - theirs[seed])
+        return [sum(values) / len(values) for values in blocks.values()]
+
     def share(self, arm: str) -> Interval:
         """The share of the headroom that an arm recovered, with Fieller's interval."""
         mine = self.row(arm).score.values
@@ -75,7 +86,9 @@ def level_of(folder: str, name: str) -> Level:
     root = ROOT / "evidence" / folder
     plan, cells = read_plan(root), read_results(root)
     table = next(level for level in analyse(cells, plan).levels if level.level == name)
-    return Level(table, tuple(cell for cell in cells if cell.level == name), plan.metric)
+    settings, _ = read_yaml(root / "compare.yaml")
+    own = tuple(cell for cell in cells if cell.level == name)
+    return Level(table, own, plan.metric, settings.get("seeds_per_warm_start"))
 
 
 @dataclass(frozen=True)

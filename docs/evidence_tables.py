@@ -97,6 +97,7 @@ def arms(folder: str, name: str) -> str:
         if kind is not None:
             p = {PRIMARY: kind.difference.p, EXPLORATORY: kind.adjusted_p}.get(kind.kind, math.nan)
         yield NAMES[row.arm]
+        yield str(len(row.seeds))
         yield plain(row.score.interval.estimate, 3)
         yield "" if row.arm == "grpo" else signed(row.score.difference.interval)
         yield probability(p)
@@ -111,7 +112,7 @@ def arms(folder: str, name: str) -> str:
         )
         yield plain(replaced, 1) + ("" if math.isnan(right) or math.isnan(replaced) else f", {right:.0%}")
 
-    heads = ["arm", "final", "minus GRPO (95%)", "p", "share of headroom, %", "whole curve minus GRPO"]
+    heads = ["arm", "seeds", "final", "minus GRPO (95%)", "p", "share of headroom, %", "whole curve minus GRPO"]
     heads += ["gold minus GRPO"] if gold else []
     shown = [arm for arm in NAMES if level.has(arm)]
     return table([*heads, "replaced, right"], (row_of(level.row(arm)) for arm in shown))
@@ -128,11 +129,10 @@ def headroom() -> str:
         yield plain(level.row("grpo").score.interval.estimate, 3)
         yield signed(level.score("oracle").interval)
         yield f"{sd:.3f}" + ("" if judged == "geoalign" else " (oracle)")
-        for seeds in (level.score("oracle").pairs, 20):
-            yield _detectable(level, seeds)
+        yield _detectable(level)
 
-    heads = ["setting", "seeds", "GRPO", "headroom: oracle minus GRPO (95%)", "sd of differences"]
-    return table([*heads, "detectable share", "with 20 seeds"], map(row_of, SETTINGS))
+    heads = ["setting", "seeds", "GRPO", "headroom: oracle minus GRPO (95%)", "sd of differences", "detectable share"]
+    return table(heads, map(row_of, SETTINGS))
 
 
 def _judged(level: Level) -> tuple[float, str]:
@@ -141,10 +141,12 @@ def _judged(level: Level) -> tuple[float, str]:
     return spread(level.differences(arm)), arm
 
 
-def _detectable(level: Level, seeds: int) -> str:
-    """The smallest share of the headroom that so many seeds detect; a dash where there is none."""
-    room = level.score("oracle").interval
-    return f"{smallest_detectable(_judged(level)[0], seeds) / room.estimate:.0%}" if room.low > 0 else "-"
+def _detectable(level: Level) -> str:
+    """The smallest share of the headroom that the seeds detect; a dash where there is no headroom."""
+    room = level.score("oracle")
+    if not room.interval.low > 0:
+        return "-"
+    return f"{smallest_detectable(_judged(level)[0], room.pairs) / room.interval.estimate:.0%}"
 
 
 # Words, comparison, level and arm of each row of the table of gold utility at equal proxy reward.
@@ -196,7 +198,7 @@ def first() -> str:
     def row_of(setting: Setting) -> Iterator[str]:
         yield from _gains(setting, shown)
         yield signed(setting.level.score("oracle").interval)
-        yield _detectable(setting.level, setting.level.score("oracle").pairs)
+        yield _detectable(setting.level)
         yield _golds(setting.level, shown)
 
     heads = ["setting", "GRPO", *shown.values(), "oracle", "detectable share", "gold utility, minus GRPO's"]
@@ -215,13 +217,14 @@ def _golds(level: Level, shown: dict[str, str]) -> str:
     return ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
 
 
-# What `denoise` is measured against beside GRPO.
-RIVALS = {
+# What `denoise` is measured against beside GRPO, other methods first.
+RIVALS = {"par": "PAR", "mc_grpo": "MC-GRPO", "quantile": "quantile"}
+CONTROLS = {
     "geoalign": "GeoAlign",
+    "geoalign_mended": "GeoAlign mended",
     "majority_vote": "`majority_vote`",
     "rank_trim": "`rank_trim`",
     "tie_detector": "`tie_detector`",
-    "pair_count": "`pair_count`",
     "denoise_permuted": "states permuted",
     "denoise_states": "without answers",
     "denoise_answers": "without states",
@@ -229,18 +232,26 @@ RIVALS = {
 
 
 def against() -> str:
-    """Scores of `denoise` minus those of its rivals and controls, paired by seed, and the generations it left alone."""
-    shown = {arm: label for arm, label in RIVALS.items() if any(item.level.has(arm) for item in SETTINGS)}
+    """Scores of `denoise` minus those of GRPO, rivals and controls, paired by seed, and the generations it left alone.
+
+    Minus GRPO's: the mean over the seeds of each warm start. Of the rivals the one with the highest score.
+    """
+    shown = {arm: label for arm, label in CONTROLS.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
         yield setting.label
+        yield ", ".join(_signed(mean, 3) for mean in level.by_warm_start("denoise"))
         for arm in shown:
             yield signed(level.score("denoise", arm).interval) if level.has(arm) else "-"
+        run = [arm for arm in RIVALS if level.has(arm)]
+        best = max(run, key=lambda arm: level.row(arm).score.interval.estimate, default=None)
+        yield f"{RIVALS[best]}: {signed(level.score('denoise', best).interval)}" if best else "-"
         left = list(unchanged(level, "denoise"))
         yield f"{sum(left)} of {len(left)}"
 
-    return table(["`denoise` minus", *shown.values(), "generations unchanged"], map(row_of, SETTINGS))
+    heads = ["`denoise` minus", "GRPO, by warm start", *shown.values(), "best rival", "generations unchanged"]
+    return table(heads, map(row_of, SETTINGS))
 
 
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:

@@ -11,47 +11,43 @@ import evidence_results as results
 from evidence_results import Level, fifteen, last_gold, level_of
 from evidence_tables import signed
 
-from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward
+from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward, mean_over_curve
 from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, spread
 from geoalign.lab.store.comparison_results import Cell
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
     for words in (*_summary(), *_maths(), *_dialogue(), *_denoise(), *_real(), *_claims()):
         yield "evidence.md", words
-    gained, shares = list(_summary())[1:3]
+    gained, shares = list(_summary())[:2]
     yield "README.md", gained.replace("gains", "gained")
     yield "README.md", shares.partition(" of the")[0]
 
 
 def _summary() -> Iterator[str]:
-    levels = {setting.label: setting.level for setting in results.SETTINGS}
+    # A setting without headroom can show nothing.
+    levels = {one.label: one.level for one in results.SETTINGS if one.level.score("oracle").interval.low > 0}
     gains = {label: level.score("denoise") for label, level in levels.items()}
     golds = [level.minus("denoise", last_gold).p for label, level in levels.items() if "dialogue" in label]
     # As the plan has it: over all settings and both measures.
     p = dict(zip(gains, holm([*(gain.p for gain in gains.values()), *golds]), strict=False))
     found = [label for label, gain in gains.items() if gain.interval.low > 0 and p[label] < 0.05]
-    # Of a headroom of next to nothing a share says nothing.
-    twenty = "three numbers, 20% flipped"
-    shares = [100 * levels[label].share("denoise").estimate for label in found if label != twenty]
-    gain, room = (levels[twenty].score(arm).interval.estimate for arm in ("denoise", "oracle"))
-    yield f"(maths at 20%: {gain:+.3f} of {room:+.3f})"
+    # Of a headroom that the seeds would not detect a share says nothing.
+    shares = [100 * levels[label].share("denoise").estimate for label in found if levels[label].detectable() < 1]
     yield f"`denoise` gains in {_NUMBERS[len(found)]} of {_NUMBERS[len(levels)]} settings"
     largest = max(p[label] for label in found)
     yield f"{min(shares):.0f}% to {max(shares):.0f}% of the headroom there, largest p after Holm {largest:.3f}"
     for label in set(gains) - set(found):
         yield f"{signed(gains[label].interval)} of {levels[label].score('oracle').interval.estimate:+.3f}"
     yield f"(p = {gains['dialogue, 20% reversed'].p:.3f}, corrected {p['dialogue, 20% reversed']:.3f})"
-    yield "dialogue 40% {:+.2f} and {:+.2f}, 20% {:+.3f} and {:+.3f}, five numbers {:+.3f} and {:+.3f}".format(
-        *_blocks(levels["dialogue, 40% reversed"]),
-        *_blocks(levels["dialogue, 20% reversed"]),
-        *_blocks(levels["five numbers, 40% flipped"]),
-    )
+    for label, level in levels.items():
+        if len(means := level.by_warm_start("denoise")) > 2:
+            yield f"{label} {signed(seed_interval(means))}"
     biased, less = levels["dialogue, 40% reversed"], levels["dialogue, less bias, 40% reversed"]
     yield f"at dialogue 40% {_gold(biased, 'denoise')} beside GRPO's, the oracle {_gold(biased, 'oracle')}"
     yield f"it gains {_gold(less, 'denoise')}"
@@ -82,9 +78,19 @@ def _summary() -> Iterator[str]:
         f"AUROC {areas[0]:.2f} (20%) and {areas[1]:.2f} (40%) among rollouts with reward 1, {areas[2]:.2f} and "
         f"{areas[3]:.2f} among those with reward 0"
     )
-    curve = [evaluation_series(cell, "reward").values for cell in first.cells if cell.arm == "grpo"]
-    rise = [sum(values[at] for values in curve) / len(curve) for at in (-5, -1)]
-    yield f"GRPO rises from {rise[0]:.2f} to {rise[1]:.2f} over them"
+    yield f"GRPO rises {_last_five(first, 'grpo')} over them"
+    now = levels["dialogue, 20% reversed"]
+    grpo, oracle = (_last_five(now, arm) for arm in ("grpo", "oracle"))
+    yield f"At 20% GRPO rises {grpo} over the last five evaluations, the oracle {oracle}"
+    area = now.minus("denoise", lambda cell: mean_over_curve(cell, "reward")).interval
+    yield f"over the whole curve `denoise` gains {signed(area)}"
+
+
+def _last_five(level: Level, arm: str) -> str:
+    """From where to where an arm's proxy reward goes over the last five evaluations."""
+    curves = [evaluation_series(cell, "reward").values for cell in level.cells if cell.arm == arm]
+    start, end = (sum(values[at] for values in curves) / len(curves) for at in (-5, -1))
+    return f"from {start:.2f} to {end:.2f}"
 
 
 def _maths() -> Iterator[str]:
@@ -101,6 +107,9 @@ def _dialogue() -> Iterator[str]:
     between = signed(level_of("dialogue_again", "extremes_20").score("geoalign_best_guess", "geoalign").interval)
     yield f"All fifteen seeds give GeoAlign {both[0]}, the best guess {both[1]}; their"
     yield f"their difference on the new seeds is {between}"
+    shortcut = level_of("math_denoise", "shortcut_50")
+    gain, room = shortcut.score("denoise").interval, shortcut.score("oracle").interval.estimate
+    yield f"(maths, {signed(gain)} of {room:+.3f})"
     known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
     yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
 
@@ -132,13 +141,6 @@ def _denoise() -> Iterator[str]:
 
 def _gold(level: Level, arm: str) -> str:
     return signed(level.row(arm).gold.difference.interval, 2)
-
-
-def _blocks(level: Level) -> list[float]:
-    """Mean gain of `denoise` in either half of the seeds: each has a warm start of its own."""
-    given = level.differences("denoise")
-    half = len(given) // 2
-    return [sum(part) / half for part in (given[:half], given[half:])]
 
 
 def _share(level: Level) -> str:

@@ -13,7 +13,14 @@ from geoalign.lab.analysis.comparison.along_curves import at_equal
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import final_score
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
-from geoalign.lab.analysis.statistics import Interval, PairedDifference, paired_difference, share_interval
+from geoalign.lab.analysis.statistics import (
+    Interval,
+    PairedDifference,
+    paired_difference,
+    share_interval,
+    smallest_detectable,
+    spread,
+)
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
 from geoalign.lab.store.json_files import read_yaml
@@ -65,7 +72,7 @@ class Level:
         return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
 
     def by_warm_start(self, arm: str, against: str = "grpo") -> list[float]:
-        """The mean difference of the final scores over the seeds of each warm start; all seeds' where they share one."""
+        """The mean difference of the final scores over each warm start's seeds; over all seeds where they share one."""
         mine, theirs = self.row(arm).score.values, self.row(against).score.values
         blocks: dict[int, list[float]] = {}
         for seed in sorted(set(mine) & set(theirs)):
@@ -78,6 +85,18 @@ class Level:
         seeds = [seed for seed in self.seeds if seed in mine]
         grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
         return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
+
+    def judged(self) -> tuple[float, str]:
+        """The deviation of GeoAlign's differences to GRPO, or of the oracle's where it did not run; and whose it is."""
+        arm = "geoalign" if self.has("geoalign") else "oracle"
+        return spread(self.differences(arm)), arm
+
+    def detectable(self) -> float:
+        """The smallest share of the headroom that the seeds detect; NaN where there is no headroom."""
+        room = self.score("oracle")
+        if not room.interval.low > 0:
+            return math.nan
+        return smallest_detectable(self.judged()[0], room.pairs) / room.interval.estimate
 
 
 @functools.cache
@@ -119,10 +138,13 @@ FIRST = (
 SETTINGS = (
     Setting("three numbers, 20% flipped", "math_denoise", "flip_20"),
     Setting("three numbers, 40% flipped", "math_denoise", "flip_40"),
+    Setting("three numbers, shortcut rewarded", "math_denoise", "shortcut_50"),
+    Setting("five numbers, 20% flipped", "math_hard_denoise", "flip_20"),
     Setting("five numbers, 40% flipped", "math_hard_denoise", "flip_40"),
     Setting("dialogue, 10% reversed", "dialogue_denoise_again", "extremes_10"),
     Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
     Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
+    Setting("dialogue, flattery rewarded", "dialogue_denoise_again", "shortcut_50"),
     Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
     Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
 )

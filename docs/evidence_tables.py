@@ -17,7 +17,7 @@ from evidence_results import FIRST, ROOT, SETTINGS, Level, Setting, gold_at, lev
 
 from geoalign.lab.analysis.comparison.along_curves import mean_over_curve
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow
-from geoalign.lab.analysis.statistics import Interval, smallest_detectable, spread
+from geoalign.lab.analysis.statistics import Interval
 
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
 TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -123,7 +123,7 @@ def headroom() -> str:
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
-        sd, judged = _judged(level)
+        sd, judged = level.judged()
         yield setting.label
         yield str(level.score("oracle").pairs)
         yield plain(level.row("grpo").score.interval.estimate, 3)
@@ -135,31 +135,20 @@ def headroom() -> str:
     return table(heads, map(row_of, SETTINGS))
 
 
-def _judged(level: Level) -> tuple[float, str]:
-    """The standard deviation of GeoAlign's differences to GRPO, or of the oracle's where it did not run; and whose."""
-    arm = "geoalign" if level.has("geoalign") else "oracle"
-    return spread(level.differences(arm)), arm
-
-
 def _detectable(level: Level) -> str:
-    """The smallest share of the headroom that the seeds detect; a dash where there is no headroom."""
-    room = level.score("oracle")
-    if not room.interval.low > 0:
-        return "-"
-    return f"{smallest_detectable(_judged(level)[0], room.pairs) / room.interval.estimate:.0%}"
+    share = level.detectable()
+    return "-" if math.isnan(share) else f"{share:.0%}"
 
 
 # Words, comparison, level and arm of each row of the table of gold utility at equal proxy reward.
 GOLD = (
     ("expected rewards, 40%", "dialogue_denoise", "extremes_40", "denoise"),
-    ("expected rewards, 20%", "dialogue_denoise", "extremes_20", "denoise"),
     ("40%", "dialogue_denoise_again", "extremes_40", "denoise"),
     ("20%", "dialogue_denoise_again", "extremes_20", "denoise"),
     ("10%", "dialogue_denoise_again", "extremes_10", "denoise"),
     ("less bias, 40%", "dialogue_unbiased", "extremes_40", "denoise"),
     ("48 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_48"),
     ("48 labels, 20%", "dialogue_denoise_again", "extremes_20", "denoise_labels_48"),
-    ("256 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_256"),
 )
 
 
@@ -172,7 +161,7 @@ def gold() -> str:
         yield words
         for reward in rewards:
             difference = level.minus(arm, lambda cell, at=reward: gold_at(cell, at), "oracle")
-            some = f", {difference.pairs} seeds" if difference.left_out else ""
+            some = f", {difference.pairs} seeds" if difference.pairs < len(level.row(arm).seeds) else ""
             yield "-" if difference.pairs < 2 else signed(difference.interval, 2) + some
 
     heads = ["`denoise`", *(f"at a proxy reward of {reward}" for reward in rewards)]
@@ -218,7 +207,7 @@ def _golds(level: Level, shown: dict[str, str]) -> str:
 
 
 # What `denoise` is measured against beside GRPO, other methods first.
-RIVALS = {"par": "PAR", "mc_grpo": "MC-GRPO", "quantile": "quantile"}
+RIVALS = {"par": "PAR", "mc_grpo": "MC-GRPO", "quantile": "`quantile`"}
 CONTROLS = {
     "geoalign": "GeoAlign",
     "geoalign_mended": "GeoAlign mended",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import evidence_results as results
 from evidence_results import Level, fifteen, last_gold, level_of
-from evidence_tables import signed
+from evidence_tables import RIVALS, signed
 
 from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward, mean_over_curve
 from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
@@ -50,7 +50,9 @@ def _summary() -> Iterator[str]:
             yield f"{label} {signed(seed_interval(means))}"
     biased, less = levels["dialogue, 40% reversed"], levels["dialogue, less bias, 40% reversed"]
     yield f"at dialogue 40% {_gold(biased, 'denoise')} beside GRPO's, the oracle {_gold(biased, 'oracle')}"
-    yield f"it gains {_gold(less, 'denoise')}"
+    wide = levels["dialogue, wider model, 40% reversed"]
+    gains = _gold(less, "denoise"), _gold(wide, "denoise")
+    yield f"it gains {gains[0]}, with a wider model and reward model {gains[1]}"
     right = level_of("dialogue_denoise_again", "extremes_40")
     given = right.score("denoise_clean", "clean").interval
     yield f"without wrong rewards {signed(given)} beside {_final(right, 'clean'):.3f}"
@@ -131,6 +133,12 @@ def _denoise() -> Iterator[str]:
     yield f"beside `denoise` without labels {a} and {b}"
     a, b = _gold_beside_grpo(forty, 0.5, few), _gold_beside_grpo(twenty, 2.0, few)
     yield f"beside GRPO's at those proxy rewards {a} and {b}"
+
+    others = (*RIVALS.items(), ("geoalign_mended", "GeoAlign with its faults mended"))
+    yield ", ".join(f"{label} {signed(forty.score(arm).interval)}" for arm, label in others)
+    yield f"GeoAlign minus `pair_count` {signed(forty.score('geoalign', 'pair_count').interval)}"
+    twenty_permuted = signed(twenty.score("denoise", "denoise_permuted").interval)
+    yield f"over permuted states it gains {twenty_permuted} at 20%"
 
     settings = [setting.level for setting in results.SETTINGS]
     left = [same for level in settings for same in results.unchanged(level, "denoise")]

@@ -145,6 +145,7 @@ SETTINGS = (
     Setting("dialogue, 20% reversed", "dialogue_denoise_again", "extremes_20"),
     Setting("dialogue, 40% reversed", "dialogue_denoise_again", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_denoise_again", "shortcut_50"),
+    Setting("dialogue, wider model, 40% reversed", "dialogue_wide", "extremes_40"),
     Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
     Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
 )

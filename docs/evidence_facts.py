@@ -57,7 +57,7 @@ def _summary() -> Iterator[str]:
     given = right.score("denoise_clean", "clean").interval
     yield f"without wrong rewards {signed(given)} beside {_final(right, 'clean'):.3f}"
     tried = [level for level in levels.values() if level.has("geoalign")]
-    best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.low)
+    best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.estimate)
     yield f"in {_NUMBERS[len(tried)]} settings, the best of them {signed(best)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
     yield f"`denoise` is better than it in {_NUMBERS[beaten]} of them"
@@ -111,7 +111,7 @@ def _dialogue() -> Iterator[str]:
     yield f"their difference on the new seeds is {between}"
     shortcut = level_of("math_denoise", "shortcut_50")
     gain, room = shortcut.score("denoise").interval, shortcut.score("oracle").interval.estimate
-    yield f"(maths, {signed(gain)} of {room:+.3f})"
+    yield f"(three numbers, {signed(gain)} of {room:+.3f})"
     known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
     yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
 
@@ -131,6 +131,8 @@ def _denoise() -> Iterator[str]:
     yield f"its gold utility is {a} beside GRPO's at 40%, {b} at 20%; with 256 {c} at 40%"
     a, b = (signed(level.minus(few, last_gold, "denoise").interval, 2) for level in (forty, twenty))
     yield f"beside `denoise` without labels {a} and {b}"
+    means = [mean for level in (forty, twenty) for mean in level.by_warm_start(few, number=last_gold)]
+    yield "40% {:+.2f} and {:+.2f}, 20% {:+.2f} and {:+.2f}".format(*means)
     a, b = _gold_beside_grpo(forty, 0.5, few), _gold_beside_grpo(twenty, 2.0, few)
     yield f"beside GRPO's at those proxy rewards {a} and {b}"
 

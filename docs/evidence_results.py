@@ -71,9 +71,12 @@ class Level:
         """Seeds of both GRPO and the oracle."""
         return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
 
-    def by_warm_start(self, arm: str, against: str = "grpo") -> list[float]:
-        """The mean difference of the final scores over each warm start's seeds; over all seeds where they share one."""
-        mine, theirs = self.row(arm).score.values, self.row(against).score.values
+    def by_warm_start(self, arm: str, number: Callable[[Cell], float] | None = None) -> list[float]:
+        """The mean difference to GRPO over each warm start's seeds; over all seeds where they share one.
+
+        Of the final scores, or of another number of a cell.
+        """
+        mine, theirs = (self.row(one).score.values if number is None else self.of(one, number) for one in (arm, "grpo"))
         blocks: dict[int, list[float]] = {}
         for seed in sorted(set(mine) & set(theirs)):
             blocks.setdefault(seed // (self.seeds_per_warm_start or sys.maxsize), []).append(mine[seed] - theirs[seed])

@@ -206,9 +206,9 @@ def _golds(level: Level, shown: dict[str, str]) -> str:
     return ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
 
 
-# What `denoise` is measured against beside GRPO, other methods first.
+# What `denoise` is measured against beside GRPO: rivals, of which the best has a column, and what has one each.
 RIVALS = {"par": "PAR", "mc_grpo": "MC-GRPO", "quantile": "`quantile`"}
-CONTROLS = {
+COLUMNS = {
     "geoalign": "GeoAlign",
     "geoalign_mended": "GeoAlign mended",
     "majority_vote": "`majority_vote`",
@@ -225,7 +225,7 @@ def against() -> str:
 
     Minus GRPO's: the mean over the seeds of each warm start. Of the rivals the one with the highest score.
     """
-    shown = {arm: label for arm, label in CONTROLS.items() if any(item.level.has(arm) for item in SETTINGS)}
+    shown = {arm: label for arm, label in COLUMNS.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level

@@ -59,7 +59,8 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            # Copies, not views of the mapped file: where a tensor begins decides the last bit of sums over it.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except SafetensorError as error:
         raise InputError(f"state: expected a whole safetensors file, got {error} in {path}") from error
     if _TREE not in metadata:

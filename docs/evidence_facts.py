@@ -18,6 +18,12 @@ from geoalign.lab.analysis.statistics import holm, paired_difference, seed_inter
 from geoalign.lab.store.comparison_results import Cell
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+# What else was tried in place of a curator, or of the paper's settings.
+TUNED = {
+    "geoalign_mended": "GeoAlign with its faults mended",
+    "grpo_slow": "GRPO with half the learning rate",
+    "grpo_kl": "with a KL term",
+}
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -136,8 +142,10 @@ def _denoise() -> Iterator[str]:
     a, b = _gold_beside_grpo(forty, 0.5, few), _gold_beside_grpo(twenty, 2.0, few)
     yield f"beside GRPO's at those proxy rewards {a} and {b}"
 
-    others = (*RIVALS.items(), ("geoalign_mended", "GeoAlign with its faults mended"))
-    yield ", ".join(f"{label} {signed(forty.score(arm).interval)}" for arm, label in others)
+    maths = level_of("math_denoise", "flip_40")
+    for level in (forty, maths):
+        others = {arm: label for arm, label in {**RIVALS, **TUNED}.items() if level.has(arm)}
+        yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in others.items())
     yield f"GeoAlign minus `pair_count` {signed(forty.score('geoalign', 'pair_count').interval)}"
     twenty_permuted = signed(twenty.score("denoise", "denoise_permuted").interval)
     yield f"over permuted states it gains {twenty_permuted} at 20%"

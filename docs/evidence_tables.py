@@ -207,7 +207,15 @@ def _golds(level: Level, shown: dict[str, str]) -> str:
 
 
 # What `denoise` is measured against beside GRPO: rivals, of which the best has a column, and what has one each.
-RIVALS = {"par": "PAR", "mc_grpo": "MC-GRPO", "quantile": "`quantile`"}
+RIVALS = {
+    "par": "PAR",
+    "mc_grpo": "MC-GRPO",
+    "quantile": "`quantile`",
+    "noise_corrected": "`noise_corrected`",
+    "confident_learning": "`confident_learning`",
+    "nearest_centroid": "`nearest_centroid`",
+    "score_agreement": "`score_agreement`",
+}
 COLUMNS = {
     "geoalign": "GeoAlign",
     "geoalign_mended": "GeoAlign mended",

@@ -90,8 +90,9 @@ class Level:
         return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
 
     def judged(self) -> tuple[float, str]:
-        """The deviation of GeoAlign's differences to GRPO, or of the oracle's where it did not run; and whose it is."""
-        arm = "geoalign" if self.has("geoalign") else "oracle"
+        """The sd of GeoAlign's differences to GRPO, or of the oracle's where GeoAlign lacks seeds; and whose it is."""
+        complete = self.has("geoalign") and set(self.seeds) <= set(self.row("geoalign").score.values)
+        arm = "geoalign" if complete else "oracle"
         return spread(self.differences(arm)), arm
 
     def detectable(self) -> float:
@@ -137,8 +138,9 @@ FIRST = (
     Setting("dialogue, 40%", "dialogue", "extremes_40"),
     Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
 )
-# As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on the extremes.
-SETTINGS = (
+# The plan of configs/evidence. As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on
+# the extremes.
+PLANNED = (
     Setting("three numbers, 20% flipped", "math_denoise", "flip_20"),
     Setting("three numbers, 40% flipped", "math_denoise", "flip_40"),
     Setting("three numbers, shortcut rewarded", "math_denoise", "shortcut_50"),
@@ -150,8 +152,9 @@ SETTINGS = (
     Setting("dialogue, flattery rewarded", "dialogue_denoise_again", "shortcut_50"),
     Setting("dialogue, wider model, 40% reversed", "dialogue_wide", "extremes_40"),
     Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
-    Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"),
 )
+# SmolLM2 has a plan of its own (configs/real), and `denoise` with expected rewards.
+SETTINGS = (*PLANNED, Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"))
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:
@@ -170,6 +173,15 @@ def last_gold(cell: Cell) -> float:
 def gold_at(cell: Cell, proxy: float) -> float:
     """Gold utility where the run first reaches a proxy reward."""
     return at_equal(cell, "reward", proxy, "gold_utility")
+
+
+PROXIES = (0.5, 1.0, 1.5, 2.0)
+
+
+def gold_beside_oracle(level: Level, arm: str) -> Iterator[PairedDifference]:
+    """Gold utility minus the oracle's where each first reaches a proxy reward, for each of PROXIES."""
+    for proxy in PROXIES:
+        yield level.minus(arm, lambda cell, at=proxy: gold_at(cell, at), "oracle")
 
 
 EQUAL_PROXY = 1.8

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from evidence_results import FIRST, ROOT, SETTINGS, Level, Setting, gold_at, level_of, unchanged
+from evidence_results import FIRST, PROXIES, ROOT, SETTINGS, Level, Setting, gold_beside_oracle, level_of, unchanged
 
 from geoalign.lab.analysis.comparison.along_curves import mean_over_curve
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow
@@ -146,6 +146,8 @@ GOLD = (
     ("40%", "dialogue_denoise_again", "extremes_40", "denoise"),
     ("20%", "dialogue_denoise_again", "extremes_20", "denoise"),
     ("10%", "dialogue_denoise_again", "extremes_10", "denoise"),
+    ("flattery rewarded", "dialogue_denoise_again", "shortcut_50", "denoise"),
+    ("wider model, 40%", "dialogue_wide", "extremes_40", "denoise"),
     ("less bias, 40%", "dialogue_unbiased", "extremes_40", "denoise"),
     ("48 labels, 40%", "dialogue_denoise_again", "extremes_40", "denoise_labels_48"),
     ("48 labels, 20%", "dialogue_denoise_again", "extremes_20", "denoise_labels_48"),
@@ -154,17 +156,15 @@ GOLD = (
 
 def gold() -> str:
     """Gold utility of `denoise` minus the oracle's where each first reaches a proxy reward, and how many seeds do."""
-    rewards = (0.5, 1.0, 1.5, 2.0)
 
     def row_of(words: str, folder: str, name: str, arm: str) -> Iterator[str]:
         level = level_of(folder, name)
         yield words
-        for reward in rewards:
-            difference = level.minus(arm, lambda cell, at=reward: gold_at(cell, at), "oracle")
+        for difference in gold_beside_oracle(level, arm):
             some = f", {difference.pairs} seeds" if difference.pairs < len(level.row(arm).seeds) else ""
             yield "-" if difference.pairs < 2 else signed(difference.interval, 2) + some
 
-    heads = ["`denoise`", *(f"at a proxy reward of {reward}" for reward in rewards)]
+    heads = ["`denoise`", *(f"at {reward}" for reward in PROXIES)]
     return table(heads, (row_of(*row) for row in GOLD))
 
 

@@ -52,7 +52,7 @@ class DenoiseConfig:
         help="Denoised rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
     )
     unbiased: bool = setting(
-        default=True, help="Rewards prefer neither what is easy to predict nor what is frequent; false: expected ones."
+        default=True, help="Rewards favour neither predictable nor already frequent answers; false: expected ones."
     )
     level: Annotated[float, Field(gt=0, lt=1)] = setting(
         default=0.95, help="States are used while the interval of this level of their correlation excludes chance."

@@ -1,4 +1,4 @@
-"""Denoised rewards in which what was expected beforehand counts no more than what the rewards say.
+"""Denoised rewards in which what was predicted counts no more than what the rewards say.
 
 E[t | y] = m + (E[t | y] - m), with m what is expected of the true reward t before the observed one, y, is looked at (by
 a prediction from states, or by how frequent an answer is), shrinks all that m misses of t, and what it knows not at

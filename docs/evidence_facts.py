@@ -53,9 +53,6 @@ def _summary() -> Iterator[str]:
     for label in set(gains) - set(found):
         yield f"{signed(gains[label].interval)} of {levels[label].score('oracle').interval.estimate:+.3f}"
     yield f"(p = {gains['dialogue, 20% reversed'].p:.3f}, corrected {p['dialogue, 20% reversed']:.3f})"
-    for label, level in levels.items():
-        if len(means := level.by_warm_start("denoise")) > 2:
-            yield f"{label} {signed(seed_interval(means))}"
     biased, less = levels["dialogue, 40% reversed"], levels["dialogue, less bias, 40% reversed"]
     yield f"at dialogue 40% {_gold(biased, 'denoise')} beside GRPO's, the oracle {_gold(biased, 'oracle')}"
     wide = levels["dialogue, wider model, 40% reversed"]
@@ -155,9 +152,8 @@ def _denoise() -> Iterator[str]:
     for level in (forty, maths):
         others = {arm: label for arm, label in {**RIVALS, **TUNED}.items() if level.has(arm)}
         yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in others.items())
+    yield f"over the slower GRPO `denoise` gains {signed(maths.score('denoise', 'grpo_slow').interval)}"
     yield f"GeoAlign minus `pair_count` {signed(forty.score('geoalign', 'pair_count').interval)}"
-    twenty_permuted = signed(twenty.score("denoise", "denoise_permuted").interval)
-    yield f"over permuted states it gains {twenty_permuted} at 20%"
 
     settings = [setting.level for setting in results.SETTINGS]
     left = [same for level in settings for same in results.unchanged(level, "denoise")]

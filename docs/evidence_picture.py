@@ -17,7 +17,7 @@ from geoalign.lab.reports.figures.style import LIGHT, Panel, Theme, render
 PATH = Path(__file__).parent / "pictures" / "recovered.svg"
 LOOKS = {"geoalign": ("blue", "s"), "geoalign_best_guess": ("orange", "D"), "denoise": ("purple", "o")}
 # Percent of the headroom; what lies beyond ends in an arrow.
-ENDS = (-110, 165)
+ENDS = (-110, 220)
 
 
 def shares() -> dict[str, dict[str, list[float]]]:
@@ -51,7 +51,7 @@ def draw(axes: Axes, theme: Theme) -> None:
             for end, beyond, arrow in ((ENDS[0], low < ENDS[0], "<"), (ENDS[1], high > ENDS[1], ">")):
                 if beyond:
                     axes.plot(end, height, arrow, color=colour, markersize=5.5)
-    axes.set_yticks([-row for row in range(len(SETTINGS))], [setting.label for setting in SETTINGS], fontsize=8.5)
+    axes.set_yticks([-row for row in range(len(SETTINGS))], [setting.label for setting in SETTINGS], fontsize=8)
     axes.set(xlim=(ENDS[0] - 5, ENDS[1] + 5), ylim=(-len(SETTINGS) + 0.4, 3.1))
     axes.set_xlabel("share of the headroom, % (95% interval)")
     axes.annotate("GRPO", (0, 0.6), xytext=(-4, 0), textcoords="offset points", ha="right", fontsize=9, color=theme.ink)

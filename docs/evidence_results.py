@@ -154,7 +154,7 @@ PLANNED = (
     Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
 )
 # SmolLM2 has a plan of its own (configs/real), and `denoise` with expected rewards.
-SETTINGS = (*PLANNED, Setting("SmolLM2-135M, sums, 40% flipped", "real_maths", "flip_40"))
+SETTINGS = (*PLANNED, Setting("SmolLM2-135M, 40% flipped, 3 seeds", "real_maths", "flip_40"))
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

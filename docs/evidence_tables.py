@@ -17,7 +17,7 @@ from evidence_results import FIRST, PROXIES, ROOT, SETTINGS, Level, Setting, gol
 
 from geoalign.lab.analysis.comparison.along_curves import mean_over_curve
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow
-from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.analysis.statistics import Interval, seed_interval
 
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
 TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -231,14 +231,15 @@ COLUMNS = {
 def against() -> str:
     """Scores of `denoise` minus those of GRPO, rivals and controls, paired by seed, and the generations it left alone.
 
-    Minus GRPO's: the mean over the seeds of each warm start. Of the rivals the one with the highest score.
+    Minus GRPO's: the mean over the seeds of each warm start, and the interval over these where there are three or more.
+    Of the rivals the one with the highest score.
     """
     shown = {arm: label for arm, label in COLUMNS.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
         yield setting.label
-        yield ", ".join(_signed(mean, 3) for mean in level.by_warm_start("denoise"))
+        yield _means(level.by_warm_start("denoise"))
         for arm in shown:
             yield signed(level.score("denoise", arm).interval) if level.has(arm) else "-"
         run = [arm for arm in RIVALS if level.has(arm)]
@@ -249,6 +250,12 @@ def against() -> str:
 
     heads = ["`denoise` minus", "GRPO, by warm start", *shown.values(), "best rival", "generations unchanged"]
     return table(heads, map(row_of, SETTINGS))
+
+
+def _means(means: list[float]) -> str:
+    interval = seed_interval(means)
+    ends = f" ({_signed(interval.low, 3)} to {_signed(interval.high, 3)})" if len(means) > 2 else ""
+    return ", ".join(_signed(mean, 3) for mean in means) + ends
 
 
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:

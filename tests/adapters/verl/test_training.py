@@ -243,15 +243,12 @@ def test_the_last_checkpoint_resumes_in_a_new_process(killed, resumed, inputs):
     # The resumed curator goes on where it was: the third curation again, not a first.
     assert [holdings(row, HELD) for row in again["before"]] == [holdings(row, HELD) for row in first["before"]]
     assert again["source"] == first["source"]
-    # To rounding: the order of float32 sums may depend on the process.
     assert first["given"] is not None
-    assert again["given"] == pytest.approx(first["given"], abs=1e-5)
+    assert again["given"] == first["given"]
+    timed = ("geoalign/seconds", "geoalign/wait_seconds")
     for name, value in first["metrics"].items():
-        if name not in ("geoalign/seconds", "geoalign/wait_seconds"):
-            assert again["metrics"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
-    for one, other, before in zip(again["sums"], first["sums"], killed[1][1]["sums"], strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
-        assert one != pytest.approx(before, abs=1e-5)
+        assert name in timed or again["metrics"][name] == value, name
+    assert again["weights"] == first["weights"]
     # Validation before and after it, which nobody curates.
     validated = logged(inputs, "resumed")
     for step in (2, 3):

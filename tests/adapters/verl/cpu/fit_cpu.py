@@ -129,9 +129,9 @@ class Recorded:
 
     def on_step_end(self) -> None:
         super().on_step_end()
-        workers = self.actor_rollout_wg.workers
-        for name, read in (("weights", _digest), ("sums", _sums)):
-            self.records[-1][name] = [ray.get(worker.__ray_call__.remote(read)) for worker in workers]
+        self.records[-1]["weights"] = [
+            ray.get(worker.__ray_call__.remote(_digest)) for worker in self.actor_rollout_wg.workers
+        ]
 
     def _rows(self, batch: Any) -> list[dict[str, Any]]:
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=FIELDS)
@@ -145,24 +145,14 @@ class Recorded:
         return rows
 
 
-def _local_weights(worker: Any) -> list[torch.Tensor]:
-    """This worker's part of the weights."""
-    inner = next(part for part in worker.worker_dict.values()) if hasattr(worker, "worker_dict") else worker
-    named = sorted(inner.actor.engine.module.named_parameters())
-    return [getattr(weight.data, "_local_tensor", weight.data).detach().cpu().contiguous() for _, weight in named]
-
-
 def _digest(worker: Any) -> str:
-    """Equal where the weights are, bit for bit."""
+    """A digest of this worker's part of the weights."""
+    inner = next(part for part in worker.worker_dict.values()) if hasattr(worker, "worker_dict") else worker
     state = hashlib.sha256()
-    for weight in _local_weights(worker):
-        state.update(weight.numpy().tobytes())
+    for _, parameter in sorted(inner.actor.engine.module.named_parameters()):
+        local = getattr(parameter.data, "_local_tensor", parameter.data)
+        state.update(local.detach().cpu().contiguous().numpy().tobytes())
     return state.hexdigest()
-
-
-def _sums(worker: Any) -> list[float]:
-    """What tells weights apart that differ by more than rounding."""
-    return [float(weight.double().sum()) for weight in _local_weights(worker)]
 
 
 def watch(mode: str, kill_in_step: int) -> tuple[str, list[dict[str, Any]]]:

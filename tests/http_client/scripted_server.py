@@ -18,9 +18,17 @@ Script = Callable[[bytes], Iterable[Step]]  # made of the request's path
 def http(
     body: bytes, status: str = "200 OK", *headers: str, length: int | None = None, kind: str = "application/json"
 ) -> bytes:
-    """A whole response."""
+    """A whole response, after which the connection closes; unsaid, a client's next request may be lost with it."""
     said = len(body) if length is None else length
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {said}", *headers, "", ""]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {said}",
+        "Connection: close",
+        *headers,
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode("latin-1") + body
 
 

@@ -52,11 +52,7 @@ class Measured:
 
 
 def after_health(name: str, elsewhere: ScriptedServer) -> Callable[[bytes], object]:
-    return lambda path: (
-        [http(HEALTH, "200 OK", "Connection: close")]
-        if path == b"/health"
-        else steps(name, SCORES, f"{elsewhere.url}/score")
-    )
+    return lambda path: [http(HEALTH)] if path == b"/health" else steps(name, SCORES, f"{elsewhere.url}/score")
 
 
 def score(url: str, kind: str) -> tuple[list[float], dict[str, int]]:
@@ -137,7 +133,7 @@ SCORED = {
 
 @pytest.mark.parametrize("body", SCORED)
 def test_scores_that_are_none_are_counted(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
     rewards, counters = score(scripted.url, FINE)
     assert sum(map(math.isnan, rewards)) == counters["not_finite"] == SCORED[body]
 
@@ -160,7 +156,7 @@ def test_scores_that_are_none_are_counted(body: bytes, scripted: ScriptedServer)
 )
 def test_what_is_no_score_is_an_error(scores: str, scripted: ScriptedServer) -> None:
     body = f'{{"scores": [{scores}]}}'.encode()
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
     with pytest.raises(ServiceError, match="/score: expected") as caught:
         score(scripted.url, FINE)
     assert not CONTROL.search(str(caught.value))
@@ -180,7 +176,7 @@ def test_what_is_no_score_is_an_error(scores: str, scripted: ScriptedServer) -> 
     ],
 )
 def test_what_is_no_answer_is_an_error(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body, "200 OK", "Connection: close")]
+    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
     with pytest.raises(ServiceError, match="/score: expected"):
         score(scripted.url, FINE)
 
@@ -226,11 +222,7 @@ def test_what_is_no_completion_fails(body: bytes, scripted: ScriptedServer) -> N
 
 
 def trickling(path: bytes) -> list[Step]:
-    return (
-        [http(HEALTH, "200 OK", "Connection: close")]
-        if path == b"/health"
-        else [b"HTTP/1.1 200 OK\r\n\r\n", *paced(b" " * 80, 0.5)]
-    )
+    return [http(HEALTH)] if path == b"/health" else [b"HTTP/1.1 200 OK\r\n\r\n", *paced(b" " * 80, 0.5)]
 
 
 def test_a_byte_every_half_second_holds_no_client_beyond_its_patience(scripted: ScriptedServer) -> None:

@@ -113,6 +113,7 @@ def test_the_judge(name: str, scripted: ScriptedServer, elsewhere: ScriptedServe
     assert elsewhere.requests == []
     assert not CONTROL.search(said)
     assert len(said) < 1000
+    assert not said.endswith(":")
     assert (text, said == "") == (("well", True) if kind == FINE else ("", False))
     if kind == REFUSED:
         assert len(scripted.requests) == 1
@@ -215,7 +216,7 @@ def test_a_server_that_introduces_itself_wrongly_is_an_error(health: bytes, scri
     ],
 )
 def test_what_is_no_completion_fails(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(body)]
+    scripted.script = lambda path: [http(body), 0.01]  # the second request must not come on this connection
     with pytest.raises(RequestFailedError, match="expected a chat completion"):
         ask(scripted.url, FINE)
     assert len(scripted.requests) == 2

@@ -155,7 +155,7 @@ class HTTPClient:
             raise BadReplyError(f"an answer that cannot be unpacked: {self.quoted(str(error))}") from error
         # Names of hosts that cannot be looked up are UnicodeError.
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, UnicodeError) as error:
-            raise UnreachableError(self.quoted(f"{type(error).__name__}: {error}")) from error
+            raise UnreachableError(self.quoted(f"{type(error).__name__}: {error}".removesuffix(": "))) from error
         if response.is_success:
             if len(data) > MAX_REPLY_BYTES:
                 raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")

@@ -199,7 +199,9 @@ def _gains(setting: Setting, shown: dict[str, str]) -> Iterator[str]:
     yield setting.label
     yield plain(level.row("grpo").score.interval.estimate, 2)
     for arm in shown:
-        yield signed(level.score(arm).interval) if level.has(arm) else "-"
+        gain = level.score(arm) if level.has(arm) else None
+        some = f", {gain.pairs} seeds" if gain and gain.pairs < len(level.seeds) else ""
+        yield signed(gain.interval) + some if gain else "-"
 
 
 def _golds(level: Level, shown: dict[str, str]) -> str:

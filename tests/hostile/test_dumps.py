@@ -108,7 +108,7 @@ def check(cases: Iterable[dumps.Case], folder: Path, *, strict: int = 1) -> int:
 
 @pytest.mark.usefixtures("_direct")
 def test_damaged_fields(tmp_path):
-    assert check(list(dumps.field_cases(every=False))[::3], tmp_path, strict=8) > 250
+    assert check(list(dumps.field_cases(every=False))[::7], tmp_path, strict=4) > 100
 
 
 @pytest.mark.usefixtures("_direct")

@@ -103,10 +103,11 @@ def expected_states(halfway: Path, folder: Path) -> list[dict[str, Digest]]:
     return found
 
 
-def test_every_damage_of_an_interrupted_run_is_refused_by_name_or_healed(halfway: Path, tmp_path: Path) -> None:
+def test_damages_of_an_interrupted_run_are_refused_by_name_or_healed(halfway: Path, tmp_path: Path) -> None:
     allowed = expected_states(halfway, tmp_path)
-    cases = list(damages(halfway))
-    assert len(cases) >= 120
+    # Of the twelve for every file some two; the slow test below has all of them.
+    cases = list(damages(halfway))[::5]
+    assert len(cases) >= 60
     broken, refused = [], 0
     for number, damage in enumerate(cases):
         root = copy(halfway, tmp_path / f"{number}")

@@ -24,6 +24,8 @@ TUNED = {
     "grpo_slow": "GRPO with half the learning rate",
     "grpo_kl": "with a KL term",
 }
+# Of what `denoise` goes by one kind alone.
+PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -49,7 +51,8 @@ def _summary() -> Iterator[str]:
     shares = [100 * levels[label].share("denoise").estimate for label in found if levels[label].detectable() < 1]
     yield f"`denoise` gains in {_NUMBERS[len(found)]} of {_NUMBERS[len(levels)]} settings"
     largest = max(p[label] for label in found)
-    yield f"{min(shares):.0f}% to {max(shares):.0f}% of the headroom there, largest p after Holm {largest:.3f}"
+    share = f"{min(shares):.0f}% to {max(shares):.0f}% of the headroom where the seeds can detect it"
+    yield f"{share}, largest p after Holm {largest:.3f}"
     for label in set(gains) - set(found):
         yield f"{signed(gains[label].interval)} of {levels[label].score('oracle').interval.estimate:+.3f}"
     yield f"(p = {gains['dialogue, 20% reversed'].p:.3f}, corrected {p['dialogue, 20% reversed']:.3f})"
@@ -64,6 +67,8 @@ def _summary() -> Iterator[str]:
     tried = [level for level in levels.values() if level.has("geoalign")]
     best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.estimate)
     yield f"in {_NUMBERS[len(tried)]} settings, the best of them {signed(best)}"
+    lost = levels["five numbers, 20% flipped"].score("geoalign").interval
+    yield f"with five numbers at 20% it loses {signed(lost)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
     yield f"`denoise` is better than it in {_NUMBERS[beaten]} of them"
     vote = level_of("math_hard_denoise", "flip_40")
@@ -149,10 +154,12 @@ def _denoise() -> Iterator[str]:
     yield f"beside GRPO's at those proxy rewards {a} and {b}"
 
     maths = level_of("math_denoise", "flip_40")
-    for level in (forty, maths):
+    for level in (forty, twenty, maths):
         others = {arm: label for arm, label in {**RIVALS, **TUNED}.items() if level.has(arm)}
         yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in others.items())
     yield f"over the slower GRPO `denoise` gains {signed(maths.score('denoise', 'grpo_slow').interval)}"
+    parts = level_of("math_denoise", "flip_20")
+    yield ", ".join(f"{label} {signed(parts.score(arm).interval)}" for arm, label in PARTS.items())
     yield f"GeoAlign minus `pair_count` {signed(forty.score('geoalign', 'pair_count').interval)}"
 
     settings = [setting.level for setting in results.SETTINGS]

@@ -104,14 +104,25 @@ class Level:
 
 
 @functools.cache
-def level_of(folder: str, name: str) -> Level:
-    """A level of the comparison in `evidence/<folder>`."""
+def _levels(folder: str) -> dict[str, Level]:
+    """Every level of a comparison, by name: it is read and analysed once."""
     root = ROOT / "evidence" / folder
     plan, cells = read_plan(root), read_results(root)
-    table = next(level for level in analyse(cells, plan).levels if level.level == name)
     settings, _ = read_yaml(root / "compare.yaml")
-    own = tuple(cell for cell in cells if cell.level == name)
-    return Level(table, own, plan.metric, settings.get("seeds_per_warm_start"))
+    return {
+        table.level: Level(
+            table,
+            tuple(cell for cell in cells if cell.level == table.level),
+            plan.metric,
+            settings.get("seeds_per_warm_start"),
+        )
+        for table in analyse(cells, plan).levels
+    }
+
+
+def level_of(folder: str, name: str) -> Level:
+    """A level of the comparison in `evidence/<folder>`."""
+    return _levels(folder)[name]
 
 
 @dataclass(frozen=True)

@@ -61,16 +61,18 @@ def _summary() -> Iterator[str]:
     wide = levels["dialogue, wider model, 40% reversed"]
     gains = _gold(less, "denoise"), _gold(wide, "denoise")
     yield f"it gains {gains[0]}, with a wider model and reward model {gains[1]}"
-    right = level_of("dialogue_denoise_again", "extremes_40")
-    given = right.score("denoise_clean", "clean").interval
-    yield f"without wrong rewards {signed(given)} beside {_final(right, 'clean'):.3f}"
+    right = [level_of(folder, name) for folder, name in FORTY.items()]
+    costs = [
+        f"{signed(one.score('denoise_clean', 'clean').interval)} beside {_final(one, 'clean'):.3f}" for one in right
+    ]
+    yield "without wrong rewards {} on dialogue, {} with three numbers".format(*costs)
     tried = [level for level in levels.values() if level.has("geoalign")]
     best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.estimate)
-    yield f"in {_NUMBERS[len(tried)]} settings, the best of them {signed(best)}"
+    yield f"in {_NUMBERS[len(tried)]} settings, at best {signed(best)}"
     lost = levels["five numbers, 20% flipped"].score("geoalign").interval
     yield f"with five numbers at 20% it loses {signed(lost)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
-    yield f"`denoise` is better than it in {_NUMBERS[beaten]} of them"
+    yield f"`denoise` is better than it in {_NUMBERS[beaten]}, and on SmolLM2"
     vote = level_of("math_hard_denoise", "flip_40")
     voted = vote.row("majority_vote").score.values
     grpo = [value for seed, value in vote.row("grpo").score.values.items() if seed in voted]
@@ -78,12 +80,13 @@ def _summary() -> Iterator[str]:
     first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
     yield f"p = {first.score('geoalign').p:.3f} of four primary settings"
     yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
-    firsts = {"dialogue": level_of("dialogue", "extremes_40"), "maths": level_of("math", "flip_40")}
-    top = {name: [round(100 * level.share(arm).high) for arm in CURATORS] for name, level in firsts.items()}
-    mine, best_guess = top["dialogue"]
-    yield f"On dialogue at 40% GeoAlign recovers at most {mine}% of the headroom, our best guess at most {best_guess}%"
-    mine, best_guess = top["maths"]
-    yield f"on maths at 40% GeoAlign at most {mine}%, the best guess {best_guess}%"
+    slower = levels["three numbers, 40% flipped"].score("geoalign")
+    yield f"with three at 40% {signed(slower.interval)}, p = {slower.p:.3f}"
+    top = [_at_most(one.level, "geoalign") for one in results.PLANNED if one.label in TOP]
+    yield "at most {1} of the headroom on dialogue, {0} on maths with five numbers".format(*top)
+    firsts = level_of("dialogue", "extremes_40"), level_of("math", "flip_40")
+    top = [_at_most(level, arm) for arm in CURATORS for level in firsts]
+    yield "(in the first comparisons {} and {}, our best guess {} and {}; upper limits)".format(*top)
     loss, oracle = (results.gold_at_equal_proxy(arm).interval for arm in ("geoalign_best_guess", "oracle"))
     yield f"its gold utility is {-loss.estimate:.3f} ({-loss.high:.3f} to {-loss.low:.3f}) lower than GRPO's"
     yield f"the oracle's {oracle.estimate:.3f} ({oracle.low:+.3f} to {oracle.high:+.3f}) higher"
@@ -98,6 +101,10 @@ def _summary() -> Iterator[str]:
     yield f"At 20% GRPO rises {grpo} over the last five evaluations, the oracle {oracle}"
     area = now.minus("denoise", lambda cell: mean_over_curve(cell, "reward")).interval
     yield f"over the whole curve `denoise` gains {signed(area)}"
+
+
+def _at_most(level: Level, arm: str) -> str:
+    return f"{100 * level.share(arm).high:.0f}%"
 
 
 def _below_the_oracle(level: Level) -> bool:
@@ -160,7 +167,10 @@ def _denoise() -> Iterator[str]:
     yield f"over the slower GRPO `denoise` gains {signed(maths.score('denoise', 'grpo_slow').interval)}"
     parts = level_of("math_denoise", "flip_20")
     yield ", ".join(f"{label} {signed(parts.score(arm).interval)}" for arm, label in PARTS.items())
-    yield f"GeoAlign minus `pair_count` {signed(forty.score('geoalign', 'pair_count').interval)}"
+    counted = [forty, maths, parts, level_of("math_hard_denoise", "flip_40")]
+    values = (signed(level.score("geoalign", "pair_count").interval) for level in counted)
+    yield "dialogue at 40% {}, three numbers {} and at 20% {}, five numbers {}".format(*values)
+    yield _below_as_grpo_is()
 
     settings = [setting.level for setting in results.SETTINGS]
     left = [same for level in settings for same in results.unchanged(level, "denoise")]
@@ -181,6 +191,16 @@ def _share(level: Level) -> str:
 
 def _gold_beside_grpo(level: Level, proxy: float, arm: str = "denoise") -> str:
     return signed(level.minus(arm, lambda cell: results.gold_at(cell, proxy)).interval, 2)
+
+
+def _below_as_grpo_is() -> str:
+    """How far below the oracle's GRPO's gold utility is where that of `denoise` is, at equal proxy reward."""
+    wide = level_of("dialogue_wide", "extremes_40"), 1.0
+    flattery = level_of("dialogue_denoise_again", "shortcut_50"), 1.5
+    a, b = (
+        level.minus("grpo", lambda cell, at=at: results.gold_at(cell, at), "oracle") for level, at in (wide, flattery)
+    )
+    return f"{signed(a.interval, 2)} at 1.0 ({a.pairs} seeds), with flattery {signed(b.interval, 2)} at 1.5"
 
 
 def _real() -> Iterator[str]:
@@ -225,7 +245,10 @@ def _claims() -> Iterator[str]:
     yield f"(accuracy on new groups {min(accuracies):.2f} to {max(accuracies):.2f})"
 
 
+TOP = ("five numbers, 40% flipped", "dialogue, 40% reversed")
 CURATORS = ("geoalign", "geoalign_best_guess")
+# Where the run without wrong rewards stands.
+FORTY = {"dialogue_denoise_again": "extremes_40", "math_denoise": "flip_40"}
 AT_FORTY = {"math": "flip_40", "dialogue": "extremes_40"}
 ABLATIONS = ("strategies", "alpha", "depth")
 

@@ -100,7 +100,7 @@ $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
 	$(BIN)/geoalign model smollm2-135m
 	$(BIN)/geoalign curate recipes/rollouts/substring_reward.jsonl --curator denoise --model smollm2-135m \
-		--set hidden_position=mean --set curator.unbiased=false --output runs/example --overwrite
+		--set hidden_position=mean --set curator.least_slope=1 --output runs/example --overwrite
 
 wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, import it
 	rm -rf dist $(ENGINES)/wheel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ OPTIONAL_FIELDS = (
     "response_keys",
     "prompt_keys",
     "trusted",
+    "components",
 )
 # Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
 _NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
@@ -58,6 +59,8 @@ class Rollouts:
             do not tell.
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
+        components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
+            where one could not score a row.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -78,6 +81,7 @@ class Rollouts:
     response_keys: Int[Tensor, " b"] | None = None
     prompt_keys: Int[Tensor, " b"] | None = None
     trusted: Bool[Tensor, " b"] | None = None
+    components: Mapping[str, Float[Tensor, " b"]] | None = None
 
     def __post_init__(self) -> None:
         _check_tensor("rewards", self.rewards, rank=1, kind="float")
@@ -93,6 +97,8 @@ class Rollouts:
         _check_tensor("response_keys", self.response_keys, rank=1, kind="int", size=size)
         _check_tensor("prompt_keys", self.prompt_keys, rank=1, kind="int", size=size)
         _check_tensor("trusted", self.trusted, rank=1, kind="bool", size=size)
+        for name, part in (self.components or {}).items():
+            _check_tensor(f"components[{name!r}]", part, rank=1, kind="float", size=size)
         _check_strings("answers", self.answers, size=size, none_allowed=True)
         _check_strings("ids", self.ids, size=size, none_allowed=False)
         for name in (*_NUMBERS, "hidden"):
@@ -128,6 +134,8 @@ class Rollouts:
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 taken[item.name] = value[index.to(value.device)]
+            elif isinstance(value, Mapping):
+                taken[item.name] = {name: part[index.to(part.device)] for name, part in value.items()}
             elif value is not None:
                 taken[item.name] = [value[i] for i in index.tolist()]
         return Rollouts(**taken)

@@ -115,7 +115,7 @@ def test_requirements_are_the_union():
 def test_what_members_make_use_of_is_the_union_too():
     """`denoise` inside a chain gets the answers and response keys that it would get by itself."""
     assert Chain([Denoise(geometry="none"), PODS()]).reads == ("answers", "response_keys", "trusted")
-    assert Chain([GeoAlign(), Denoise(answers=False), MajorityVote()]).reads == (
+    assert Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads == (
         "hidden",
         "answers",
         "response_keys",

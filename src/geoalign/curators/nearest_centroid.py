@@ -12,11 +12,11 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.batches import require_binary
+from geoalign.curators.denoise.ridge import group_centred
 from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order, in_input_order
-from geoalign.method.ridge import group_centred
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import require_binary
-from geoalign.curators.denoising.binary import believe_verdicts
-from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.truth import believe
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
@@ -72,8 +72,9 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
     plain GRPO's, which no correction with one pair of rates changes, so they are not divided.
 
     Rates that are not given are estimated from answers and identical responses over the last `window` batches
-    (`geoalign.method.verdicts`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is not above 0, the batch
-    stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is among the metrics.
+    (`geoalign.curators.denoise.truth`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
+    not above 0, the batch stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is
+    among the metrics.
 
     Heeds `answers` and `response_keys`, if a rate is estimated.
 
@@ -131,7 +132,7 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
         if self._estimates and len(rollouts):
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, rows][-self.config.window :]
-            rates = believe_verdicts(joined(self._past, 1.0), None, answers=True, cluster_prior=None).metrics
+            rates = believe(joined(self._past, 1.0), None, least_slope=1.0, share=False).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             rates.get("false_positive_rate", math.nan) if wrong is None else wrong,

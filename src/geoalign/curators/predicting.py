@@ -8,10 +8,11 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions, group_centred
+from geoalign.curators.denoise.rows import content_folds
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows
-from geoalign.method.ridge import RunningRidge, fold_predictions, group_centred
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +61,13 @@ class PastPrediction:
         states = group_centred(hidden[order], group)
         rewards = rewards.cpu().double()[rows.order.cpu()]
         y = group_advantages(rewards, rows.group.cpu())
-        weights = (y != 0).double()[:, None]
+        judged = y != 0
         predictions = self._ridge.predict(states)
-        values = predictions.best if self._ridge.fitted else fold_predictions(states, y, weights, group)
-        self._ridge.add(states, y, weights, predictions if self._ridge.fitted else None)
+        values = predictions.best
+        if not self._ridge.fitted:
+            folds = content_folds(states.double().square().sum(dim=1).cpu(), rows.group.cpu())
+            values = fold_predictions(states, y[:, None], judged, folds)[0]
+        self._ridge.add(states, y[:, None], judged, predictions)
         return Predicted(rewards, y, values[:, 0].double().cpu())
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from dumps import plain, write_lines
 
-from geoalign.curators.denoising.binary import believe_verdicts
+from geoalign.curators.denoise.truth import believe
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.curate import audit as audit_module
 from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, rate_intervals, verdict_counts
@@ -98,7 +98,7 @@ def test_one_group_among_many_that_stand_alone():
 def test_rates_are_shares_of_what_the_posterior_expects():
     _, audit = audited(*simulated(np.random.default_rng(5), prompts=20), [("r", 1)])
     rows = audit._batches[0]
-    belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
+    belief = believe(rows, None, least_slope=1.0)
     rewarded = refused = right = wrong = 0.0
     for truth, reward, group in zip(belief.expected.tolist(), rows.rewards.tolist(), rows.group.tolist(), strict=True):
         if group == 20:

@@ -14,7 +14,7 @@ from geoalign.lab.reports.inspection import build_inspection
 from geoalign.method.advantages import group_advantages
 
 # The reward in a row's place is then a probability.
-EXPECTED = ("curator.unbiased=false",)
+EXPECTED = ("curator.least_slope=1",)
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
 ANSWERS = "aaaabbcc"
 REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
@@ -49,7 +49,7 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
-def test_unbiased_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
+def test_matched_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
     path = write_lines(tmp_path / "d.jsonl", verdicts())
     by_setting = {}
     for settings in (EXPECTED, ()):
@@ -57,8 +57,8 @@ def test_unbiased_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
         rows = table(tmp_path / "out")
         by_setting[settings] = [row["denoised_reward"] for row in rows]
         assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
-    expected, unbiased = (np.array(by_setting[settings]).reshape(8, 8) for settings in (EXPECTED, ()))
-    assert (np.ptp(unbiased, axis=1) > np.ptp(expected, axis=1)).all()
+    expected, matched = (np.array(by_setting[settings]).reshape(8, 8) for settings in (EXPECTED, ()))
+    assert (np.ptp(matched, axis=1) > np.ptp(expected, axis=1)).all()
 
 
 def test_the_page_opens_with_the_verifier_and_not_with_a_consensus_that_nobody_measured(tmp_path, run):

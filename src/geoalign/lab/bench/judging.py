@@ -11,12 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoalign.curators.denoise.ridge import fold_predictions, group_centred
+from geoalign.curators.denoise.rows import FOLDS
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.curators import settings_of
 from geoalign.lab.bench.labelled import LabelledRollouts
 from geoalign.method.advantages import group_advantages
-from geoalign.method.ridge import fold_predictions, group_centred
 from geoalign.types import Rollouts, response_keys
 
 # Settings with this key get the states of all layers and positions side by side.
@@ -55,12 +56,12 @@ def by_prediction(
     """share x prediction + (1 - share) x reward, both standardised inside groups: states without a model of the noise.
 
     The prediction is that of a ridge regression of the rewards on the states, of each fifth of the groups by the others
-    (`geoalign.method.ridge.fold_predictions`, which `denoise` begins with).
+    (`geoalign.curators.denoise.ridge.fold_predictions`, which `denoise` begins with).
     """
     group = torch.from_numpy(groups)
     targets = group_advantages(torch.from_numpy(rewards), group)
-    unequal = (targets != 0).double()[:, None]
-    predicted = fold_predictions(group_centred(hidden, group), targets, unequal, group)[:, 0]
+    states = group_centred(hidden, group)
+    predicted = fold_predictions(states, targets[:, None], targets != 0, group % FOLDS)[0, :, 0]
     standardised = group_advantages(predicted.double(), group)
     return by_score((share * standardised + (1 - share) * targets).numpy(), groups)
 

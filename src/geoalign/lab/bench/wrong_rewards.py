@@ -36,8 +36,8 @@ from geoalign.method.advantages import group_advantages
 OBSERVED = "observed reward"
 # Responses of the group with equal outcomes of the checks, times checks passed (CodeT, arXiv 2207.10397).
 CONSENSUS = "consensus of checks"
-# Expected rewards: nothing is trained on them, so the bias that `unbiased` takes out cannot build up.
-_EXPECTED = {"type": "denoise", "unbiased": False}
+# Expected rewards: nothing is trained on them, so the bias of the default's opposite cannot build up.
+_EXPECTED = {"type": "denoise", "least_slope": 1.0}
 # Label -> settings, as `geoalign.lab.bench.curators` has them.
 ROLLOUT_CURATORS: dict[str, dict[str, Any]] = {
     "denoise": _EXPECTED,

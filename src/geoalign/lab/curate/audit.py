@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoising.binary import believe_verdicts
-from geoalign.curators.denoising.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.truth import believe
 from geoalign.lab.curate.steps import given_answer
 from geoalign.lab.dumps.rows import Row
 from geoalign.method.groups import canonical_order
@@ -97,7 +97,7 @@ def verdict_counts(
 def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
-    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.method.verdicts`),
+    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.truth`),
 
         FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
 
@@ -106,7 +106,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    belief = believe_verdicts(rows, None, answers=True, cluster_prior=None)
+    belief = believe(rows, None, least_slope=1.0, share=False)
     if "informedness" not in belief.metrics:
         return None
     known = rows.accompanied

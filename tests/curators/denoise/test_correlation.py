@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from geoalign.method.correlation import grouped_correlation
-from geoalign.method.ridge import RunningRidge, fold_predictions, group_centred
+from geoalign.curators.denoise.correlation import grouped_correlation
+from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions, group_centred
 
 ONES = torch.ones(4, dtype=torch.float64)
 
@@ -45,17 +45,17 @@ def test_noise_passes_no_more_often_than_the_level_says(past):
     """Nominal 2.5% of 400 batches of noise above 0: between 1% and 4.5% (99.9% of binomial draws)."""
     draw = torch.Generator().manual_seed(0)
     group = torch.arange(320) // 8
-    weights = torch.ones(320, 1)
+    weights, used = torch.ones(320), torch.ones(320, dtype=torch.bool)
     passed = 0
     for _ in range(400):
         states = group_centred(torch.randn(320, 12, generator=draw), group)
         y = rewards(draw)
         if past:
             ridge = RunningRidge(penalties=(1.0,))
-            ridge.add(group_centred(torch.randn(320, 12, generator=draw), group), rewards(draw), weights)
+            ridge.add(group_centred(torch.randn(320, 12, generator=draw), group), rewards(draw)[:, None], used)
             z = ridge.predict(states).best[:, 0]
         else:
-            z = fold_predictions(states, y, weights, group)[:, 0]
+            z = fold_predictions(states, y[:, None], used, group % 5)[0, :, 0]
         inflation = torch.full((320,), 1.0 if past else 2.0)
-        passed += grouped_correlation(z, y, group, weights[:, 0], inflation=inflation).low > 0
+        passed += grouped_correlation(z, y, group, weights, inflation=inflation).low > 0
     assert 4 <= passed <= 18

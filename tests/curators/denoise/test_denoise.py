@@ -8,8 +8,8 @@ import torch
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoising.belief import certain
-from geoalign.curators.denoising.rows import noisy_rows
+from geoalign.curators.denoise.rows import noisy_rows
+from geoalign.curators.denoise.truth import _certain
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.method.groups import canonical_order
@@ -136,7 +136,7 @@ def test_answers_tell_wrong_verdicts():
     assert curation.anomalous.view(12, 6).tolist() == [[False, False, False, True, True, False]] * 12
     assert curation.rewards.view(12, 6)[:, :4].min() > 0.6 > 0.3 > curation.rewards.view(12, 6)[:, 4:].max()
     assert curation.metrics["true_positive_rate"] == pytest.approx(0.75, abs=0.05)
-    blind = Denoise(geometry="none", answers=False).curate(rollouts)
+    blind = Denoise(geometry="none", answers="none").curate(rollouts)
     assert torch.equal(blind.rewards, rollouts.rewards)
 
 
@@ -154,7 +154,7 @@ def test_identical_responses_with_different_rewards_are_a_contradiction():
 
 def test_advantages_of_a_group_of_which_little_is_known_stay_small():
     """A = (m - mean) / sqrt(E[s^2]), not over the deviation of m: near-equal expected rewards are not blown up."""
-    curation, rollouts = after(Denoise(unbiased=False), 6, binary=True, wrong=0.3)
+    curation, rollouts = after(Denoise(least_slope=1.0), 6, binary=True, wrong=0.3)
     own = group_advantages(curation.rewards, rollouts.groups)
     assert curation.advantages is not None
     assert curation.advantages.norm() < 0.8 * own.norm()
@@ -268,7 +268,7 @@ def test_trusted_verdicts_mend_systematic_ones():
         return replace(rollouts, rewards=(2 * rollouts.hidden[:, 1] + rollouts.hidden[:, 0] > 0).float())
 
     # The expected reward lies between the two; an unbiased estimate need not.
-    curator, blind = Denoise(unbiased=False), Denoise(unbiased=False)
+    curator, blind = Denoise(least_slope=1.0), Denoise(least_slope=1.0)
     for seed in range(4):
         rollouts = verdicts(seed)
         curation, expected = curator.curate(checked(rollouts, 48)), blind.curate(rollouts)
@@ -286,10 +286,10 @@ def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards
     expected = torch.tensor([0.8, 0.3, 0.5], dtype=torch.float64)
     rollouts = Rollouts(rewards=torch.tensor([1.0, 0.0, 1.0]), groups=torch.zeros(3, dtype=torch.long))
     order = canonical_order(rollouts.rewards, rollouts.groups, None)
-    rows = noisy_rows(rollouts, order, answers=False, trusted_weight=1.0)
+    rows = noisy_rows(rollouts, order, answers=False)
     rows = replace(rows, rewards=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
     belief = replace(
-        certain(rows), expected=expected, estimate=beyond, scale=torch.ones_like(expected), bounds=bounds
+        _certain(rows), expected=expected, estimate=beyond, scale=torch.ones_like(expected), bounds=bounds
     ).corrected(torch.tensor([0.5, -0.1, 0.1], dtype=torch.float64), rows)
     torch.testing.assert_close(belief.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
     torch.testing.assert_close(belief.estimate, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
@@ -348,7 +348,7 @@ def test_verdicts_that_are_wrong_two_times_in_five_are_overruled_by_the_states()
 
     Unbiased rewards go back to the verdicts: of the states' prior they take little.
     """
-    curation, rollouts = after(Denoise(unbiased=False), 6, binary=True, wrong=0.4)
+    curation, rollouts = after(Denoise(least_slope=1.0), 6, binary=True, wrong=0.4)
     observed = cosine(CURATORS["grpo"]().curate(rollouts), rollouts)
     assert observed < 0.3
     assert cosine(curation, rollouts) > 0.45
@@ -383,15 +383,15 @@ def popular_answers(seed, *, wrong=0.4, groups=40, size=12):
 
 
 def test_a_wrong_majority_is_not_raised():
-    """Expected rewards lean on what is frequent: where the majority is wrong they raise it, unbiased ones lower it."""
+    """Expected rewards lean on what is frequent: where the majority is wrong they raise it, matched ones lower it."""
     preferred = {}
-    for unbiased in (True, False):
-        curator, gaps = Denoise(geometry="none", unbiased=unbiased), []
+    for least_slope in (0.1, 1.0):
+        curator, gaps = Denoise(geometry="none", least_slope=least_slope), []
         for seed in range(12):
             rollouts, misled = popular_answers(seed)
             advantages = curator.curate(rollouts).advantages
             assert advantages is not None
             right = rollouts.true_rewards == 1
             gaps.append(float(advantages[misled & right].mean() - advantages[misled & ~right].mean()))
-        preferred[unbiased] = sum(gaps) / len(gaps)
-    assert preferred[False] < 0 < preferred[True]
+        preferred[least_slope] = sum(gaps) / len(gaps)
+    assert preferred[1.0] < 0 < preferred[0.1]

@@ -1,18 +1,18 @@
-"""The running ridge: against the formula, its low-rank form, and what it must never have seen."""
+"""The running ridge: against the formula, solved in rows, and what it must never have seen."""
 
 import pytest
 import torch
 
-from geoalign.errors import ConfigError, InputError
-from geoalign.method.ridge import (
+from geoalign.curators.denoise.ridge import (
     PENALTIES,
     RunningRidge,
-    factored_ridge_weights,
+    fitted_predictions,
     fold_predictions,
     group_centred,
     ridge_weights,
     side_by_side,
 )
+from geoalign.errors import ConfigError, InputError
 
 
 def batch(seed, rows=24, d=6, noise=0.3):
@@ -20,7 +20,7 @@ def batch(seed, rows=24, d=6, noise=0.3):
     group = torch.arange(rows) // 4
     states = group_centred(torch.randn(rows, d, generator=draw), group)
     targets = states[:, 0] - 0.5 * states[:, 1] + noise * torch.randn(rows, generator=draw)
-    return states, targets, torch.ones(rows, 1), group
+    return states, targets[:, None], torch.ones(rows, dtype=torch.bool), group
 
 
 def test_one_column_by_hand():
@@ -33,56 +33,44 @@ def test_one_column_by_hand():
 def test_running_sums_are_those_of_all_batches_with_decay():
     ridge = RunningRidge(decay=0.5, penalties=(0.1,))
     seen = [batch(seed) for seed in range(4)]
-    for states, targets, weights, _ in seen:
-        ridge.add(states, targets, weights)
+    for states, targets, used, _ in seen:
+        ridge.add(states, targets, used)
     gram = sum(0.5 ** (3 - age) * states.T @ states for age, (states, *_) in enumerate(seen))
     moment = sum(0.5 ** (3 - age) * states.T @ targets for age, (states, targets, *_) in enumerate(seen))
     shifted = gram + 0.1 * gram.trace() / len(gram) * torch.eye(len(gram))
     new = batch(9)[0]
-    torch.testing.assert_close(ridge.predict(new).best[:, 0], new @ torch.linalg.solve(shifted, moment))
+    torch.testing.assert_close(ridge.predict(new).best, new @ torch.linalg.solve(shifted, moment))
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_the_factored_form_equals_the_exact_one(penalty):
-    states, targets, _, _ = batch(0, rows=12, d=40)
-    moments = (states.T @ targets)[:, None]
-    exact = ridge_weights(states.T @ states, moments, penalty)
-    torch.testing.assert_close(factored_ridge_weights(states, moments, penalty), exact, atol=1e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize("form", [ridge_weights, factored_ridge_weights])
-def test_hundreds_of_equal_columns_are_no_obstacle(form):
+def test_hundreds_of_equal_columns_are_no_obstacle():
     """200 copies of each column in float32, the smallest penalty: the fit of one copy with a 200th of the penalty.
 
     tr(A)/d is the same for both; w of a copy is a 200th of the single column's.
     """
     states, targets, _, _ = batch(0)
     wide = states.repeat(1, 200)
-    weights = form(wide if form is factored_ridge_weights else wide.T @ wide, (wide.T @ targets)[:, None], PENALTIES[0])
-    expected = ridge_weights(states.T @ states, (states.T @ targets)[:, None], PENALTIES[0] / 200)
+    weights = ridge_weights(wide.T @ wide, wide.T @ targets, PENALTIES[0])
+    expected = ridge_weights(states.T @ states, states.T @ targets, PENALTIES[0] / 200)
     torch.testing.assert_close(wide @ weights, states @ expected, atol=1e-3, rtol=1e-3)
 
 
-def test_wide_states_are_kept_by_a_factor_that_predicts_alike():
-    exact, factored = RunningRidge(), RunningRidge(exact_width=8, factor_rows=64)
-    for seed in range(5):
-        states, targets, weights, _ = batch(seed, d=40)
-        for ridge in (exact, factored):
-            ridge.add(states, targets, weights, ridge.predict(states))
-    new = batch(9, d=40)[0]
-    assert factored.state_dict()["sums"][0].shape == (64, 40)
-    torch.testing.assert_close(factored.predict(new).best, exact.predict(new).best, atol=1e-3, rtol=1e-2)
+def test_a_gram_without_a_cholesky_factor_is_shifted_until_it_has_one():
+    """The rounding of large sums can leave an eigenvalue below zero: here -2 beside 4, tr(A)/d = 1."""
+    gram = torch.tensor([[1.0, 3.0], [3.0, 1.0]])
+    weights = ridge_weights(gram, torch.ones(2, 1), 0.1)
+    # 0.1 and 1 are too little; with 10: (11 + 3) w = 1.
+    torch.testing.assert_close(weights, torch.full((2, 1), 1 / 14))
 
 
-def test_rows_of_weight_zero_and_constant_states_change_nothing():
-    states, targets, weights, _ = batch(0)
+def test_rows_left_out_and_constant_states_change_nothing():
+    states, targets, used, _ = batch(0)
     whole, half = RunningRidge(penalties=(1.0,)), RunningRidge(penalties=(1.0,))
-    half.add(states[:12], targets[:12], weights[:12])
-    weights[12:] = 0
-    whole.add(states, targets, weights)
+    half.add(states[:12], targets[:12], used[:12])
+    used[12:], targets[12:] = False, 0
+    whole.add(states, targets, used)
     torch.testing.assert_close(whole.predict(states).best, half.predict(states).best)
     constant = RunningRidge()
-    constant.add(torch.zeros(4, 3), torch.ones(4), torch.ones(4, 1))
+    constant.add(torch.zeros(4, 3), torch.ones(4, 1), torch.ones(4, dtype=torch.bool))
     assert constant.predict(torch.randn(2, 3)).best.eq(0).all()
 
 
@@ -100,39 +88,41 @@ def test_the_penalty_follows_what_predicted_new_batches():
     chosen = []
     for noise, d in ((0.001, 4), (20.0, 20)):
         ridge = RunningRidge()
-        for seed in range(12):
-            states, targets, weights, _ = batch(seed, d=d, noise=noise)
-            ridge.add(states, targets, weights, ridge.predict(states))
+        for seed in range(24):
+            states, targets, used, _ = batch(seed, d=d, noise=noise)
+            ridge.add(states, targets, used, ridge.predict(states))
         chosen.append(ridge.penalty)
     assert chosen[0] == PENALTIES[0] < chosen[1]
 
 
-def test_each_target_is_fitted_on_its_own_rows():
-    states, targets, _, _ = batch(0)
-    own = torch.ones(len(states), 2)
-    own[:12, 1] = 0
-    ridge = RunningRidge(2, penalties=(1.0,))
-    ridge.add(states, targets, own)
-    alone = RunningRidge(penalties=(1.0,))
-    alone.add(states[12:], targets[12:], torch.ones(12, 1))
-    torch.testing.assert_close(ridge.predict(states).best[:, 1:], alone.predict(states).best)
-
-
 def test_no_fold_is_predicted_from_itself():
-    states, targets, weights, group = batch(0)
-    before = fold_predictions(states, targets, weights, group)
+    states, targets, used, group = batch(0)
+    before = fold_predictions(states, targets, used, group)[0]
     own = group == 2
-    after = fold_predictions(states, torch.where(own, -7.0, targets), weights, group)
+    after = fold_predictions(states, torch.where(own[:, None], -7.0, targets), used, group)[0]
     torch.testing.assert_close(before[own], after[own])
     assert not torch.allclose(before[~own], after[~own])
     alone = torch.zeros(4, dtype=torch.long)
-    assert fold_predictions(states[:4], targets[:4], weights[:4], alone).eq(0).all()
+    assert fold_predictions(states[:4], targets[:4], used[:4], alone).eq(0).all()
+
+
+def test_solved_in_rows_or_in_columns_the_fit_is_one():
+    states, targets, used, group = batch(0, d=9)
+    used[::5] = False
+    targets[::5] = 0
+    ridge = RunningRidge(penalties=(0.1,))
+    ridge.add(states, targets, used)
+    torch.testing.assert_close(fitted_predictions(states, targets, used, 0.1), ridge.predict(states).best)
+    own, folds = group == 2, fold_predictions(states, targets, used, group, (0.1,))[0]
+    others = RunningRidge(penalties=(0.1,))
+    others.add(states[~own], targets[~own], used[~own])
+    torch.testing.assert_close(folds[own], others.predict(states[own]).best)
 
 
 def test_state_and_errors():
     ridge, other = RunningRidge(), RunningRidge()
-    states, targets, weights, _ = batch(0)
-    ridge.add(states, targets, weights)
+    states, targets, used, _ = batch(0)
+    ridge.add(states, targets, used)
     other.load_state_dict(ridge.state_dict())
     assert torch.equal(ridge.predict(states).best, other.predict(states).best)
     with pytest.raises(InputError, match="hidden: expected 6 columns as earlier, got 5"):

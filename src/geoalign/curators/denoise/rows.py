@@ -1,4 +1,4 @@
-"""Rows as the noise models read them, of one batch or of several."""
+"""Rows as the noise model reads them, of one batch or of several."""
 
 from __future__ import annotations
 
@@ -15,30 +15,36 @@ from geoalign.types import Rollouts
 
 # Rewards of one response that are no further apart, in deviations of the group, are one reward.
 ROUNDING = 1e-3
+# Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
+FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """Rows of one batch or of several as the noise models read them: on the CPU, in sorted order, numbers in float64.
+    """Rows as the noise model reads them: on the CPU, in sorted order, numbers in float64.
 
     Attributes:
-        rewards: [N] as observed; NaN where unscored.
+        rewards: [N] as observed, or the component that is noisy; NaN where unscored.
         group: [N] dense group index.
+        fold: [N] fold of the row's group, by the group's content, so that no group id matters.
         response: [N] rows of equal number gave the same response.
         answer: [N] rows of equal number gave the same answer or, without one, the same response.
         answered: [N] whether the row has an answer.
         trusted: [N] whether the reward is known to be true.
+        unseen: [N] whether the fits have not seen the row's prompt before.
         predictions: [N, S, 2] by each state, fitted on either kind of rows (`fitted_on`) of other batches.
         inflation: [N] factor on the variance of the predictions' agreement with the rewards.
-        weights: [N] weight in the fits.
+        weights: [N] weight in the fits, equal within a group.
     """
 
     rewards: Float[Tensor, " n"]
     group: Int[Tensor, " n"]
+    fold: Int[Tensor, " n"]
     response: Int[Tensor, " n"]
     answer: Int[Tensor, " n"]
     answered: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]
+    unseen: Bool[Tensor, " n"]
     predictions: Float[Tensor, "n s 2"]
     inflation: Float[Tensor, " n"]
     weights: Float[Tensor, " n"]
@@ -54,58 +60,71 @@ class NoisyRows:
         return group_advantages(self.rewards, self.group)
 
     @property
-    def deviation(self) -> Float[Tensor, " n"]:
-        """The deviation of the rewards of each row's group; 0 in groups of one or of equal rewards."""
-        centred = group_advantages(self.rewards, self.group, scale="none")
-        total = torch.zeros(int(self.group.max()) + 1, 2, dtype=torch.float64)
-        total = total.index_add_(
-            0, self.group, torch.stack([centred.abs(), self.standardised.abs()], dim=1).nan_to_num()
-        )
-        return (total[:, 0] / total[:, 1].clamp(min=1e-30))[self.group]
-
-    @property
     def accompanied(self) -> Bool[Tensor, " n"]:
         """Scored rows of groups with two rewards at least."""
         return self.scored & (torch.bincount(self.group, weights=self.scored.double()) >= 2)[self.group]
+
+    @property
+    def contradicted(self) -> Bool[Tensor, " n"]:
+        """Scored rows whose response was also given another reward."""
+        low, high = extremes(self.standardised.masked_fill(~self.scored, torch.nan), self.response)
+        return self.scored & (high - low > ROUNDING)[self.response]
 
     @property
     def fitted_on(self) -> Bool[Tensor, "n 2"]:
         """[N, 2] the rows that states are fitted to and tested on: all of unequal groups, or those between extremes.
 
         Rewards that are wrong by far stand at the extremes of their groups, where right ones are rare: between them
-        the rewards may agree with the states where over all rows they do not. Binary rewards have none between.
-        Trusted rows have a fit of their own; the same ones may come with every batch.
+        the rewards may agree with the states where over all rows they do not. Trusted rows have a fit of their own.
         """
         unequal = (self.standardised != 0) & ~self.trusted
-        return torch.stack([unequal, unequal & _between(self.rewards, self.group)], dim=1)
+        low, high = extremes(self.rewards, self.group)
+        between = (self.rewards > low[self.group]) & (self.rewards < high[self.group])
+        return torch.stack([unequal, unequal & between], dim=1)
 
 
-def noisy_rows(rollouts: Rollouts, order: GroupedRows, *, answers: bool, trusted_weight: float = 1.0) -> NoisyRows:
-    """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own."""
+def noisy_rows(
+    rollouts: Rollouts,
+    order: GroupedRows,
+    *,
+    answers: bool,
+    rewards: Float[Tensor, " b"] | None = None,
+    seen: Int[Tensor, " p"] | None = None,
+) -> NoisyRows:
+    """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
+
+    Args:
+        rewards: [B] the noisy part of the rewards; None: the rewards.
+        seen: prompt keys of earlier batches.
+    """
     permutation, group = order.order.cpu(), order.group.cpu()
     rows = permutation.tolist()
     keys = rows if rollouts.response_keys is None else rollouts.response_keys.cpu()[permutation].tolist()
     given = [None] * len(rows) if rollouts.answers is None or not answers else [rollouts.answers[row] for row in rows]
     groups = group.tolist()
-    response = _dense(list(zip(groups, keys, strict=True)))
     labels = [
         (index, "response", key) if answer is None else (index, "answer", answer)
         for index, key, answer in zip(groups, keys, given, strict=True)
     ]
-    rewards = rollouts.rewards.cpu().double()[permutation]
-    trusted = torch.zeros(len(rows), dtype=torch.bool)
+    noisy = (rollouts.rewards if rewards is None else rewards).cpu().double()[permutation]
+    trusted, unseen = torch.zeros(2, len(rows), dtype=torch.bool)
     if rollouts.trusted is not None:
-        trusted = rollouts.trusted.cpu()[permutation] & ~rewards.isnan()
+        trusted = rollouts.trusted.cpu()[permutation] & ~noisy.isnan()
+    if seen is not None and rollouts.prompt_keys is not None:
+        unseen = torch.isin(rollouts.prompt_keys.cpu()[permutation], seen)
+    content = noisy.nan_to_num() if rollouts.hidden is None else rollouts.hidden[order.order].double().sum(1).cpu()
     return NoisyRows(
-        rewards=rewards,
+        rewards=noisy,
         group=group,
-        response=response,
+        fold=content_folds(content, group),
+        response=_dense(list(zip(groups, keys, strict=True))),
         answer=_dense(labels),
         answered=torch.tensor([answer is not None for answer in given]),
         trusted=trusted,
-        predictions=rewards.new_zeros(len(rows), 0, 2),
-        inflation=torch.ones_like(rewards),
-        weights=torch.where(trusted, trusted_weight, 1.0).double(),
+        unseen=~unseen,
+        predictions=noisy.new_zeros(len(rows), 0, 2),
+        inflation=torch.ones_like(noisy),
+        weights=torch.ones_like(noisy),
     )
 
 
@@ -124,19 +143,7 @@ def joined(batches: Sequence[NoisyRows], decay: float) -> NoisyRows:
     return NoisyRows(**{name: torch.cat(values) for name, values in parts.items()})
 
 
-def shuffled_within(group: Int[Tensor, " n"], generator: torch.Generator | None) -> Int[Tensor, " n"]:
-    """A permutation of sorted rows that leaves every row in its group."""
-    return torch.rand(len(group), generator=generator, dtype=torch.float64).add(group).argsort()
-
-
-def contradictory_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
-    """Scored rows whose response was also given another reward."""
-    scored, y = rows.scored, rows.standardised
-    low, high = _extremes(y.masked_fill(~scored, torch.nan), rows.response)
-    return scored & (high - low > ROUNDING)[rows.response]
-
-
-def _extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+def extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """The least and the greatest value of each label, NaN left out; inf and -inf where there is none."""
     known = ~values.isnan()
     empty = values.new_full((int(label.max()) + 1,), torch.inf)
@@ -144,10 +151,15 @@ def _extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Fl
     return low, (-empty).scatter_reduce(0, label[known], values[known], "amax")
 
 
-def _between(rewards: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
-    """Rows whose reward lies strictly between the least and the greatest of their group."""
-    low, high = _extremes(rewards, group)
-    return (rewards > low[group]) & (rewards < high[group])
+def total(values: Tensor, label: Int[Tensor, " n"], size: int) -> Float[Tensor, " m"]:
+    """[M] the sum over the rows of each label."""
+    return torch.zeros(size, dtype=torch.float64).index_add_(0, label, values.double())
+
+
+def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Groups dealt to folds in the order of their content."""
+    sums = total(content, group, int(group.max()) + 1)
+    return (sums.argsort(stable=True).argsort() % FOLDS)[group]
 
 
 def _dense(labels: Sequence[object]) -> Int[Tensor, " n"]:

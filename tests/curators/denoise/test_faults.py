@@ -1,0 +1,271 @@
+"""What an audit found wrong in denoise, each fault as the batches that showed it."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geoalign import Rollouts, group_advantages
+from geoalign.curators.denoise import Denoise
+from geoalign.curators.denoise.rows import noisy_rows
+from geoalign.curators.denoise.truth import _fit_verdicts, _units, _VerdictModel, believe
+from geoalign.errors import InputError
+from geoalign.method.groups import canonical_order
+
+
+def applied(curation, rollouts):
+    """The advantages as an engine applies them."""
+    given = curation.advantages
+    return group_advantages(curation.rewards, rollouts.groups) if given is None else given * curation.weights
+
+
+def cosine(curation, rollouts):
+    one, other = applied(curation, rollouts), group_advantages(rollouts.true_rewards, rollouts.groups)
+    return float(one @ other / (one.norm() * other.norm()))
+
+
+def answered(seed, *, groups=32, size=8, wrong=0.3, share=1.0):
+    """Verdicts flipped at a rate, answers in a share of the groups: one right, four wrong ones ever rarer."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = groups * size
+    rate = torch.rand(groups, generator=draw).repeat_interleave(size)
+    true = (torch.rand(rows, generator=draw) < rate).float()
+    group = torch.arange(groups).repeat_interleave(size)
+    which = torch.multinomial(0.5 ** torch.arange(4.0), rows, replacement=True, generator=draw)
+    labels = [
+        None if g >= share * groups else f"{g}: {'right' if t else int(w)}"
+        for g, t, w in zip(group.tolist(), true.tolist(), which.tolist(), strict=True)
+    ]
+    flipped = torch.rand(rows, generator=draw) < wrong
+    return Rollouts(rewards=torch.where(flipped, 1 - true, true), groups=group, true_rewards=true, answers=labels)
+
+
+def continuous(seed, *, binary, groups=32, size=8, wrong=0.1):
+    """Quality along the first column; wrong rewards are flipped, or at the opposite end of their group."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = groups * size
+    quality = torch.randn(rows, generator=draw)
+    hidden = torch.randn(rows, 12, generator=draw)
+    hidden[:, 0] += 2 * quality
+    true = (quality > 0).float() if binary else quality
+    by_group = true.view(groups, size)
+    low, high = by_group.amin(1, keepdim=True), by_group.amax(1, keepdim=True)
+    opposite = torch.where(by_group < by_group.mean(1, keepdim=True), high, low).flatten()
+    corrupted = torch.rand(rows, generator=draw) < wrong
+    rewards = torch.where(corrupted, 1 - true if binary else opposite, true)
+    group = torch.arange(groups).repeat_interleave(size)
+    return Rollouts(rewards=rewards, groups=group, hidden=hidden, true_rewards=true)
+
+
+@pytest.mark.parametrize(("size", "share"), [(32, 1.0), (8, 0.5)])
+def test_groups_that_the_model_is_sure_of_are_not_blown_up(size, share):
+    """Clean verdicts: advantages stay GRPO's, at most (K - 1) / sqrt(K), also where half have no answer."""
+    curator = Denoise(geometry="none")
+    for seed in range(6):
+        rollouts = answered(seed, size=size, wrong=0.0, share=share)
+        curation = curator.curate(rollouts)
+    assert cosine(curation, rollouts) > 0.95
+    assert applied(curation, rollouts).abs().max() <= (size - 1) / size**0.5 + 0.01
+    unanswered = (rollouts.groups >= share * 32) & (rollouts.rewards == 1)
+    assert not curation.anomalous[unanswered].any()
+
+
+def test_trusted_rows_inside_groups_blow_nothing_up():
+    curator = Denoise(geometry="none")
+    for seed in range(6):
+        rollouts = answered(seed)
+        trusted = torch.rand(256, generator=torch.Generator().manual_seed(99 + seed)) < 0.05
+        rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+        curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
+        assert curation.advantages is not None
+        assert curation.advantages.abs().max() < 7 / 8**0.5 + 0.01
+        assert torch.equal(curation.rewards[trusted], rewards[trusted])
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_rows_that_contradict_the_prediction_are_learnt(binary):
+    """One row in 32 lies far along the direction of quality and bears a mark; it is bad, and its reward says so."""
+    low, curator, given = 0.0 if binary else -1.5, Denoise(), []
+    for seed in range(14):
+        rollouts = continuous(seed, binary=binary)
+        rows = torch.arange(0, 256, 32)
+        hidden = rollouts.hidden.clone()
+        hidden[rows] = torch.randn(8, 12, generator=torch.Generator().manual_seed(seed))
+        hidden[rows, 0] = 6.0
+        hidden[rows, 1] += 6.0
+        rewards, true = (each.index_fill(0, rows, low) for each in (rollouts.rewards, rollouts.true_rewards))
+        rollouts = replace(rollouts, hidden=hidden, rewards=rewards, true_rewards=true)
+        given.append(float(applied(curator.curate(rollouts), rollouts)[rows].mean()))
+    assert sum(given[-4:]) / 4 < -0.3
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_rows_far_off_are_not_praised_for_it(binary):
+    low, curator, given = 0.0 if binary else -1.5, Denoise(), []
+    for seed in range(8):
+        rollouts = continuous(seed, binary=binary)
+        if seed < 4:
+            curator.curate(rollouts)
+            continue
+        rows = torch.arange(0, 256, 64)
+        hidden = rollouts.hidden.index_fill(0, rows, 0.0)
+        hidden[rows, 0] = 40.0
+        rewards, true = (each.index_fill(0, rows, low) for each in (rollouts.rewards, rollouts.true_rewards))
+        rollouts = replace(rollouts, hidden=hidden, rewards=rewards, true_rewards=true)
+        given.append(float(applied(curator.curate(rollouts), rollouts)[rows].mean()))
+    assert sum(given) / len(given) < 0.3
+
+
+def test_one_row_of_another_value_turns_nothing_off():
+    plain, third = [], []
+    one, other = Denoise(geometry="none"), Denoise(geometry="none")
+    for seed in range(8):
+        rollouts = answered(seed)
+        rewards = rollouts.rewards.clone()
+        rewards[seed] = 0.5
+        plain.append(cosine(one.curate(rollouts), rollouts))
+        third.append(cosine(other.curate(replace(rollouts, rewards=rewards)), rollouts))
+    assert sum(third[3:]) > sum(plain[3:]) - 0.05 * 5
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_mixed_group_is_not_wrong_as_a_whole(size):
+    """One response that got both verdicts opens the model; in small groups a row's own verdict still speaks for it."""
+    curator = Denoise(geometry="none")
+    for seed in range(6):
+        draw = torch.Generator().manual_seed(seed)
+        rate = torch.rand(64, generator=draw).repeat_interleave(size)
+        true = (torch.rand(64 * size, generator=draw) < rate).float()
+        rewards = torch.where(torch.rand(64 * size, generator=draw) < 0.3, 1 - true, true)
+        keys = torch.arange(64 * size)
+        rewards[0], rewards[1], keys[1] = 1.0, 0.0, keys[0]
+        rollouts = Rollouts(rewards=rewards, groups=torch.arange(64 * size) // size, response_keys=keys)
+        curation = curator.curate(rollouts)
+    mixed = [g for g in range(1, 64) if 0 < rewards[rollouts.groups == g].sum() < size]
+    wholly = [g for g in mixed if bool((curation.scores[rollouts.groups == g] > 0).all())]
+    assert len(mixed) > 20
+    assert len(wholly) <= 0.1 * len(mixed)
+
+
+def test_trusted_and_other_rows_among_rivals_leave_the_fit_convex():
+    """Newton's steps end at a maximum: the fit moves no further, and theta stays of the size that its prior allows."""
+    rollouts = answered(3)
+    trusted = torch.arange(256) % 3 == 0
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
+    rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
+    units = _units(rows, None, rows.rewards > 0.5, exclusive=True)
+    start = _VerdictModel(0.8, 0.2, torch.zeros(6, dtype=torch.float64))
+    model = _fit_verdicts(units, start, rounds=200)
+    again = _fit_verdicts(units, model, rounds=1)
+    torch.testing.assert_close(model.theta, again.theta, atol=1e-4, rtol=1e-4)
+    assert model.theta.abs().max() < 6
+
+
+def test_repeated_prompts_neither_open_the_gate_nor_are_predicted():
+    """Rewards are noise; the same rows come again with it, and a fit that has seen them would seem to predict it."""
+    draw = torch.Generator().manual_seed(0)
+    rollouts = Rollouts(
+        rewards=torch.randn(256, generator=draw),
+        groups=torch.arange(256) // 8,
+        hidden=torch.randn(256, 64, generator=draw),
+        prompt_keys=torch.arange(256) // 8,
+    )
+    known, blind = Denoise(), Denoise()
+    for _ in range(4):
+        curation = known.curate(rollouts)
+        fooled = blind.curate(replace(rollouts, prompt_keys=None))
+    assert fooled.metrics["states_used"] == 1
+    assert curation.metrics["repeated_prompts"] == 256
+    assert torch.equal(curation.rewards, rollouts.rewards)
+    assert curation.advantages is None
+
+
+def test_rows_of_one_answer_share_the_variance_of_their_truth():
+    """Two answers, each by two of four rows, P = 1/2 each, exclusive: the sum of right rows is always 2, never 0 or 4.
+
+    Were the rows independent, E[var t] would be 4 (1/4) (1 - 1/4) / 3 = 1/4; it is (4 / 4 - 0 / 4) / 3 = 1/3.
+    """
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0.0, 1.0, 0.0] * 8), groups=torch.arange(32) // 4, answers=list("aabb") * 8
+    )
+    rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
+    belief = believe(rows, None, least_slope=1.0)
+    truth = float(belief.expected[0])
+    torch.testing.assert_close(belief.variance, torch.full_like(belief.variance, truth * (1 - truth)))
+    # Var(2 t_a + 2 t_b) = 4 (2 p) - (4 p)^2 with at most one right, each with probability p.
+    torch.testing.assert_close(belief.group_variance, torch.full_like(belief.variance, 8 * truth - (4 * truth) ** 2))
+
+
+def test_a_snapshot_does_not_change_with_the_running_fit():
+    curator = Denoise()
+    for seed in range(3):
+        curator.curate(continuous(seed, binary=False))
+    snapshot = curator.state_dict()
+    before = copy.deepcopy(snapshot)
+    curator.curate(continuous(3, binary=False))
+    torch.testing.assert_close(snapshot, before, equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_group_ids_do_not_matter(binary):
+    """The first batch is predicted by folds over its groups, which are dealt by content."""
+    rollouts = continuous(0, binary=binary, groups=48)
+    ids = torch.randperm(48, generator=torch.Generator().manual_seed(1))[rollouts.groups]
+    one, other = Denoise().curate(rollouts), Denoise().curate(replace(rollouts, groups=ids))
+    assert one.metrics["states_used"] == 1
+    torch.testing.assert_close(one.rewards, other.rewards, atol=1e-4, rtol=1e-4)
+
+
+def test_a_checkpoint_holds_one_gram_matrix():
+    curator = Denoise()
+    curator.curate(continuous(0, binary=True))
+    kept = [each for each in curator.state_dict()["ridges"][0].values() if isinstance(each, torch.Tensor)]
+    assert [each.numel() for each in kept] == [
+        12 * 12,
+        12 * 2,
+        3 * 6 * 2,
+    ]
+
+
+def test_one_component_is_denoised_and_the_others_stay():
+    """A bonus for length beside the verdict: the verdict's own posterior, the bonus on top of it."""
+    alone, summed = Denoise(geometry="none"), Denoise(geometry="none", component="verdict")
+    for seed in range(4):
+        rollouts = answered(seed)
+        bonus = torch.randn(256, generator=torch.Generator().manual_seed(seed))
+        expected = alone.curate(rollouts)
+        parts = {"verdict": rollouts.rewards, "length": bonus}
+        both = replace(rollouts, rewards=rollouts.rewards + bonus, components=parts)
+        curation = summed.curate(both)
+    torch.testing.assert_close(curation.scores.sort().values, expected.scores.sort().values, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(curation.rewards, expected.rewards + bonus, atol=1e-4, rtol=1e-4)
+    with pytest.raises(InputError, match="component: expected one of length, verdict; got 'format'"):
+        Denoise(geometry="none", component="format").curate(both)
+    with pytest.raises(InputError, match="components"):
+        summed.curate(rollouts)
+
+
+def test_a_bonus_for_format_does_not_hide_the_verdict():
+    """0.1 for every second row: 0, 0.1, 1, 1.1 are still two verdicts, and the bonus stays."""
+    plain, bonus = Denoise(geometry="none"), Denoise(geometry="none")
+    extra = 0.1 * (torch.arange(256) % 2)
+    for seed in range(6):
+        rollouts = answered(seed)
+        expected = plain.curate(rollouts)
+        curation = bonus.curate(replace(rollouts, rewards=rollouts.rewards + extra))
+    assert "false_positive_rate" in curation.metrics
+    assert torch.equal(curation.anomalous, expected.anomalous)
+    assert curation.anomalous.any()
+
+
+def test_several_answers_may_be_right_where_they_are_shared_only():
+    """Two answers, both rewarded nearly always: exclusive, one of them must be wrong."""
+    answers = ["a"] * 4 + ["b"] * 4
+    rewards = torch.tensor([1.0, 1, 1, 1, 1, 1, 1, 0] * 16)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(128) // 8, answers=answers * 16)
+    shared = Denoise(geometry="none", answers="shared").curate(rollouts)
+    assert shared.anomalous.view(16, 8).tolist() == [[False] * 7 + [True]] * 16
+    exclusive = Denoise(geometry="none").curate(rollouts)
+    assert exclusive.anomalous.view(16, 8)[:, 4:7].all()

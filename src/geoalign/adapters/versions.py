@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from packaging.version import Version
+from packaging.specifiers import SpecifierSet
 
 from geoalign.errors import MissingExtraError, UnsupportedError
 
 
-def check_engine(package: str, *, extra: str, oldest: str, before: str, installed: str | None = None) -> None:
-    """Checks that `oldest` <= version of the package < `before`; `installed`: this version in place of it.
+def check_engine(package: str, *, extra: str, versions: str, installed: str | None = None) -> None:
+    """Checks the version of a package; `installed`: this one in place of the installed one's.
+
+    Args:
+        versions: as in pyproject.toml, such as ">=0.9.1,<0.10". A development version of 0.10 is none of these.
 
     Raises:
         MissingExtraError: it is not installed.
-        UnsupportedError: it is older or newer.
+        UnsupportedError: it is of another version.
     """
     if installed is None:
         try:
@@ -23,7 +26,5 @@ def check_engine(package: str, *, extra: str, oldest: str, before: str, installe
             raise MissingExtraError(
                 f"{package} is not installed: pip install 'geoalign[{extra}]', in an environment of its own"
             ) from error
-    if not Version(oldest) <= Version(installed) < Version(before):
-        raise UnsupportedError(
-            f"{package} {installed}: expected at least {oldest} and less than {before}; pip install 'geoalign[{extra}]'"
-        )
+    if not SpecifierSet(versions).contains(installed, prereleases=True):
+        raise UnsupportedError(f"{package} {installed}: expected {versions}; pip install 'geoalign[{extra}]'")

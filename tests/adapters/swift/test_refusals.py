@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer, check_version
+from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer
 from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.grpo import GRPO
 from geoalign.curators.session import CurationSession
@@ -107,14 +107,3 @@ def test_other_kinds_of_training():
 
     with pytest.raises(UnsupportedError, match="under GKDConfig: expected --rlhf_type grpo"):
         OtherTraining(model=torch.nn.Linear(1, 1), args=GKDConfig())
-
-
-@pytest.mark.parametrize("installed", ["4.6.0", "4.6.3"])
-def test_versions_in_range(installed):
-    check_version(installed)
-
-
-@pytest.mark.parametrize("installed", ["4.5.9", "4.7.0", "5.0"])
-def test_versions_out_of_range(installed):
-    with pytest.raises(UnsupportedError, match=f"ms-swift {installed}: expected at least 4.6 and less than 4.7"):
-        check_version(installed)

@@ -8,7 +8,6 @@ import torch
 from trinity_parts import tiny
 
 from geoalign import GeoAlign, Rollouts
-from geoalign.adapters.trinity import check_version
 from geoalign.adapters.trinity.run import CurationRun, named
 from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.weights import PublishedWeights
@@ -253,14 +252,6 @@ def test_a_folder_of_weights_that_is_not_there(tmp_path):
     versions = iter([4, 5, 5, 5])
     synchronizer.get_latest_model_version = Answer(lambda: next(versions))
     assert asyncio.run(PublishedWeights(synchronizer).newer_than(0)) == ({"a": torch.ones(1)}, 5)
-
-
-def test_versions():
-    check_version("0.6.0")
-    check_version("0.6.3")
-    for wrong in ("0.5.2", "0.7.0", "1.6.0"):
-        with pytest.raises(UnsupportedError, match=f"trinity-rft {wrong}: expected at least 0.6"):
-            check_version(wrong)
 
 
 def test_without_trinity_the_extra_is_named(monkeypatch):

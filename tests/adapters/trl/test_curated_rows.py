@@ -161,7 +161,7 @@ def test_a_subset_with_repeats(tmp_path):
 
 
 def test_everything_dropped_trains_nothing(tmp_path):
-    for loss in ("dapo", "grpo", "bnpo"):
+    for loss in ("dapo", "grpo"):
         made = trainer(
             tmp_path,
             Scripted(lambda rollouts: curation(rollouts, source=torch.tensor([], dtype=torch.long))),

@@ -5,15 +5,17 @@ import torch
 from trl import GRPOTrainer
 from trl_parts import Scripted, curated_batch, curation, model, trainer
 
+from geoalign.adapters.trl import GeoAlignMixin
 from geoalign.adapters.trl.losses import LOSS_NORMALISERS, dropping_scale
 from geoalign.errors import UnsupportedError
 
 ROWS = 16
+KEPT = [0, 2, 4, 5, 6, 7, 8, 9, 11, 13]
 
 
 def drop_some(rollouts):
     """Keeps 10 of 16 rows, an uneven number per group."""
-    return curation(rollouts, source=torch.tensor([0, 2, 4, 5, 6, 7, 8, 9, 11, 13]))
+    return curation(rollouts, source=torch.tensor(KEPT))
 
 
 def gradient(made, batches, *, plain):
@@ -76,7 +78,7 @@ def test_gradient_is_that_of_the_kept_rows(tmp_path, loss, beta, changes):
         torch.testing.assert_close(unscaled, theirs * 10 / 16, atol=2e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", [loss for loss, kind in LOSS_NORMALISERS.items() if kind != "micro_batch_tokens"])
+@pytest.mark.parametrize("loss", LOSS_NORMALISERS)
 def test_micro_batches_add_up_to_the_batch_of_kept_rows(tmp_path, loss):
     """Two micro-batches that keep 6 and 4 rows: their accumulated gradient is that of the 10 rows together."""
     made, batch = prepared(tmp_path, loss)
@@ -91,26 +93,20 @@ def test_micro_batches_add_up_to_the_batch_of_kept_rows(tmp_path, loss):
     torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("half", [slice(0, 8), slice(8, 16)])
-def test_each_micro_batch_of_bnpo_is_that_of_its_kept_rows(tmp_path, half):
-    made, batch = prepared(tmp_path, "bnpo")
-    ours = gradient(made, [rows_of(batch, half)], plain=False)
-    theirs = gradient(made, [only_kept(rows_of(batch, half))], plain=True)
-    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
-
-
 def test_nothing_dropped_nothing_scaled(tmp_path):
     made = trainer(tmp_path, Scripted(curation), loss_type="grpo")
     assert "geoalign_loss_scale" not in curated_batch(made)
 
 
-def test_unknown_loss_is_refused_only_when_rows_are_dropped(tmp_path):
+@pytest.mark.parametrize("loss", ["bnpo", "future"])
+def test_losses_that_are_refused_only_when_rows_are_dropped(tmp_path, loss):
+    """bnpo divides each micro-batch by its own tokens: one that is dropped whole still counts among them."""
     made = trainer(tmp_path, Scripted(drop_some), per_device_train_batch_size=ROWS)
-    made.loss_type = "future"
-    with pytest.raises(UnsupportedError, match="loss_type='future'"):
+    made.loss_type = loss
+    with pytest.raises(UnsupportedError, match=f"loss_type='{loss}'"):
         curated_batch(made)
     harmless = trainer(tmp_path, Scripted(curation), per_device_train_batch_size=ROWS)
-    harmless.loss_type = "future"
+    harmless.loss_type = loss
     curated_batch(harmless)
 
 
@@ -132,3 +128,50 @@ def test_auxiliary_router_loss_is_refused(tmp_path):
     made.aux_loss_enabled = True
     with pytest.raises(UnsupportedError, match="router auxiliary loss"):
         dropping_scale(made, rows=16, kept=10)
+
+
+class GeometricMean(GRPOTrainer):
+    """A loss of its own, as `trl.experimental.gmpo`: the mean over all rows, whatever their masks."""
+
+    def _compute_loss(self, model, inputs):
+        return super()._compute_loss(model, inputs)
+
+
+class WithSupervision(GRPOTrainer):
+    """A second term beside the loss, which a factor for dropped rows would scale, too."""
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        return super().compute_loss(model, inputs, *args, **kwargs) + 1
+
+
+@pytest.mark.parametrize("behind", [GeometricMean, WithSupervision])
+@pytest.mark.parametrize("decide", [drop_some, curation])
+def test_a_loss_of_its_own_is_refused_only_when_rows_are_dropped(tmp_path, behind, decide):
+    class Mine(GeoAlignMixin, behind):
+        pass
+
+    made = trainer(tmp_path, cls=Mine, extra={"curator": Scripted(decide)}, per_device_train_batch_size=ROWS)
+    if decide is curation:
+        curated_batch(made)
+        return
+    with pytest.raises(UnsupportedError, match=rf"Scripted drops rows, and {behind.__name__} has a .*compute_loss of"):
+        curated_batch(made)
+
+
+@pytest.mark.parametrize(("low", "beta"), [("old", 0.0), ("current", 0.2)])
+def test_ratios_of_dropped_rows_do_not_overflow(tmp_path, monkeypatch, low, beta):
+    """exp(100) is infinite in float32, in the ratio to the old policy or in the KL term, and infinity times the zero of
+    a mask is no number."""
+    plain = GRPOTrainer._get_per_token_logps_and_entropies
+    dropped = torch.ones(ROWS).index_fill(0, torch.tensor(KEPT), 0.0)
+
+    def improbable(self, *args, **kwargs):
+        logps, *others = plain(self, *args, **kwargs)
+        return (logps - 100 * dropped[:, None] if torch.is_grad_enabled() == (low == "current") else logps, *others)
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", improbable)
+    made, batch = prepared(tmp_path, "grpo", beta=beta)
+    ours, gradients = made.compute_loss(made.model, batch), gradient(made, [batch], plain=False)
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", plain)
+    torch.testing.assert_close(ours, GRPOTrainer.compute_loss(made, made.model, only_kept(batch)))
+    torch.testing.assert_close(gradients, gradient(made, [only_kept(batch)], plain=True), atol=2e-6, rtol=1e-4)

@@ -3,20 +3,22 @@
 import copy
 
 import pytest
+import torch
 
+from geoalign.adapters.placement import place
 from geoalign.adapters.verl.refusals import (
     check_config,
     check_curator,
-    check_drops,
     check_engines,
     check_hidden,
     check_keys,
-    check_version,
+    check_placement,
 )
 from geoalign.adapters.verl.settings import VerlSettings
 from geoalign.curators.grpo import GRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.types import Curation
 
 CONFIG = {
     "actor_rollout_ref": {"actor": {"strategy": "fsdp2"}},
@@ -47,17 +49,6 @@ def test_what_is_refused_in_the_configuration(section, key, value, message):
     inner[key] = value
     with pytest.raises(UnsupportedError, match=message):
         check_config(config)
-
-
-@pytest.mark.parametrize("version", ["0.9.1", "0.9.2", "0.9.1.post1", "0.9.10"])
-def test_versions_in_range(version):
-    check_version(version)
-
-
-@pytest.mark.parametrize("version", ["0.9.0", "0.8.0", "0.10.0", "1.0"])
-def test_versions_out_of_range(version):
-    with pytest.raises(UnsupportedError, match=rf"verl {version}: expected at least 0.9.1 and less than 0.10; pip"):
-        check_version(version)
 
 
 def test_sessions_with_several_rows():
@@ -103,9 +94,47 @@ def test_curators_that_cannot_be_carried_out():
         check_curator(needing("advantages"), plain, kl_in_reward=True)
 
 
-def test_dropped_rows_need_a_loss_over_tokens():
-    check_drops("token-mean", "PODS")
-    with pytest.raises(
-        UnsupportedError, match=r"PODS drops rows under .*loss_agg_mode=seq-mean-token-mean.*token-mean"
-    ):
-        check_drops("seq-mean-token-mean", "PODS")
+GROUPS = torch.zeros(4, dtype=torch.long)
+
+
+def placed(rows=4, advantages=None):
+    return place(
+        Curation(
+            source=torch.arange(rows),
+            rewards=torch.zeros(rows),
+            weights=torch.ones(rows),
+            advantages=advantages,
+            scores=torch.zeros(4),
+            anomalous=torch.zeros(4, dtype=torch.bool),
+        ),
+        GROUPS,
+    )
+
+
+def losses(loss_agg_mode="token-mean", loss_mode="vanilla", kl=False):
+    actor = {"loss_agg_mode": loss_agg_mode, "policy_loss": {"loss_mode": loss_mode}}
+    return {"actor_rollout_ref": {"actor": actor}, "algorithm": {"use_kl_in_reward": kl}}
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"loss_agg_mode": "seq-mean-token-mean"}, r"PODS drops rows .*loss_agg_mode=seq-mean-token-mean.*token-mean"),
+        # Divided by sequences and by rows of the micro-batch, whatever loss_agg_mode says.
+        ({"loss_mode": "sapo"}, r"PODS drops rows under .*policy_loss.loss_mode=sapo.* set it to one of vanilla, gspo"),
+        ({"loss_mode": "geo_mean"}, "loss_mode=geo_mean"),
+        ({"loss_mode": "of_a_plug_in"}, "loss_mode=of_a_plug_in"),
+    ],
+)
+def test_dropped_rows_need_a_loss_over_tokens(named, message):
+    check_placement(placed(3), losses(loss_mode="gspo", kl=True), "PODS")
+    check_placement(placed(4), losses(**named), "PODS")
+    with pytest.raises(UnsupportedError, match=message):
+        check_placement(placed(3), losses(**named), "PODS")
+
+
+def test_given_advantages_have_no_kl_term_of_the_rewards():
+    """verl's advantages of r - beta KL = [1, 0, -4, -5] would be written over by [1, -1, 1, -1]."""
+    check_placement(placed(advantages=torch.ones(4)), losses(), "MCGRPO")
+    with pytest.raises(UnsupportedError, match=r"MCGRPO gives advantages .*use_kl_in_reward=true.* set it to false"):
+        check_placement(placed(advantages=torch.ones(4)), losses(kl=True), "MCGRPO")

@@ -12,14 +12,14 @@ from geoalign.errors import UnsupportedError
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 
-OLDEST, BEFORE = "4.6", "4.7"
+VERSIONS = ">=4.6,<4.7"
 
 _TEACHER = "its term enters the advantages of every row, dropped ones included"
 
 
 def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless ms-swift's version (default: of the installed one) is in the supported range."""
-    check_engine("ms-swift", extra="swift", oldest=OLDEST, before=BEFORE, installed=installed)
+    check_engine("ms-swift", extra="swift", versions=VERSIONS, installed=installed)
 
 
 class OtherTraining:

@@ -30,4 +30,4 @@ def __getattr__(name: str) -> Any:
 
 def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless Trinity-RFT's version (default: the installed one's) is in the supported range."""
-    check_engine("trinity-rft", extra="trinity", oldest="0.6", before="0.7", installed=installed)
+    check_engine("trinity-rft", extra="trinity", versions=">=0.6,<0.7", installed=installed)

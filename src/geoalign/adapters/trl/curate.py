@@ -37,6 +37,7 @@ class RoundOptions:
     fields: dict[str, RolloutField]
     observer: CurationObserver | None
     details_every: int
+    other_loss: str | None = None
     engine: EngineStates | None = None
     anchors: AnchorRows | None = None
 
@@ -150,9 +151,10 @@ class GenerationRound:
             batch["advantages"] = batch["advantages"] * placement.weights[mine]
             logs.overwrite_advantages(trainer, trainer.accelerator.gather(batch["advantages"]))
         if placement.dropped:
-            kept = int(placement.kept.sum())
-            scale = dropping_scale(trainer, rows=len(placement.kept), kept=kept)
-            batch["completion_mask"] = batch["completion_mask"] * placement.kept[mine, None]
+            if self._options.other_loss is not None:
+                raise UnsupportedError(f"{self._session.name} drops rows, and {self._options.other_loss}")
+            scale = dropping_scale(trainer, rows=len(placement.kept), kept=int(placement.kept.sum()))
+            rows.leave_out(batch, placement.kept[mine])
             batch[scale_key] = torch.tensor(scale, device=trainer.accelerator.device)
         if placement.dropped or bool(placement.replaced.any()):
             tokens = trainer.accelerator.gather(rows.loss_tokens(batch).sum()).sum()

@@ -8,14 +8,13 @@ from geoalign.errors import UnsupportedError
 
 # "rows": a mean over the rows of the batch. A dropped row's mask is zero, so it adds nothing, but the mean still
 # divides by it: the loss is scaled by B / kept. "tokens": a sum over `num_items_in_batch`, which is counted again
-# without the dropped rows. "micro_batch_tokens": a sum over the tokens of the micro-batch's own mask, where they are
-# already missing.
-LOSS_NORMALISERS: dict[str, Literal["rows", "tokens", "micro_batch_tokens"]] = {
+# without the dropped rows. Not "bnpo": it divides each micro-batch by its own tokens, so that one of which all rows are
+# dropped counts as much as the others, and a row that stays alone in its own as much as many.
+LOSS_NORMALISERS: dict[str, Literal["rows", "tokens"]] = {
     "grpo": "rows",
     "sapo": "rows",
     "luspo": "rows",
     "dr_grpo": "rows",
-    "bnpo": "micro_batch_tokens",
     "dapo": "tokens",
     "cispo": "tokens",
     "vespo": "tokens",
@@ -31,8 +30,8 @@ def dropping_scale(trainer: Any, *, rows: int, kept: int) -> float:
     normaliser = LOSS_NORMALISERS.get(trainer.loss_type)
     if normaliser is None:
         raise UnsupportedError(
-            f"dropping rows with loss_type={trainer.loss_type!r}: expected one of {', '.join(LOSS_NORMALISERS)}, whose "
-            "normalisation is known"
+            f"dropping rows with loss_type={trainer.loss_type!r}: expected one of {', '.join(LOSS_NORMALISERS)}, which "
+            "can leave rows out, or a curator that replaces or weighs rows"
         )
     if getattr(trainer, "aux_loss_enabled", False):
         raise UnsupportedError("dropping rows with a router auxiliary loss: it counts the prompts of dropped rows")

@@ -21,7 +21,7 @@ from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer
+from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer, check_version, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.states import HiddenSource, StatePlace
 from geoalign.adapters.trl.step import CurationObserver
@@ -85,6 +85,7 @@ class GeoAlignMixin(_Base):
         **kwargs: Any,
     ) -> None:
         if curator is not None:
+            check_version()
             check_curator(curator)
             check_flow(type(self), GeoAlignMixin)
         elif anchors is not None:
@@ -101,6 +102,7 @@ class GeoAlignMixin(_Base):
             fields=dict(rollout_fields or {}),
             observer=curation_observer,
             details_every=details_every,
+            other_loss=None if curator is None else other_loss(type(self), GeoAlignMixin),
             engine=engine,
         )
         self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)

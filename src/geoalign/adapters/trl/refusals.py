@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from transformers import ProcessorMixin
+from trl import GRPOTrainer
 
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
 from geoalign.adapters.trl.vllm_states import engine_problem
+from geoalign.adapters.versions import check_engine
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -17,8 +20,13 @@ from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.settings.hidden import check_layer, check_position
 
-# What the mixin wraps: without it a curator would never be called.
-_WRAPPED = ("_generate", "_calculate_rewards", "_generate_and_score_completions", "_get_per_token_logps_and_entropies")
+# 1.15.0's own GRPO fails without a GPU driver.
+VERSIONS = ">=1.8,!=1.15.0,<1.17"
+
+
+def check_version(installed: str | None = None) -> None:
+    """Raises UnsupportedError unless TRL's version (default: of the installed one) is a supported one."""
+    check_engine("trl", extra="trl", versions=VERSIONS, installed=installed)
 
 
 def check_curator(curator: Any) -> None:
@@ -30,29 +38,50 @@ def check_curator(curator: Any) -> None:
 
 
 def check_flow(trainer: type, mixin: type) -> None:
-    """Raises UnsupportedError unless the class behind the mixin has TRL's synchronous flow, which it wraps.
+    """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps.
 
-    `trl.experimental.async_grpo.AsyncGRPOTrainer` (1.8.0 to 1.16.0) has not: a process of its own, which holds no
-    model, scores one group at a time and puts rows with their advantage into a queue. There is no batch of groups to
-    curate, and no states where the advantage is made.
+    RLOOTrainer has methods of the same names, and other keys in its batches. AsyncGRPOTrainer (1.8.0 to 1.16.0) has a
+    process of its own, which holds no model, scores one group at a time and puts rows with their advantage into a
+    queue: there is no batch of groups to curate, and no states where the advantage is made.
 
     Unsloth rewrites TRL's trainer and keeps the names of what is wrapped (unsloth 2026.10.9, `models/rl.py` and
     `models/rl_replacements.py`), but its log-probability pass packs rows to the left, so that no column holds the token
     that it holds in TRL, its batches have per-row keys of their own (`max_left_pad`), and its loss is another.
     """
-    behind = trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
-    missing = [name for name in _WRAPPED if not any(name in vars(base) for base in behind)]
-    if missing:
-        raise UnsupportedError(
-            f"{trainer.__name__} has no {', '.join(missing)}: expected a subclass of trl.GRPOTrainer. TRL's "
-            "AsyncGRPOTrainer makes the advantages of one group at a time in a process without the model, so no "
-            "curator sees a batch"
-        )
+    behind = _behind(trainer, mixin)
     if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
         raise UnsupportedError(
             f"{trainer.__name__} on Unsloth's GRPOTrainer: never run with the adapter (it needs a GPU), and its "
             "log-probabilities stand in other columns than TRL's; import geoalign.adapters.trl and trl without unsloth"
         )
+    if GRPOTrainer not in behind:
+        raise UnsupportedError(
+            f"{trainer.__name__} on {behind[0].__name__}: expected a subclass of trl.GRPOTrainer. RLOOTrainer's "
+            "batches have other keys; AsyncGRPOTrainer makes the advantages of one group at a time in a process "
+            "without the model, so no curator sees a batch"
+        )
+
+
+def other_loss(trainer: type, mixin: type) -> str | None:
+    """What in a trainer's loss is not GRPOTrainer's, so that nobody knows how it divides by rows; None: nothing."""
+    owners = {
+        "_compute_loss": _owner(trainer.__mro__, "_compute_loss"),
+        "compute_loss": _owner(_behind(trainer, mixin), "compute_loss"),
+    }
+    for name, owner in owners.items():
+        if owner is not GRPOTrainer:
+            return (
+                f"{owner.__name__} has a {name} of its own, which may count them; let the curator replace or weigh rows"
+            )
+    return None
+
+
+def _behind(trainer: type, mixin: type) -> tuple[type, ...]:
+    return trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
+
+
+def _owner(classes: Sequence[type], method: str) -> type:
+    return next(base for base in classes if method in vars(base))
 
 
 def check_trainer(
@@ -109,8 +138,12 @@ def _check_rows(trainer: Any) -> None:
 
 
 def _check_engine(trainer: Any) -> None:
-    if trainer.args.use_liger_kernel:
-        raise UnsupportedError("use_liger_kernel: never run with the adapter (it needs a GPU); leave it off")
+    # TRL 1.16 takes Liger's layers alone.
+    if trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss"):
+        raise UnsupportedError(
+            "use_liger_kernel: this version of TRL takes Liger's loss, too, which knows nothing of dropped rows and was "
+            "never run with the adapter; leave it off, or install TRL 1.16"
+        )
     if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
         raise UnsupportedError("DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2")
     if trainer.is_fsdp_enabled:

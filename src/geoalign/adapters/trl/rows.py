@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from geoalign.errors import UnsupportedError
@@ -24,6 +24,9 @@ MOVED: dict[str, float | None] = {
 PROMPT: dict[str, float | None] = {"prompt_ids": None, "prompt_mask": 0}
 # Rows of one group share their prompt, advantages are recomputed, and the count is one number for the whole batch.
 IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
+
+# What makes the ratio to the old policy, and the KL term to the reference, of a row without its response at most 1.
+_LEFT_OUT = {"old_per_token_logps": 0.0, "ref_per_token_logps": -1e4}
 
 _REFUSED = {
     "pixel_values": "images",
@@ -58,6 +61,18 @@ def loss_tokens(batch: dict[str, Any]) -> Tensor:
     mask: Tensor = batch["completion_mask"]
     tools = batch.get("tool_mask")
     return (mask if tools is None else mask * tools).sum(1)
+
+
+def leave_out(batch: dict[str, Any], kept: Bool[Tensor, " b"]) -> None:
+    """Takes the rows that are not `kept` out of the loss of this process's part of the batch.
+
+    Their log-probabilities go, too: of a response that the mask hides they have no meaning, and a ratio that overflows
+    is no number after its multiplication by the mask.
+    """
+    batch["completion_mask"] = batch["completion_mask"] * kept[:, None]
+    for key, neutral in _LEFT_OUT.items():
+        if batch.get(key) is not None:
+            batch[key] = batch[key].masked_fill(~kept[:, None], neutral)
 
 
 def move_rows(

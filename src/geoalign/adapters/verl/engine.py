@@ -37,13 +37,19 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
     of the state after the layers of `geoalign_hidden_layer` (the last: after the final norm), several side by side;
     verl writes it to TransferQueue like its own outputs. Beside it stand each row's reward and the key of its response,
     so that the driver reads no token. For the position `anchor` it also gets `geoalign_answer_start`
-    [b, 1]: the worker's tokenizer reads the responses. Other passes, those of training among them, are verl's own.
+    [b, 1]: the worker's tokenizer reads the responses. Other passes, those of training among them, are verl's own, but
+    for a mini-batch that was dropped whole.
     """
 
     _tap: BackboneTap | None = None
 
     def forward_step(self, micro_batch: Any, loss_function: Any, forward_only: bool) -> Any:
-        """verl's step; listens to the backbone where the batch asks for hidden states."""
+        """verl's step; listens to the backbone where the batch asks for hidden states.
+
+        A mini-batch of which every row was dropped has no token to divide its loss by: it is then divided by one.
+        """
+        if tu.get_non_tensor_data(micro_batch, "batch_num_tokens", None) == 0:
+            tu.assign_non_tensor(micro_batch, batch_num_tokens=1)
         if not forward_only or tu.get_non_tensor_data(micro_batch, POSITION_KEY, None) is None:
             return super().forward_step(micro_batch, loss_function, forward_only)
         layer = json.loads(tu.get_non_tensor_data(micro_batch, LAYER_KEY, str(LAST)))

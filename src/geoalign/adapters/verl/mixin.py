@@ -23,10 +23,10 @@ from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_config,
     check_curator,
-    check_drops,
     check_engines,
     check_hidden,
     check_keys,
+    check_placement,
     check_states,
     check_version,
 )
@@ -143,8 +143,7 @@ class CuratedSteps(_Base):
 
     def _place(self, decision: Decision, rollouts: Rollouts) -> Placement:
         placement = place(decision.curation, rollouts.groups, by=self._run.session.name)
-        if placement.dropped:
-            check_drops(self.config.actor_rollout_ref.actor.loss_agg_mode, self._run.session.name)
+        check_placement(placement, self.config, self._run.session.name)
         return placement
 
     def _save_checkpoint(self) -> None:

@@ -1,4 +1,4 @@
-"""What the adapter refuses by name, each message with what to change. Imports neither torch nor verl."""
+"""What the adapter refuses by name, each message with what to change. Imports no verl."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.adapters.verl.names import BEFORE, HIDDEN_KEY, OLDEST, VENDOR, VENDOR_VARIABLE
+from geoalign.adapters.placement import Placement
+from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
 from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
+# verl's losses that are masked token by token and divided as `loss_agg_mode` says. Not so: sapo (a mean over sequences
+# whatever is set), geo_mean (over the rows of a micro-batch), clip_cov and kl_cov (their ratios overflow in masked rows).
+DROPPING_LOSSES = ("vanilla", "gspo", "cispo", "dppo_tv", "dppo_kl", "gpg", "dro")
 NO_TOKENIZER = (
     f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no tokenizer; "
     "set actor_rollout_ref.model.load_tokenizer=true, or another position"
@@ -21,7 +25,7 @@ NO_TOKENIZER = (
 
 def check_version(installed: str | None = None) -> None:
     """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
-    check_engine("verl", extra="verl", oldest=OLDEST, before=BEFORE, installed=installed)
+    check_engine("verl", extra="verl", versions=VERSIONS, installed=installed)
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -85,8 +89,31 @@ def check_states(settings: VerlSettings, model: Any) -> None:
         raise UnsupportedError(NO_TOKENIZER)
 
 
-def check_drops(loss_agg_mode: str, curator: str) -> None:
+def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
+    """Checks what is to be carried out against verl's configuration.
+
+    Raises:
+        UnsupportedError: rows are dropped, and verl's loss cannot leave them out of what divides it; or the curator gives
+            advantages, and verl's hold the KL term of the rewards.
+    """
+    if placement.dropped:
+        actor = config["actor_rollout_ref"]["actor"]
+        check_drops(actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"], curator)
+    if placement.advantages is not None and config["algorithm"]["use_kl_in_reward"]:
+        raise UnsupportedError(
+            f"{curator} gives advantages of its own, and algorithm.use_kl_in_reward=true puts the KL term into the "
+            "rewards, which they replace; set it to false (actor_rollout_ref.actor.use_kl_loss=true instead)"
+        )
+
+
+def check_drops(loss_agg_mode: str, loss_mode: str, curator: str) -> None:
     """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
+    if loss_mode not in DROPPING_LOSSES:
+        raise UnsupportedError(
+            f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={loss_mode}, which is not known "
+            f"to leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the "
+            "curator replace or weigh rows"
+        )
     if loss_agg_mode not in ("token-mean", "token-sum"):
         raise UnsupportedError(
             f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={loss_agg_mode}, which divides by a "

@@ -20,8 +20,8 @@ from geoalign.errors import InputError
 from geoalign.lab.bench.curation import Shape
 from geoalign.method.density import EXACT_SCORES, GRID_POINTS
 from geoalign.method.distillation import AUTO_MIN_GROUPS, AUTO_PAIRS
-from geoalign.method.generalisation import JUDGED_PAIRS
 from geoalign.method.projector import ProjectorConfig
+from geoalign.method.scoring import JUDGED_PAIRS
 
 _PROJECTOR = ProjectorConfig()
 

@@ -22,10 +22,9 @@ from geoalign.lab.analysis.statistics import auroc
 from geoalign.lab.bench.detection import paper_projector
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.terminal import Console, say
-from geoalign.method.consensus import deviation_index, pair_count, prototype_weights
+from geoalign.method.consensus import ProjectedConsensus, deviation_index, pair_count, prototype_weights
 from geoalign.method.density import cap_highest, sparse_tail
 from geoalign.method.groups import canonical_order
-from geoalign.method.models import ProjectedConsensus
 from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.types import Rollouts
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -75,19 +74,6 @@ def flag_sparse_tail(
         suspect[scored] = torch.from_numpy(sparse.flagged).to(scored.device)
         anomalous[scored] = torch.from_numpy(kept).to(scored.device)
     return Flags(suspect, anomalous, scored & ~suspect, sparse, too_few, sparse is None and not too_few)
-
-
-def flag_highest(scores: Float[Tensor, " b"], share: float, *, max_fraction: float | None, min_scores: int) -> Flags:
-    """The share of the scored rows with the highest scores, rounded down; the cap and `min_scores` as above."""
-    scored = ~scores.isnan()
-    values = scores[scored].double().cpu().numpy()
-    suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
-    too_few = len(values) < min_scores
-    if not too_few:
-        highest = cap_highest(values, np.ones(len(values), dtype=np.bool_), share)
-        suspect[scored] = torch.from_numpy(highest).to(scored.device)
-        anomalous[scored] = torch.from_numpy(cap_highest(values, highest, max_fraction)).to(scored.device)
-    return Flags(suspect, anomalous, scored & ~suspect, too_few=too_few)
 
 
 def rectify(

@@ -34,8 +34,6 @@ _MENDED: dict[str, Any] = {
     "scoring": "cross_fit",
     "signed": True,
     "identical": "contradict",
-    "trim": 2,
-    "budget": "estimated",
 }
 # Label -> settings, `type` included; "paper" stands for the paper's settings for the rewards at hand.
 CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
@@ -49,12 +47,7 @@ CURATOR_SETTINGS: dict[str, dict[str, Any]] = {
     "oracle": {"type": "oracle"},
     "geoalign, signed": {**_PAPER, "scoring": "cross_fit", "signed": True},
     "geoalign, contradict": {**_PAPER, "identical": "contradict"},
-    "geoalign, trimmed": {**_PAPER, "trim": 2},
-    "geoalign, budget": {**_PAPER, "budget": "estimated"},
-    "geoalign, ranks": {**_PAPER, "margins": "ranks"},
-    "geoalign, pooled": {**_PAPER, "pooled": 5},
     "geoalign, mended": _MENDED,
-    "geoalign, all options": {**_MENDED, "margins": "ranks", "pooled": 5},
 }
 
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from naive import naive_pairs, naive_scores
 
-from geoalign.lab.bench.naive import naive_pairs, naive_scores
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.consensus import (
     deviation_index,

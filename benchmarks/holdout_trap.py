@@ -20,7 +20,7 @@ import torch
 from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
 from geoalign.curators.paired_batch import paired_batch
-from geoalign.curators.rectifying import flag_sparse_tail
+from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.lab.bench.synthetic import synthetic_rollouts
@@ -91,7 +91,7 @@ def trap(data: Batch, seed: int) -> Outcome:
     deviation = 1 - consensus.cosines(view, pairs)
     back = in_input_order(rows, states.device)
     scores = back(deviation_index(deviation, pairs, len(rollouts), aggregation="sum"))
-    flags = flag_sparse_tail(scores, alpha=0.05, tail="pointwise", max_fraction=0.2, min_scores=2)
+    flags = flag_sparse_tail(scores, TailConfig(min_scores=2))
     return Outcome(
         scores.numpy(),
         flags.anomalous.numpy(),

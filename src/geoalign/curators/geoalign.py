@@ -16,7 +16,7 @@ from torch import Tensor
 from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import flag_sparse_tail, rectify
+from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
 from geoalign.method.consensus import Consensus, deviation_index, new_consensus, pair_count
@@ -61,29 +61,15 @@ else:
 
 
 @settings
-class GeoAlignConfig:
+class GeoAlignConfig(TailConfig):
     """The settings of `GeoAlign` (Algorithm 1 and Eqs. 2 to 8)."""
 
     type: ClassVar[str] = "geoalign"
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
-        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
-    )
     aggregation: Literal["sum", "mean", "excess"] = setting(
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to anomalous rollouts."
-    )
-    tail: Literal["pointwise", "first_crossing"] = setting(
-        default="pointwise",
-        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
-    )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
-        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
-    )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
     top_m: Annotated[int, Field(ge=1)] | None = setting(
         default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
     )
@@ -202,13 +188,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             batch = self._prepare(rollouts, generator)
             scored = self._score(batch, generator)
             scores = self._scores(batch, scored)
-            flags = flag_sparse_tail(
-                scores,
-                alpha=self.config.alpha,
-                tail=self.config.tail,
-                max_fraction=self.config.max_fraction,
-                min_scores=self.config.min_scores,
-            )
+            flags = flag_sparse_tail(scores, self.config)
             self._gate.add(scored.new_groups.right, scored.new_groups.total)
             closed = self.config.consensus_gate is not None and not self._gate.open
             observing = self.config.observe_only or self._calls < self.config.start_step or closed

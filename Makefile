@@ -109,7 +109,7 @@ wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, im
 	$(ENGINES)/wheel/bin/python $(INSTALL) dist/*.whl
 	cd $(ENGINES) && wheel/bin/python -c "import geoalign; [getattr(geoalign, name) for name in geoalign.__all__]"
 	$(ENGINES)/wheel/bin/geoalign --version
-	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1 --no-quality
+	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1
 
 clean: ## Remove the environments and caches, never the runs
 	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build

@@ -44,6 +44,7 @@ BINARY_ONLY = (
     "nearest_centroid",
     "confident_learning",
     "score_agreement",
+    "label_refinement",
 )
 # What time it took differs from run to run.
 TIMES = ("second", "time", "runtime", "per_second", "took", "duration", "versions", "created", "started")
@@ -109,6 +110,7 @@ def batch(seed: int, binary: bool) -> Rollouts:
         rewards=rewards,
         groups=torch.arange(32).repeat_interleave(8),
         hidden=hidden,
+        prompt_keys=torch.arange(32).repeat_interleave(8),
         lengths=torch.randint(1, 50, (rows,), generator=draw),
         logprobs=-torch.rand(rows, generator=draw),
         answers=[str(int(number)) for number in torch.randint(0, 4, (rows,), generator=draw)],

@@ -17,16 +17,16 @@ from typing import Literal
 import numpy as np
 import torch
 
+from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
+from geoalign.curators.paired_batch import paired_batch
+from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
+from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import auroc
-from geoalign.lab.bench.detection import paper_projector
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.terminal import Console, say
-from geoalign.method.consensus import deviation_index, pair_count, prototype_weights
-from geoalign.method.density import cap_highest, sparse_tail
-from geoalign.method.groups import canonical_order
-from geoalign.method.models import ProjectedConsensus
-from geoalign.method.pairs import centred_states, preference_pairs, with_distances
+from geoalign.method.consensus import ProjectedConsensus, deviation_index
+from geoalign.method.groups import in_input_order
 from geoalign.types import Rollouts
 
 STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")
@@ -77,27 +77,28 @@ def trap(data: Batch, seed: int) -> Outcome:
     rollouts = data.rollouts
     assert rollouts.hidden is not None
     generator = torch.Generator().manual_seed(seed)
-    rows = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-    states, length = centred_states(rollouts.hidden, rows)
-    pairs, directed = with_distances(preference_pairs(rollouts.rewards[rows.order], rows), states, length, rows)
-    pairs = pairs.take(directed)
+    batch = paired_batch(rollouts, rollouts.hidden, top_m=None, margin_weighted=True, generator=generator)
+    rows, states, pairs = batch.rows, batch.states, batch.pairs
     groups = len(rows.sizes)
     held = torch.zeros(groups, dtype=torch.bool)
     held[torch.randperm(groups, generator=generator)[: groups // 10]] = True
-    training = pairs.take(~held[pairs.group])
+    new = held[pairs.group]
+    training = pairs.take(~new)
     consensus = ProjectedConsensus(states.shape[1], PROJECTOR, generator)
     consensus.fit(states, rows.offsets, training, generator, scored=False)
     view = consensus.view(states)
-    consensus.settle(view, training, prototype_weights(training.margin, margin_weighted=True))
+    consensus.settle(view, training, batch.weights[~new])
     deviation = 1 - consensus.cosines(view, pairs)
-    new = held[pairs.group]
-    scores = torch.empty(len(rollouts))
-    scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
-    flagged = _flag(scores.numpy())
-    accuracy = float(consensus.orientation(states, pairs.take(new)).mean())
-    outside = held[rows.group[rows.order.argsort()]].numpy()
+    back = in_input_order(rows, states.device)
+    scores = back(deviation_index(deviation, pairs, len(rollouts), aggregation="sum"))
+    flags = flag_sparse_tail(scores, TailConfig(min_scores=2))
     return Outcome(
-        scores.numpy(), flagged, outside, float(deviation[~new].mean()), float(deviation[new].mean()), accuracy
+        scores.numpy(),
+        flags.anomalous.numpy(),
+        back(held[rows.group]).numpy(),
+        float(deviation[~new].mean()),
+        float(deviation[new].mean()),
+        float(consensus.orientation(states, pairs.take(new)).mean()),
     )
 
 
@@ -110,7 +111,7 @@ def curated(scoring: Literal["in_sample", "cross_fit"], *, paper: bool = False) 
 
     def run(data: Batch, seed: int) -> Outcome:
         generator = torch.Generator().manual_seed(seed)
-        projector = paper_projector(data.rollouts.rewards) if paper else PROJECTOR
+        projector = paper_settings(data.rollouts.rewards).projector if paper else PROJECTOR
         cold = dataclasses.replace(projector, warm_start=False)
         curator = GeoAlign(GeoAlignConfig(scoring=scoring, projector=cold))
         if scoring == "in_sample":
@@ -129,23 +130,6 @@ def curated(scoring: Literal["in_sample", "cross_fit"], *, paper: bool = False) 
     return run
 
 
-def pair_counts(data: Batch) -> np.ndarray:
-    """The control without geometry: how many pairs each rollout is in."""
-    rows = canonical_order(data.rollouts.rewards, data.rollouts.groups)
-    counts = torch.empty(len(data.rollouts))
-    counts[rows.order] = pair_count(preference_pairs(data.rollouts.rewards[rows.order], rows), len(counts))
-    return counts.numpy()
-
-
-def _flag(scores: np.ndarray) -> np.ndarray:
-    scored = ~np.isnan(scores)
-    flagged = np.zeros(len(scores), dtype=bool)
-    tail = sparse_tail(scores[scored], alpha=0.05)
-    if tail is not None:
-        flagged[scored] = cap_highest(scores[scored], tail.flagged, 0.2)
-    return flagged
-
-
 def _groups_with_flags(outcome: Outcome, groups: np.ndarray) -> float:
     """Share of the groups that hold a flagged rollout."""
     return len(np.unique(groups[outcome.flagged])) / len(np.unique(groups))
@@ -154,10 +138,6 @@ def _groups_with_flags(outcome: Outcome, groups: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--groups", type=int, default=96)
-    parser.add_argument("--size", type=int, default=8)
-    parser.add_argument("--d", type=int, default=2048)
-    parser.add_argument("--signal", type=float, default=1.0)
     options = parser.parse_args()
     ways = {
         "trap: 90% of the groups": trap,
@@ -174,10 +154,7 @@ def main() -> None:
     say(Console(), "|---|---|---|---|---|---|---|---|---|---|")
     for states in STATES:
         for rewards in REWARDS:
-            batches = [
-                make_batch(states, rewards, seed, options.groups, options.size, options.d, options.signal)
-                for seed in range(options.seeds)
-            ]
+            batches = [make_batch(states, rewards, seed) for seed in range(options.seeds)]
             for name, way in ways.items():
                 outcomes = [way(batch, seed) for seed, batch in enumerate(batches)]
                 say(Console(), _row(states, rewards, name, outcomes, batches))
@@ -185,14 +162,17 @@ def main() -> None:
 
 def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches: list[Batch]) -> str:
     def mean(values: list[float]) -> float:
-        known = [value for value in values if not np.isnan(value)]
-        return float(np.mean(known)) if known else float("nan")
+        return float(np.mean([value for value in values if not np.isnan(value)] or [np.nan]))
 
     both = list(zip(outcomes, batches, strict=True))
     inside = [
         float(one.held_out[one.flagged].mean()) if one.held_out.any() and one.flagged.any() else float("nan")
         for one in outcomes
     ]
+
+    def counts(rollouts: Rollouts) -> np.ndarray:
+        return pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
+
     cells = [
         states,
         rewards,
@@ -203,14 +183,10 @@ def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches:
         f"{mean([one.train_deviation for one in outcomes]):.3f} / {mean([one.new_deviation for one in outcomes]):.3f}",
         f"{mean([one.new_accuracy for one in outcomes]):.3f}",
         f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in both]):.2f} / "
-        f"{mean([auroc(_paired(b, o), b.corrupted.numpy()) for o, b in both]):.2f}",
+        f"{mean([auroc(counts(b.rollouts), b.corrupted.numpy()) for o, b in both]):.2f}",
         f"{mean([b.corrupted.numpy()[o.flagged].mean() for o, b in both]):.2f}",
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _paired(batch: Batch, outcome: Outcome) -> np.ndarray:
-    return np.where(np.isnan(outcome.scores), np.nan, pair_counts(batch))
 
 
 if __name__ == "__main__":

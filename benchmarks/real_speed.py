@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from geoalign.lab.config.run import LoraConfig, PretrainedModelConfig
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
 from geoalign.lab.models.models import initial_model, with_adapters
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.store.json_files import write_json
 
 Measured = tuple[float, float]  # seconds of the clock and of the processor
 
@@ -97,21 +95,12 @@ def _timed(call: Callable[[], Any]) -> Measured:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
-    numbers = {
-        "prompts": 4,
-        "samples": 8,
-        "prompt": 40,
-        "response": 16,
-        "repeats": 2,
-        "threads": torch.get_num_threads(),
-    }
+    numbers = {"prompts": 4, "samples": 8, "prompt": 40, "response": 16, "repeats": 2, "threads": 2}
     for name, usual in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=usual, metavar="N")
     parser.add_argument("--dtypes", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
-    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     silence_logs()
     parts = measure(options)
@@ -122,8 +111,6 @@ def main() -> None:
             tokens = rows * (options.response if name.startswith("sampling") else options.prompt + options.response)
             rates = f"{tokens / clock:7.0f} tokens/s, {tokens / processor:7.0f} a second of the processor"
             print(f"{dtype:9} {name:25} {rates}")
-    if options.json:
-        write_json(options.json, {**vars(options), "json": str(options.json), "seconds": parts})
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_the_benchmark_needs_no_extra():
     code = """import sys
 for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2", "fastapi"):
     sys.modules[name] = None
-sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1", "--no-quality"]
+sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1"]
 from geoalign.lab.cli import main
 main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

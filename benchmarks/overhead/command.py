@@ -1,26 +1,224 @@
-"""The command of the overhead benchmark: `python -m benchmarks.overhead`."""
+"""The command of the overhead benchmark, `python -m benchmarks.overhead`: shares of a step, goals, a table, JSON."""
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib.metadata
+import math
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from rich.table import Table
 
-from benchmarks.overhead.architectures import ARCHITECTURES
-from benchmarks.overhead.curating import curation_cost, denoise_cost
-from benchmarks.overhead.generation import generation_cost, why_not_measured
-from benchmarks.overhead.options import Options
-from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
-from benchmarks.overhead.step import PolicyStep, policy_costs
-from benchmarks.overhead.timing import Cost
+from benchmarks.overhead.curating import (
+    ARCHITECTURES,
+    Cost,
+    CurationCost,
+    Options,
+    curation_cost,
+    denoise_cost,
+)
+from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
 from geoalign.errors import ConfigError
+from geoalign.lab.bench.report import machine
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.json_files import finite, write_json
 from geoalign.lab.terminal import Console
+
+# To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
+GOAL_SECONDS, STRETCH_SECONDS, GOAL_MEGABYTES, GOAL_SHARE = 0.1, 0.05, 300.0, 0.01
+
+REST = ("generation", "log-probability pass", "update", "optimizer")
+_PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """All that was measured; `no_generation`: why generation was not, None where it was."""
+
+    options: Options
+    passes: Mapping[str, Cost]
+    curation: Sequence[CurationCost]
+    no_generation: str | None
+
+    @property
+    def rest(self) -> float:
+        """Seconds of what a step without a curator is made of, as far as it was measured."""
+        return sum(self.passes[name].median for name in REST if name in self.passes)
+
+    @property
+    def reference(self) -> CurationCost:
+        """The curation that the goals are for: on the benchmark's device, the paper's settings with the early stop."""
+        (found,) = (
+            one
+            for one in self.curation
+            if one.device == self.options.device and one.setting == "paper" and one.early_stop
+        )
+        return found
+
+    def share(self, seconds: float, curation: CurationCost | None = None, *, devices: int = 1) -> float:
+        """`seconds` as a share of a step with own hidden pass and curation; NaN where its passes were not measured.
+
+        Args:
+            curation: the one in that step; None: `reference`.
+            devices: so many share the passes through the model, while one curates for all.
+        """
+        if not self.options.policy:
+            return math.nan
+        curated = (curation or self.reference).cost.median
+        return seconds / ((self.rest + self.passes["hidden pass"].median) / devices + curated)
+
+
+def print_overhead(console: Console, found: Overhead) -> None:
+    """Prints the parts of a step with their shares, the stages of curation, the goals, and what limits them."""
+    options = found.options
+    console.print(", ".join(f"{name} {value}" for name, value in hardware(options).items()), highlight=False)
+    title = (
+        f"A step of {options.architecture} with random weights: {options.groups} x {options.size} rollouts of "
+        f"{options.prompt} + {options.response} tokens, {options.repeats} repeats"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in ("seconds", "extra MB", "share of the step"):
+        table.add_column(name, justify="right")
+    for name in REST:
+        if name in found.passes:
+            _add(table, name, found.passes[name], found.share(found.passes[name].median))
+        else:
+            table.add_row(name, "not measured", "", "")
+    table.add_section()
+    for name, label in (("hidden pass", "hidden states: own pass"), ("tap", "hidden states: tapped instead")):
+        if name in found.passes:
+            _add(table, label, found.passes[name], found.share(found.passes[name].median))
+    table.add_section()
+    for one in found.curation:
+        _add(table, f"curation: {one.label}", one.cost, found.share(one.cost.median, one))
+    console.print(table)
+    console.print(_stage_table(found.curation))
+    for line in [*_goals(found), *_notes(found)]:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def overhead_json(found: Overhead) -> dict[str, Any]:
+    """Everything measured, with hardware, versions and seed; NaN as null."""
+    options, reference = found.options, found.reference
+    record = {
+        "schema_version": 1,
+        "machine": hardware(options),
+        "versions": _versions(),
+        "options": asdict(options),
+        "architecture": asdict(ARCHITECTURES[options.architecture]),
+        "passes": {name: _cost_json(cost) for name, cost in found.passes.items()},
+        "generation_not_measured": found.no_generation,
+        "curation": [
+            {**asdict(one), "cost": _cost_json(one.cost), "share": found.share(one.cost.median, one)}
+            for one in found.curation
+        ],
+        "shares": {
+            **{name: found.share(cost.median) for name, cost in found.passes.items()},
+            "curation": found.share(reference.cost.median),
+            f"curation_passes_on_{options.split}": found.share(reference.cost.median, devices=options.split),
+        },
+        "goals": {
+            "seconds": GOAL_SECONDS,
+            "stretch_seconds": STRETCH_SECONDS,
+            "megabytes": GOAL_MEGABYTES,
+            "share": GOAL_SHARE,
+        },
+    }
+    plain = finite(record)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def hardware(options: Options) -> dict[str, str | int | float]:
+    """What it ran on, and how busy that was when it ended."""
+    found: dict[str, str | int | float] = {**machine(), "cores": os.cpu_count() or 0, "load": os.getloadavg()[0]}
+    model = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
+    if model:
+        found["processor"] = model[0].partition(":")[2].strip()
+    if torch.device(options.device).type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(torch.device(options.device))
+        found["cuda"] = str(torch.version.cuda)
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+
+
+def _versions() -> dict[str, str]:
+    known = {dist.metadata["Name"].lower() for dist in importlib.metadata.distributions() if dist.metadata["Name"]}
+    return {name: importlib.metadata.version(name) for name in _PACKAGES if name in known}
+
+
+def _cost_json(cost: Cost) -> dict[str, Any]:
+    return {"median": cost.median, "seconds": list(cost.seconds), "megabytes": cost.megabytes, "scale": cost.scale}
+
+
+def _add(table: Table, label: str, cost: Cost, share: float) -> None:
+    spread = f" ({min(cost.seconds):,.4f} to {max(cost.seconds):,.4f})" if len(cost.seconds) > 1 else ""
+    memory = "not measured" if math.isnan(cost.megabytes) else f"{cost.megabytes:,.0f}"
+    scaled = "" if cost.scale == 1 else " *"
+    table.add_row(label, f"{cost.median:,.4f}{spread}{scaled}", memory, "" if math.isnan(share) else f"{share:.2%}")
+
+
+def _stage_table(curation: Sequence[CurationCost]) -> Table:
+    rows = [one for one in curation if one.stages]
+    table = Table(title="Curation stage by stage: milliseconds, waited for after each", title_justify="left")
+    for name in ("curation", "", *rows[0].stages, "steps"):
+        table.add_column(name, justify="right" if name in rows[0].stages or name == "steps" else "left")
+    for one in rows:
+        cells = [f"{1000 * value:,.1f}" for value in one.stages.values()]
+        stop = "early stop" if one.early_stop else "all steps"
+        table.add_row(f"{one.device}, {one.setting}", stop, *cells, f"{one.steps:g}")
+    return table
+
+
+def _goals(found: Overhead) -> list[str]:
+    one = found.reference
+    seconds, memory, share = one.cost.median, one.cost.megabytes, found.share(one.cost.median)
+    stretch = "within" if seconds <= STRETCH_SECONDS else "not within"
+    lines = [
+        f"Goals, for curation on {one.device} with the paper's settings (they are meant for one H200):",
+        f"  time: {1000 * seconds:,.1f} ms, {_within(seconds, GOAL_SECONDS)} {1000 * GOAL_SECONDS:g} ms, {stretch} the "
+        f"stretch of {1000 * STRETCH_SECONDS:g} ms",
+        "  memory: not measured (only on a GPU)"
+        if math.isnan(memory)
+        else f"  memory: {memory:,.0f} MB, {_within(memory, GOAL_MEGABYTES)} {GOAL_MEGABYTES:g} MB",
+    ]
+    if math.isnan(share):
+        return [*lines, "  share of the step: not measured (--no-policy)"]
+    lines.append(f"  share of the step: {share:.2%}, {_within(share, GOAL_SHARE)} {GOAL_SHARE:.0%}")
+    split = found.options.split
+    if split > 1:
+        divided = found.share(one.cost.median, devices=split)
+        lines.append(
+            f"  with the passes shared by {split} devices, while one curates for all: {divided:.2%} (by arithmetic)"
+        )
+    return lines
+
+
+def _within(value: float, goal: float) -> str:
+    return "within" if value <= goal else "not within"
+
+
+def _notes(found: Overhead) -> list[str]:
+    options = found.options
+    one = found.reference
+    lines = [f"Curated: {one.pairs:,.0f} pairs, {one.replaced:g} rollouts replaced, in the mean of the measured calls."]
+    if found.no_generation is not None and options.policy:
+        lines.append(f"Generation was not measured ({found.no_generation}): all shares are upper bounds.")
+    if options.passed != options.rollouts:
+        lines.append(f"* {options.passed} of {options.rollouts} rollouts were passed through, the seconds multiplied.")
+    return lines
+
 
 _ABOUT = """What GeoAlign adds to a training step, measured on this machine: the hidden states (a pass of their own, and
 as a tap on TRL's log-probability pass), the curation (on the CPU and on the device; the paper's settings and the

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.cost_model import (
+from benchmarks.scaling import (
     MEMORY,
     TERMS,
     CostModel,
@@ -22,9 +22,9 @@ from benchmarks.cost_model import (
     step_work,
 )
 
+from benchmarks import scaling
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.bench.curation import Shape, measure
-from geoalign.lab.bench.report import as_json
+from geoalign.lab.bench.curation import Shape
 from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]
@@ -134,13 +134,14 @@ def test_sharing_with_every_group_in_every_step():
 
 def test_points_of_a_real_call(tmp_path):
     file = tmp_path / "bench.json"
-    measured = measure(Shape(8, 4, 32), device="cpu", repeats=1, naive=False, equal_steps=1)
-    file.write_text(as_json([measured], []))
+    scaling.main(["--measure", str(file), "--shape", "8x4x32"])
     (point,) = read_points([file])
     assert point.shape == Shape(8, 4, 32)
     assert point.stages.keys() == TERMS.keys()
     assert all(seconds > 0 for seconds in point.stages.values())
-    assert point.seconds == pytest.approx(sum(measured.stages.values()))
+    (row,) = json.loads(file.read_text())["cost"]
+    assert point.seconds == pytest.approx(sum(row["stages"].values()))
+    assert point.extra_bytes == row["extra_megabytes"] * 2**20
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_points_of_a_real_call(tmp_path):
 def test_other_files_are_refused(tmp_path, text):
     file = tmp_path / "other.json"
     file.write_text(text)
-    with pytest.raises(InputError, match=r"points: expected JSON of `geoalign bench --device cpu`.*other\.json"):
+    with pytest.raises(InputError, match=r"points: expected JSON of --measure.*other\.json"):
         read_points([file])
     with pytest.raises(InputError, match=r"none\.json"):
         read_points([tmp_path / "none.json"])

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from benchmarks.stages import stages_timed
 
 from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 

@@ -114,7 +114,6 @@ def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ["nope"],
         ["judge"],
         ["bench", "--repeats", "many"],
-        ["bench", "--corruption", "2"],
         ["serve-reward", "--model", "x", "--port", "0"],
         ["watch", "x", "--interval", "nan\x1b[2J"],
         ["train", "--\x1b[2J"],

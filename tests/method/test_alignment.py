@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
+from geoalign.method.consensus import RawConsensus, new_consensus
 from geoalign.method.groups import canonical_order
-from geoalign.method.models import RawConsensus, new_consensus
-from geoalign.method.pairs import centred_states, interior_pairs, preference_pairs, with_distances
+from geoalign.method.pairs import centred_states, with_distances
 from geoalign.method.projector import ProjectorConfig
 
 NAN = float("nan")
@@ -78,14 +78,3 @@ def test_alignments_equal_a_loop_and_every_group_is_asked_of_its_fold(projector)
                 up, down = (consensus.directions(states, each) @ consensus.prototype for each in (one, two))
                 total += float((up - down) / 2)
         assert float(fast[row]) == pytest.approx(total / 3, abs=1e-5)
-
-
-def test_interior_pairs_by_hand():
-    # Rewards 1 2 3 4 5 of one group: without the best and the worst, pairs among 2 3 4 remain; without two each, none.
-    rewards = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, NAN])
-    rows = canonical_order(rewards, torch.zeros(6, dtype=torch.long))
-    pairs = preference_pairs(rewards, rows)
-    inner = pairs.take(interior_pairs(pairs, rewards, rows, 1, None))
-    found = {(float(rewards[w]), float(rewards[k])) for w, k in zip(inner.winner, inner.loser, strict=True)}
-    assert found == {(3, 2), (4, 2), (4, 3)}
-    assert not interior_pairs(pairs, rewards, rows, 2, None).any()

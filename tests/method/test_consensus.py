@@ -4,22 +4,21 @@ import math
 
 import pytest
 import torch
+from naive import naive_pairs, naive_scores
 
-from geoalign.lab.bench.naive import naive_pairs, naive_scores
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.consensus import (
     deviation_index,
     projected_cosines,
     projected_prototype,
     prototype_weights,
-    rank_margins,
     raw_cosines,
     raw_prototype,
 )
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
-from geoalign.method.planes import consensus_plane
 from geoalign.method.projector import Projector
+from geoalign.method.summaries import projection_2d
 
 
 def hand_pairs():
@@ -112,50 +111,10 @@ def test_opposite_directions_have_no_consensus():
 def test_plane_by_hand():
     # Prototype (1, 0, 0); what remains spreads along the second axis only; the largest coordinate is positive.
     directions = torch.tensor([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.6, 0.8, 0.0]])
-    plane = consensus_plane(directions, torch.tensor([1.0, 0.0, 0.0]))
+    plane = projection_2d(directions, torch.tensor([1.0, 0.0, 0.0]))
     torch.testing.assert_close(plane, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, -0.8]]), atol=1e-6, rtol=0)
 
 
 def test_plane_of_one_direction():
-    plane = consensus_plane(torch.tensor([[0.6, 0.8]]), torch.tensor([1.0, 0.0]))
+    plane = projection_2d(torch.tensor([[0.6, 0.8]]), torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(plane, torch.tensor([[0.6, 0.0]]))
-
-
-def test_margins_of_ranks_by_hand():
-    """Five scored rows, rewards 0 1 1 9 100: places 0, 1.5, 1.5, 3, 4, so margins are differences of these over 5."""
-    rewards = torch.tensor([0.0, 1, 1, 9, 100, float("nan"), 7, 8])
-    group = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
-    rows = canonical_order(rewards, group)
-    pairs = preference_pairs(rewards, rows)
-    margins = {
-        (winner, loser): margin
-        for winner, loser, margin in zip(
-            pairs.winner.tolist(), pairs.loser.tolist(), rank_margins(pairs, rewards, group).tolist(), strict=True
-        )
-    }
-    assert margins[1, 0] == margins[2, 0] == pytest.approx(0.3)
-    assert margins[3, 1] == pytest.approx(0.3)
-    assert margins[4, 3] == pytest.approx(0.2)  # 91 by rewards
-    assert margins[4, 0] == pytest.approx(0.8)
-    assert margins[7, 6] == pytest.approx(0.5)
-    assert (1, 2) not in margins
-
-
-def test_margins_of_ranks_equal_a_loop_and_know_nothing_of_scale():
-    draw = torch.Generator().manual_seed(0)
-    rewards = torch.randint(5, (40,), generator=draw).float()
-    rewards[::7] = float("nan")
-    rows = canonical_order(rewards, torch.randint(6, (40,), generator=draw))
-    rewards = rewards[rows.order]
-    pairs = preference_pairs(rewards, rows)
-    margins = rank_margins(pairs, rewards, rows.group)
-    for number in range(len(pairs)):
-        group = rewards[rows.group == pairs.group[number]]
-        group = group[~group.isnan()]
-        places = [
-            float((group < rewards[row]).sum() + (group == rewards[row]).sum() / 2) / len(group)
-            for row in (pairs.winner[number], pairs.loser[number])
-        ]
-        assert margins[number].item() == pytest.approx(places[0] - places[1], abs=1e-6)
-    assert torch.equal(margins, rank_margins(pairs, rewards.exp(), rows.group))
-    assert len(rank_margins(pairs.take(slice(0, 0)), rewards, rows.group)) == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoalign.method import density
-from geoalign.method.density import cap_highest, sparse_tail
+from geoalign.method.density import cap_highest, floor_share, sparse_tail
 
 
 def naive_density(scores, at):
@@ -78,3 +78,11 @@ def test_cap_keeps_the_highest():
     assert cap_highest(scores, flagged, 0.4).tolist() == [False, False, True, True, False]
     assert cap_highest(scores, flagged, None).tolist() == flagged.tolist()
     assert cap_highest(scores, flagged, 0.1).tolist() == [False] * 5
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "expected"), [(0.29, 100, 29), (0.07, 100, 7), (0.2, 24, 4), (1.0, 7, 7), (1e-9, 10, 0)]
+)
+def test_a_share_is_that_of_the_decimal_number(share, count, expected):
+    # int(0.29 * 100) is 28: the product lies just below 29.
+    assert floor_share(share, count) == expected

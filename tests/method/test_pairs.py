@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import naive_pairs
 
-from geoalign.lab.bench.naive import naive_pairs
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import centred_states, group_ranges, preference_pairs, with_distances
 from geoalign.types import Rollouts

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
+from naive import naive_distil, naive_forward, naive_loss, naive_pairs
 
-from geoalign.lab.bench.naive import naive_distil, naive_forward, naive_loss, naive_pairs
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.distillation import (
     CHECK_EVERY,

@@ -13,7 +13,7 @@ from geoalign.curators.base import Curator
 from geoalign.curators.batches import canonical_rows
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import Flags, flag_sparse_tail, rectify
+from geoalign.curators.rectifying import Flags, TailConfig, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
@@ -24,29 +24,14 @@ from geoalign.types import Curation, Rollouts
 
 
 @settings
-class RewardDistanceConfig:
+class RewardDistanceConfig(TailConfig):
     """The settings of `RewardDistance`: those of GeoAlign that have to do with flagging and rectification."""
 
     type: ClassVar[str] = "reward_distance"
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
-        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
-    )
-    tail: Literal["pointwise", "first_crossing"] = setting(
-        default="pointwise",
-        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
-    )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
-        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
-    )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to anomalous rollouts."
-    )
-
 
 @settings
-class PairCountConfig(RewardDistanceConfig):
+class PairCountConfig(TailConfig):
     """The settings of `PairCount`: those of GeoAlign that have to do with pairs, flagging and rectification."""
 
     type: ClassVar[str] = "pair_count"
@@ -214,18 +199,12 @@ def _rectified(
     rollouts: Rollouts,
     rows: GroupedRows,
     scores: Float[Tensor, " b"],
-    config: RewardDistanceConfig,
+    config: TailConfig,
     generator: torch.Generator | None,
     **metrics: float,
 ) -> Curation:
     """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
-    flags = flag_sparse_tail(
-        scores,
-        alpha=config.alpha,
-        tail=config.tail,
-        max_fraction=config.max_fraction,
-        min_scores=config.min_scores,
-    )
+    flags = flag_sparse_tail(scores, config)
     scored = ~scores.isnan()
     return rectify(
         rollouts,

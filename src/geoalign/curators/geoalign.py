@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,28 +14,18 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
-from geoalign.curators.paired_batch import (
-    Margins,
-    PairedBatch,
-    batch_metrics,
-    directed_pairs,
-    paired_batch,
-    share_of_wrong_rewards,
-)
+from geoalign.curators.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import Flags, flag_highest, flag_sparse_tail, rectify
+from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
-from geoalign.method.consensus import deviation_index, pair_count
+from geoalign.method.consensus import Consensus, deviation_index, new_consensus, pair_count
+from geoalign.method.consensus_gate import ConsensusGate
 from geoalign.method.density import Tail
-from geoalign.method.gate import ConsensusGate
-from geoalign.method.models import Consensus, new_consensus
 from geoalign.method.pairs import Pairs
-from geoalign.method.planes import consensus_plane
-from geoalign.method.pooling import PairPool
 from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
-from geoalign.method.summaries import cosine_summary
+from geoalign.method.summaries import cosine_summary, projection_2d
 from geoalign.settings import setting, settings
 from geoalign.settings.exact import strict_json
 from geoalign.shown import shown
@@ -72,37 +61,20 @@ else:
 
 
 @settings
-class GeoAlignConfig:
+class GeoAlignConfig(TailConfig):
     """The settings of `GeoAlign` (Algorithm 1 and Eqs. 2 to 8)."""
 
     type: ClassVar[str] = "geoalign"
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
-        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
-    )
     aggregation: Literal["sum", "mean", "excess"] = setting(
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to anomalous rollouts."
-    )
-    tail: Literal["pointwise", "first_crossing"] = setting(
-        default="pointwise",
-        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
-    )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
-        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
-    )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
     top_m: Annotated[int, Field(ge=1)] | None = setting(
         default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
     )
     margin_weighted_prototype: bool = setting(
         default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
-    )
-    margins: Margins = setting(
-        default="rewards", help="The reward margin is a difference of rewards, or of their ranks in the group."
     )
     projector: _Projector = setting(
         default_factory=ProjectorConfig,
@@ -117,19 +89,6 @@ class GeoAlignConfig:
     )
     identical: Literal["drop", "contradict"] = setting(
         default="drop", help="Identical responses with different rewards: left out, or a deviation of 1 for both."
-    )
-    trim: Annotated[int, Field(ge=0)] = setting(
-        default=0, help="Projector and prototype leave the m best and m worst rollouts of a group out."
-    )
-    pooled: Annotated[int, Field(ge=0)] = setting(
-        default=0, help="Earlier batches whose pairs projector and prototype are made from too."
-    )
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.9, help="Weight of a pooled batch in the prototype, relative to the next."
-    )
-    budget: Literal["density", "estimated"] = setting(
-        default="density",
-        help="Flag by density, or as many as are wrong by the rewards of identical responses (by density without any).",
     )
     observe_only: bool = setting(default=False, help="Score and log, change nothing.")
     start_step: Annotated[int, Field(ge=0)] = setting(
@@ -214,11 +173,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._width: int | None = None
         self._consensus: list[Consensus] = []
         self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
-        self._pool = PairPool(self.config.pooled, self.config.decay)
-        if self.config.margins == "ranks" and not self.config.margin_weighted_prototype:
-            raise ConfigError("margins: expected 'rewards' where margin_weighted_prototype is false, got 'ranks'")
-        if self.config.top_m is not None and self.config.top_m <= self.config.trim:
-            raise ConfigError(f"trim: expected less than top_m {self.config.top_m}, got {self.config.trim}")
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -234,7 +188,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             batch = self._prepare(rollouts, generator)
             scored = self._score(batch, generator)
             scores = self._scores(batch, scored)
-            flags, rate = self._flags(batch, scores)
+            flags = flag_sparse_tail(scores, self.config)
             self._gate.add(scored.new_groups.right, scored.new_groups.total)
             closed = self.config.consensus_gate is not None and not self._gate.open
             observing = self.config.observe_only or self._calls < self.config.start_step or closed
@@ -252,22 +206,18 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
                     **_gate_metrics(self._gate, closed),
-                    **rate,
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,
             )
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """Number of calls, width of the states, every consensus (projector, probe, prototype), the gate's calls, and
-        the pooled pairs.
-        """
+        """Number of calls, width of the states, every consensus (projector, probe, prototype), and the gate's calls."""
         return {
             "calls": self._calls,
             "width": self._width,
             "consensus": [consensus.state_dict() for consensus in self._consensus],
             "gate": [torch.from_numpy(call) for call in self._gate.state()],
-            "pool": self._pool.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -293,8 +243,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
             except (KeyError, RuntimeError) as error:
                 raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
             restored.append(consensus)
-        # Files of earlier versions have no pool.
-        self._pool.load(state.get("pool", []))
         self._gate.load([call.numpy() for call in state["gate"]])
         self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 
@@ -308,20 +256,18 @@ class GeoAlign(Curator[GeoAlignConfig]):
         if self._width not in (None, hidden.shape[1]):
             raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
         self._width = hidden.shape[1]
-        config = self.config
         return paired_batch(
             rollouts,
             hidden,
-            top_m=config.top_m,
-            trim=config.trim,
-            margins=config.margins if config.margin_weighted_prototype else None,
+            top_m=self.config.top_m,
+            margin_weighted=self.config.margin_weighted_prototype,
             generator=generator,
         )
 
     def _score(self, batch: PairedBatch, generator: torch.Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
-        config, pairs, makers = self.config, batch.pairs, batch.makers
-        if len(makers.pairs.group.unique_consecutive()) < self._folds:
+        config, pairs = self.config, batch.pairs
+        if len(pairs.group.unique_consecutive()) < self._folds:
             return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
         earlier = self._consensus
         width = batch.states.shape[1]
@@ -329,12 +275,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
             self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
         parts = (batch.states, batch.rows, pairs, batch.weights, generator)
         if config.scoring == "cross_fit":
-            scored = score_cross_fit(self._consensus, *parts, learnt=batch.learnt, pool=self._pool)
-        else:
-            first = (earlier or self._consensus)[0]
-            scored = score_in_sample(self._consensus[0], first, *parts, learnt=batch.learnt, pool=self._pool)
-        self._pool.add(makers)
-        return scored
+            return score_cross_fit(self._consensus, *parts)
+        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
 
     def _scores(self, batch: PairedBatch, scored: ScoredPairs) -> Float[Tensor, " b"]:
         """[B] the score of each row, NaN for rows in no pair that counts."""
@@ -345,16 +287,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
         if same is not None:
             pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
         return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
-
-    def _flags(self, batch: PairedBatch, scores: Float[Tensor, " b"]) -> tuple[Flags, dict[str, float]]:
-        """What is flagged, and the estimated share of wrong rewards where it is asked for."""
-        limits: dict[str, Any] = {"max_fraction": self.config.max_fraction, "min_scores": self.config.min_scores}
-        rate = share_of_wrong_rewards(batch) if self.config.budget == "estimated" else math.nan
-        if math.isnan(rate):
-            flags = flag_sparse_tail(scores, alpha=self.config.alpha, tail=self.config.tail, **limits)
-        else:
-            flags = flag_highest(scores, rate, **limits)
-        return flags, {"error_rate": rate} if self.config.budget == "estimated" else {}
 
     def _signed(self, batch: PairedBatch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
         """-y t, and with contradictions their share of the row's others besides."""
@@ -377,11 +309,11 @@ class GeoAlign(Curator[GeoAlignConfig]):
         order, pairs = batch.rows.order, batch.pairs
         sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
         shown = pairs.take(sample)
-        raw = consensus_plane(displacement(batch.states, shown), batch.raw_prototype)
+        raw = projection_2d(displacement(batch.states, shown), batch.raw_prototype)
         projected = raw
         for consensus in self._consensus[:1]:
             if consensus.prototype is not None and len(shown):
-                projected = consensus_plane(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
+                projected = projection_2d(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
         return CurationDetails(
             pairs=PairDetails(
                 winner=order[pairs.winner],

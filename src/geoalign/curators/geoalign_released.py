@@ -19,12 +19,11 @@ from torch.nn import functional
 from geoalign.curators.base import Curator, hidden_states, reward_weights
 from geoalign.curators.precision import full_precision
 from geoalign.method.consensus import deviation_index
-from geoalign.method.density import cap_highest, sparse_tail
+from geoalign.method.density import cap_highest, floor_share, sparse_tail
 from geoalign.method.distillation import BLOCK
 from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.rectification import replace
-from geoalign.method.shares import share_of
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -151,7 +150,7 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
         config = self.config
         network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)
         shuffled = torch.randperm(len(pairs), generator=generator).to(states.device)
-        count = min(share_of(config.holdout, len(pairs)), len(pairs) - 1)
+        count = min(floor_share(config.holdout, len(pairs)), len(pairs) - 1)
         heldout, training = pairs.take(shuffled[:count]), shuffled[count:]
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.max_epochs)

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.method.alignment import all_pairs
-from geoalign.method.consensus import prototype_weights, rank_margins, raw_cosines, raw_prototype
-from geoalign.method.error_rate import error_rate
+from geoalign.method.consensus import prototype_weights, raw_cosines, raw_prototype
 from geoalign.method.groups import GroupedRows, canonical_order
-from geoalign.method.pairs import Pairs, centred_states, interior_pairs, preference_pairs, with_distances
-from geoalign.method.pooling import WeighedPairs
+from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.summaries import cosine_summary, score_summary
 from geoalign.types import Rollouts
-
-Margins = Literal["rewards", "ranks"]
 
 
 @dataclass(frozen=True, eq=False)
 class PairedBatch:
     """A batch in sorted order, with its pairs and the raw prototype of their displacements.
 
-    `contradictions` are the pairs of identical responses with different rewards, `learnt` the pairs that the consensus
-    is made from (None: all).
+    `contradictions` are the pairs of identical responses with different rewards.
     """
 
     rows: GroupedRows
@@ -37,16 +30,8 @@ class PairedBatch:
     pairs: Pairs
     weights: Float[Tensor, " p"]
     contradictions: Pairs
-    learnt: Bool[Tensor, " p"] | None
     raw_prototype: Float[Tensor, " d"]
     raw_cosine: Float[Tensor, " p"]
-
-    @property
-    def makers(self) -> WeighedPairs:
-        """The pairs that the consensus is made from."""
-        if self.learnt is None:
-            return WeighedPairs(self.states, self.rows.offsets, self.pairs, self.weights)
-        return WeighedPairs(self.states, self.rows.offsets, self.pairs.take(self.learnt), self.weights[self.learnt])
 
 
 def paired_batch(
@@ -54,16 +39,14 @@ def paired_batch(
     hidden: Float[Tensor, "b d"],
     *,
     top_m: int | None,
-    trim: int,
-    margins: Margins | None,
+    margin_weighted: bool,
     generator: torch.Generator | None,
 ) -> PairedBatch:
     """Sorts the batch, on the device of its states, and forms its pairs.
 
     Args:
-        top_m, trim: `GeoAlignConfig`.
-        margins: what weighs a pair in the prototype; None: all weigh the same.
-        generator: of the draws among equal rewards, where `top_m` or `trim` is set.
+        top_m: `GeoAlignConfig`; with it, `generator` draws among equal rewards.
+        margin_weighted: whether a pair's reward margin weighs it in the prototype; else all weigh the same.
     """
     rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
     rows = canonical_order(rewards, groups, hidden)
@@ -73,13 +56,10 @@ def paired_batch(
     keys = None if rollouts.response_keys is None else rollouts.response_keys.to(hidden.device)[rows.order]
     pairs, directed = directed_pairs(pairs, states, length, keys, rows)
     pairs, same = pairs.take(directed), pairs.take(~directed)
-    gaps = rank_margins(pairs, rewards, rows.group) if margins == "ranks" else pairs.margin
-    weights = prototype_weights(gaps, margins is not None)
-    learnt = interior_pairs(pairs, rewards, rows, trim, generator) if trim else None
-    makers, their_weights = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
-    prototype = raw_prototype(states, makers, their_weights)
+    weights = prototype_weights(pairs.margin, margin_weighted)
+    prototype = raw_prototype(states, pairs, weights)
     cosine = raw_cosines(states, pairs, prototype)
-    return PairedBatch(rows, rewards, states, length, keys, pairs, weights, same, learnt, prototype, cosine)
+    return PairedBatch(rows, rewards, states, length, keys, pairs, weights, same, prototype, cosine)
 
 
 def directed_pairs(
@@ -95,16 +75,6 @@ def directed_pairs(
         # Padding leaves the states of one response apart by rounding, which is no direction.
         directed = directed & (keys[pairs.winner] != keys[pairs.loser])
     return pairs, directed
-
-
-def share_of_wrong_rewards(batch: PairedBatch) -> float:
-    """The `error_rate` by the pairs of identical responses; NaN without any."""
-    rewards = batch.rewards
-    every, directed = directed_pairs(all_pairs(rewards, batch.rows), batch.states, batch.length, batch.keys, batch.rows)
-    same = every.take(~directed)
-    differing = int((rewards[same.winner] != rewards[same.loser]).sum())
-    binary = len(rewards[~rewards.isnan()].unique()) <= 2
-    return error_rate(differing, len(same), binary=binary)
 
 
 def batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:

@@ -6,20 +6,41 @@ GeoAlign and its controls share this, so that they differ in nothing but the sco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
+from geoalign.settings import setting, settings
 from geoalign.types import Curation, CurationDetails, Rollouts
 
 Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
+
+
+@settings
+class TailConfig:
+    """What is anomalous by the density of the scores, and what happens to it."""
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
+    )
+    tail: Literal["pointwise", "first_crossing"] = setting(
+        default="pointwise",
+        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
+    )
+    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
+        default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
+    )
+    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
+    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
+        default="replace", help="What happens to anomalous rollouts."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,41 +74,21 @@ class Flags:
         }
 
 
-def flag_sparse_tail(
-    scores: Float[Tensor, " b"],
-    *,
-    alpha: float,
-    tail: Literal["pointwise", "first_crossing"],
-    max_fraction: float | None,
-    min_scores: int,
-) -> Flags:
+def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
     """The density criterion on the scores that are not NaN; nothing is flagged with fewer than `min_scores` of them.
 
     A suspect that the cap spares stays in its place, but is nobody's donor.
     """
     scored = ~scores.isnan()
     values = scores[scored].double().cpu().numpy()
-    too_few = len(values) < min_scores
-    sparse = None if too_few else sparse_tail(values, alpha=alpha, tail=tail)
+    too_few = len(values) < config.min_scores
+    sparse = None if too_few else sparse_tail(values, alpha=config.alpha, tail=config.tail)
     suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
     if sparse is not None:
-        kept = cap_highest(values, sparse.flagged, max_fraction)
+        kept = cap_highest(values, sparse.flagged, config.max_fraction)
         suspect[scored] = torch.from_numpy(sparse.flagged).to(scored.device)
         anomalous[scored] = torch.from_numpy(kept).to(scored.device)
     return Flags(suspect, anomalous, scored & ~suspect, sparse, too_few, sparse is None and not too_few)
-
-
-def flag_highest(scores: Float[Tensor, " b"], share: float, *, max_fraction: float | None, min_scores: int) -> Flags:
-    """The share of the scored rows with the highest scores, rounded down; the cap and `min_scores` as above."""
-    scored = ~scores.isnan()
-    values = scores[scored].double().cpu().numpy()
-    suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
-    too_few = len(values) < min_scores
-    if not too_few:
-        highest = cap_highest(values, np.ones(len(values), dtype=np.bool_), share)
-        suspect[scored] = torch.from_numpy(highest).to(scored.device)
-        anomalous[scored] = torch.from_numpy(cap_highest(values, highest, max_fraction)).to(scored.device)
-    return Flags(suspect, anomalous, scored & ~suspect, too_few=too_few)
 
 
 def rectify(

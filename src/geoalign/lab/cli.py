@@ -284,26 +284,10 @@ def model_command(request: ModelRequest) -> None:
 
 @command(app, "bench", BenchRequest)
 def bench_command(request: BenchRequest) -> None:
-    """Measure time and memory of curation on this machine, by shape, against a naive form in the same run.
+    """Measure time and memory of curation on this machine, by shape."""
+    from geoalign.lab.bench.command import bench
 
-    With --detection: AUROC and average precision of every score and control for corrupted rewards, on synthetic states
-    (128 and 2048 columns, isotropic and compressible, binary and continuous rewards) or on saved batches; and how close
-    the advantages of curators come to those of the true rewards.
-
-    With --rollouts: whether curators put right responses above wrong ones, on real rollouts that were graded twice.
-
-      geoalign bench --rollouts rollouts.jsonl --model smollm2-135m --states states.npy
-    """
-    from geoalign.lab.bench.command import bench, bench_detection
-
-    if request.rollouts is not None:
-        if request.detection:
-            raise ConfigError("--rollouts: expected without --detection, got both")
-        from geoalign.lab.bench.rollouts import bench_rollouts
-
-        bench_rollouts(request, Console())
-        return
-    (bench_detection if request.detection else bench)(request, Console())
+    bench(request, Console())
 
 
 def _stopped(command: str | None) -> typer.Exit:

@@ -1,16 +1,18 @@
 """The equations of the paper as pure functions of tensors, one idea a file.
 
-groups        canonical order of the rows of a batch
-pairs         the pair set and its displacements (Eqs. 2 and 3)
-projector     the projector M and its probe, with the first layer on rollouts
-distillation  training the projector (Eq. 4)
-consensus     prototype, deviation, GDI (Eqs. 5 to 7)
-density       the density criterion
-shares        a share of a count, exactly
-rectification what stands in the place of an anomalous rollout (Eq. 8)
-advantages    group-relative advantages (Eq. 9)
-generalisation accuracy and deviation on groups never trained on
-planes        two-dimensional views of directions, for figures
+groups           canonical order of the rows of a batch
+pairs            the pair set and its displacements (Eqs. 2 and 3)
+projector        the projector M and its probe, with the first layer on rollouts
+distillation     training the projector (Eq. 4)
+consensus        prototype, deviation, GDI (Eqs. 5 to 7), and what a training leaves behind
+scoring          every pair's cosine to its prototype; accuracy on groups never trained on
+consensus_gate   whether there is a consensus at all
+alignment        where a rollout stands along a prototype (`signed`)
+density          the density criterion
+rectification    what stands in the place of an anomalous rollout (Eq. 8)
+advantages       group-relative advantages (Eq. 9)
+intervals        intervals of shares of grouped counts
+summaries        numbers and two-dimensional views for logs and figures
 
 and two of the baselines (the others stand above their curator's class, in its file):
 

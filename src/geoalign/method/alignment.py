@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.method.advantages import group_advantages
+from geoalign.method.consensus import Consensus
 from geoalign.method.groups import GroupedRows
-from geoalign.method.models import Consensus
 from geoalign.method.pairs import Pairs, preference_pairs
 
 

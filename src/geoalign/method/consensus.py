@@ -1,18 +1,28 @@
-"""The prototype of the pair directions, each pair's deviation from it, and each rollout's GDI (Eqs. 5 to 7)."""
+"""The consensus of a batch: the prototype of its pair directions, each pair's deviation from it, each rollout's GDI
+(Eqs. 5 to 7).
+
+The equations come first, as functions. Behind them stand two views of the directions with one interface: through a
+trained projector (the method), and the raw unit displacements (its ablation). A consensus keeps what its last training
+left behind, so that the next batch can judge it before it is trained again.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from geoalign.method.distillation import block_of
+from geoalign.method.distillation import Distilled, block_of, distil, orientation
 from geoalign.method.pairs import Pairs
-from geoalign.method.projector import Projector, displacement
+from geoalign.method.projector import Projector, ProjectorConfig, displacement
+
+# Looks at the held-out pairs without a higher accuracy after which training stops.
+PATIENCE = 3
 
 
 def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Float[Tensor, " p"]:
@@ -20,25 +30,6 @@ def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Fl
     if not margin_weighted or not len(margins):
         return torch.ones(len(margins), device=margins.device)
     return (margins / margins.max()).float()
-
-
-def rank_margins(pairs: Pairs, rewards: Float[Tensor, " b"], group: Int[Tensor, " b"]) -> Float[Tensor, " p"]:
-    """F(winner) - F(loser), F(i) = (#{j: r_j < r_i} + #{j: r_j = r_i} / 2) / n over the n scored rows of the group.
-
-    The margins of rewards that are ranked in their group, ties at their mean rank: an extreme reward counts for no more
-    than its place. Between 1/n and 1 - 1/n; of binary rewards always 1/2.
-
-    Args:
-        rewards: sorted within groups, NaN last (`GroupedRows`); `group`: dense indices of the sorted rows.
-    """
-    scored = ~rewards.isnan()
-    first = torch.ones_like(scored)
-    first[1:] = (rewards[1:] != rewards[:-1]) | (group[1:] != group[:-1])
-    # A tie is a run of equal rewards in one group: its place is the middle of the run.
-    run = first.cumsum(0) - 1
-    place = first.nonzero()[:, 0] + (torch.bincount(run) - 1) / 2
-    size = torch.bincount(group[scored], minlength=len(place))
-    return (place[run[pairs.winner]] - place[run[pairs.loser]]) / size[pairs.group]
 
 
 @torch.no_grad()
@@ -105,3 +96,169 @@ def _directions(projector: Projector, on_rollouts: Tensor, pairs: Pairs) -> Iter
     for block in pairs.blocks(block_of(on_rollouts.device)):
         output = projector.output(projector.features(displacement(on_rollouts, pairs.take(block))))
         yield block, functional.normalize(output, dim=1)
+
+
+class Consensus(ABC):
+    """What one training leaves behind: the prototype (None before the first) and the deviation of its own pairs."""
+
+    def __init__(self) -> None:
+        self.prototype: Tensor | None = None
+        self.train_deviation = torch.nan
+
+    @abstractmethod
+    def fit(
+        self,
+        states: Float[Tensor, "b d"],
+        offsets: Int[Tensor, " g1"],
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
+    ) -> Distilled | None:
+        """Trains the view on the pairs; None where there is nothing to train.
+
+        `offsets`: where the rows of each group begin. `scored`: the pairs are to be scored by it too, so that none may
+        be left out of training.
+        """
+
+    @abstractmethod
+    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
+        """The rollouts as `settle` and `cosines` want them; computed once a batch."""
+
+    @abstractmethod
+    def settle(self, view: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
+        """Sets the prototype to the consensus of the pairs (Eq. 5)."""
+
+    @abstractmethod
+    def cosines(self, view: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
+        """<v, prototype> of each pair."""
+
+    @abstractmethod
+    def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
+        """How right the consensus is on the order of each pair, between 0 and 1; chance is one half."""
+
+    @abstractmethod
+    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p o"]:
+        """The unit directions of a few pairs themselves, for figures."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The consensus as tensors and numbers."""
+        return {"prototype": self.prototype, "train_deviation": self.train_deviation}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`.
+
+        Raises:
+            KeyError, RuntimeError: the state is of other settings.
+        """
+        if set(state) != set(self.state_dict()):
+            raise KeyError(f"expected {', '.join(self.state_dict())}, got {', '.join(state)}")
+        self.prototype, self.train_deviation = state["prototype"], float(state["train_deviation"])
+
+
+class ProjectedConsensus(Consensus):
+    """Directions seen through the projector M, trained on the orientation of the pairs (Eq. 4)."""
+
+    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.config = config
+        self.probe: Tensor | None = None
+        self.projector = Projector(
+            d,
+            layers=config.layers,
+            hidden_dim=config.hidden_dim,
+            output_dim=config.output_dim,
+            generator=generator,
+        )
+
+    def fit(
+        self,
+        states: Float[Tensor, "b d"],
+        offsets: Int[Tensor, " g1"],
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
+    ) -> Distilled:
+        self.projector.to(states.device)
+        distilled = distil(
+            self.projector,
+            states,
+            offsets,
+            pairs,
+            steps=self.config.steps,
+            learning_rate=self.config.learning_rate,
+            holdout=self.config.holdout,
+            target_accuracy=self.config.target_accuracy,
+            patience=PATIENCE if self.config.early_stop == "refit" else None,
+            refit=scored and self.config.early_stop == "refit",
+            groups_per_step=self.config.groups_per_step,
+            generator=generator,
+        )
+        self.probe = distilled.probe
+        return distilled
+
+    @torch.no_grad()
+    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
+        return self.projector.to(states.device).on_rollouts(states)
+
+    def settle(self, view: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
+        self.prototype = projected_prototype(self.projector, view, pairs, weights)
+
+    def cosines(self, view: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
+        assert self.prototype is not None
+        return projected_cosines(self.projector, view, pairs, self.prototype.to(view.device))
+
+    def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
+        assert self.probe is not None
+        return orientation(self.projector.to(states.device), self.probe.to(states.device), states, pairs)
+
+    @torch.no_grad()
+    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p o"]:
+        output = self.projector.output(self.projector.features(displacement(self.view(states), pairs)))
+        return functional.normalize(output, dim=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "probe": self.probe, "projector": dict(self.projector.state_dict())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.probe = state["probe"]
+        self.projector.load_state_dict(state["projector"])
+
+
+class RawConsensus(Consensus):
+    """The raw unit displacements themselves: nothing is trained."""
+
+    def fit(
+        self,
+        states: Float[Tensor, "b d"],
+        offsets: Int[Tensor, " g1"],
+        pairs: Pairs,
+        generator: torch.Generator | None,
+        *,
+        scored: bool,
+    ) -> None:
+        return None
+
+    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+        return states
+
+    def settle(self, view: Float[Tensor, "b d"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
+        self.prototype = raw_prototype(view, pairs, weights)
+
+    def cosines(self, view: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
+        assert self.prototype is not None
+        return raw_cosines(view, pairs, self.prototype.to(view.device))
+
+    def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
+        # One half for a pair at right angles to the prototype.
+        return (self.cosines(states, pairs).sign() + 1) / 2
+
+    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p d"]:
+        return displacement(states, pairs)
+
+
+def new_consensus(d: int, config: ProjectorConfig | None, generator: torch.Generator | None) -> Consensus:
+    """The consensus that the settings ask for; None: raw unit displacements."""
+    return RawConsensus() if config is None else ProjectedConsensus(d, config, generator)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import gaussian_kde
-
-from geoalign.method.shares import share_of
 
 # Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
@@ -99,10 +98,18 @@ def cap_highest(
     """
     if max_fraction is None:
         return flagged
-    limit = share_of(max_fraction, len(scores) if of is None else of)
+    limit = floor_share(max_fraction, len(scores) if of is None else of)
     if flagged.sum() <= limit:
         return flagged
     kept = np.zeros_like(flagged)
     ranked = np.argsort(np.where(flagged, -scores, np.inf), kind="stable")
     kept[ranked[:limit]] = True
     return kept
+
+
+def floor_share(share: float, count: int) -> int:
+    """floor(share * count) for the decimal number that `share` was written as.
+
+    0.29 of 100 is 29; in floating point 0.29 * 100 lies just below.
+    """
+    return int(Fraction(repr(float(share))) * count)

@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from geoalign.method.density import floor_share
 from geoalign.method.pairs import Pairs, group_ranges
 from geoalign.method.projector import Projector, displacement, new_probe
-from geoalign.method.shares import share_of
 
 # Pairs that go through the layers behind the first at a time: bounds memory whatever the batch. More on an accelerator,
 # where starting an operation on so few takes about as long as the operation.
@@ -214,7 +214,7 @@ def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs)
 
 def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator | None) -> tuple[Pairs, Pairs]:
     """Draws the held-out pairs; at least one pair is left to train on."""
-    count = min(share_of(share, len(pairs)), MAX_HELDOUT, len(pairs) - 1)
+    count = min(floor_share(share, len(pairs)), MAX_HELDOUT, len(pairs) - 1)
     out = torch.zeros(len(pairs), dtype=torch.bool)
     out[torch.randperm(len(pairs), generator=generator)[:count]] = True
     out = out.to(pairs.winner.device)

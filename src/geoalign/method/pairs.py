@@ -114,19 +114,6 @@ def preference_pairs(
     return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
 
 
-def interior_pairs(
-    pairs: Pairs, rewards: Float[Tensor, " b"], rows: GroupedRows, trim: int, generator: torch.Generator | None
-) -> Bool[Tensor, " p"]:
-    """True for the pairs of two rows that are neither among the `trim` best nor the `trim` worst of their group.
-
-    Corruption that goes to a group's extremes leaves the rows between them alone. Which of several equal rewards are
-    among the best or worst is drawn, as for `top_m`.
-    """
-    worst, best = _extremes(rewards, rows, trim, generator)
-    inner = ~(worst | best)
-    return inner[pairs.winner] & inner[pairs.loser]
-
-
 def _extremes(
     rewards: Float[Tensor, " b"], rows: GroupedRows, count: int, generator: torch.Generator | None
 ) -> tuple[Bool[Tensor, " b"], Bool[Tensor, " b"]]:

@@ -1,28 +1,25 @@
-"""Scoring every pair by a consensus: trained on all groups, or on the other folds' groups."""
+"""Scoring every pair by a consensus, trained on all groups or on the other folds' groups; and how such a consensus does
+on groups that it was never trained on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoalign.method.consensus import Consensus
 from geoalign.method.distillation import Distilled
-from geoalign.method.generalisation import (
-    UNKNOWN,
-    NewGroups,
-    every_nth,
-    fold_of_groups,
-    judge_new_groups,
-    summarise_new_groups,
-)
 from geoalign.method.groups import GroupedRows
-from geoalign.method.models import Consensus
+from geoalign.method.intervals import Interval, clustered_proportion
 from geoalign.method.pairs import Pairs
-from geoalign.method.pooling import PairPool, WeighedPairs
 
+# Accuracies and deviations that only describe a fit are taken over at most this many pairs.
+JUDGED_PAIRS = 8192
 # What training says of itself, NaN where undefined.
 METRICS = (
     "projector_steps",
@@ -36,6 +33,26 @@ METRICS = (
     "new_group_deviation",
     "deviation_gap",
 )
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class NewGroups:
+    """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there.
+
+    `right` and `total` are the pairs ordered rightly and all pairs, [G], group by group.
+    """
+
+    accuracy: Interval
+    deviation: float
+    right: Float[np.ndarray, " g"] = field(default_factory=_none)
+    total: Float[np.ndarray, " g"] = field(default_factory=_none)
+
+
+UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,23 +74,17 @@ def score_in_sample(
     pairs: Pairs,
     weights: Float[Tensor, " p"],
     generator: torch.Generator | None,
-    *,
-    learnt: Bool[Tensor, " p"] | None = None,
-    pool: PairPool | None = None,
 ) -> ScoredPairs:
     """The paper's scoring: one consensus, trained on all groups and asked about the same groups.
 
-    `earlier` (the same object where weights are kept) judges the batch as it stands after the batch before, so accuracy
-    and deviation on new groups are honest; the gap compares that deviation with the one in its own training.
-
-    Args:
-        learnt: the pairs that projector and prototype are made from; None: all. All are scored.
-        pool: pairs of earlier batches that they are made from besides.
+    `earlier` (the same object where weights are kept) judges the batch before it is trained on it, so accuracy and
+    deviation on new groups are honest; the gap compares that deviation with the one in its own training.
     """
     new = judge_new_groups(earlier, states, pairs, generator)
     before = earlier.train_deviation
-    makers = (pairs, weights) if learnt is None else (pairs.take(learnt), weights[learnt])
-    distilled, view = _made(consensus, WeighedPairs(states, rows.offsets, *makers), pool, generator, scored=True)
+    distilled = consensus.fit(states, rows.offsets, pairs, generator, scored=True)
+    view = consensus.view(states)
+    consensus.settle(view, pairs, weights)
     cosine = consensus.cosines(view, pairs)
     consensus.train_deviation = float((1 - cosine).mean())
     accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
@@ -88,34 +99,24 @@ def score_cross_fit(
     pairs: Pairs,
     weights: Float[Tensor, " p"],
     generator: torch.Generator | None,
-    *,
-    learnt: Bool[Tensor, " p"] | None = None,
-    pool: PairPool | None = None,
 ) -> ScoredPairs:
     """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
 
     So every group is scored alike, and deviation and gap are those of groups never trained on. The accuracy on new
     groups is that of the first fold alone: two folds judge each other by nearly the same statistic (raw directions: the
     product of their prototypes), so both together would pass for twice the evidence that there is. Needs as many groups
-    with pairs as there are folds.
-
-    Args:
-        learnt: the pairs that projectors and prototypes are made from; None: all. All are scored; groups without any
-            such pair by the first consensus, which has not seen them either.
-        pool: pairs of earlier batches, from which every projector and prototype is made besides.
+    with pairs as there are folds. Groups without a pair are of the first fold.
     """
-    makers = pairs if learnt is None else pairs.take(learnt)
-    fold_of = fold_of_groups(makers, len(rows.sizes), len(folds), generator).clamp(min=0)
+    fold_of = fold_of_groups(pairs, len(rows.sizes), len(folds), generator).clamp(min=0)
     fold = fold_of[pairs.group]
     cosine, right = torch.empty_like(weights), torch.empty_like(weights)
     distilled, accuracies, deviations = [], [], []
     for number, consensus in enumerate(folds):
         held = fold == number
-        known = ~held if learnt is None else ~held & learnt
-        training, asked = pairs.take(known), pairs.take(held)
-        whole = WeighedPairs(states, rows.offsets, training, weights[known])
-        trained, view = _made(consensus, whole, pool, generator, scored=False)
-        distilled.append(trained)
+        training, asked = pairs.take(~held), pairs.take(held)
+        distilled.append(consensus.fit(states, rows.offsets, training, generator, scored=False))
+        view = consensus.view(states)
+        consensus.settle(view, training, weights[~held])
         cosine[held] = consensus.cosines(view, asked)
         right[held] = consensus.orientation(states, asked)
         some = every_nth(training)
@@ -130,23 +131,6 @@ def score_cross_fit(
     train_deviation = _mean(deviations)
     metrics = _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation)
     return ScoredPairs(cosine, metrics, new, fold_of)
-
-
-def _made(
-    consensus: Consensus,
-    makers: WeighedPairs,
-    pool: PairPool | None,
-    generator: torch.Generator | None,
-    *,
-    scored: bool,
-) -> tuple[Distilled | None, Float[Tensor, "b h"]]:
-    """Trains the consensus on these pairs and the pool's, sets its prototype, and returns its view of these rows."""
-    rows = len(makers.states)
-    whole = makers if pool is None else pool.joined_with(makers)
-    distilled = consensus.fit(whole.states, whole.offsets, whole.pairs, generator, scored=scored)
-    view = consensus.view(whole.states)
-    consensus.settle(view, whole.pairs, whole.weights)
-    return distilled, view[len(view) - rows :]
 
 
 def _metrics(
@@ -174,3 +158,48 @@ def _metrics(
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else torch.nan
+
+
+def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"], pairs: Pairs) -> NewGroups:
+    """Accuracy with its group-wise interval, and mean deviation, from how each pair was judged (at least one)."""
+    _, member = pairs.group.unique_consecutive(return_inverse=True)
+    groups = int(member[-1]) + 1
+    per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
+    total = torch.bincount(member, minlength=groups).to(right.dtype)
+    counts = per_group.cpu().numpy(), total.cpu().numpy()
+    return NewGroups(clustered_proportion(*counts), float((1 - cosine).mean()), *counts)
+
+
+def judge_new_groups(
+    consensus: Consensus, states: Float[Tensor, "b d"], pairs: Pairs, generator: torch.Generator | None
+) -> NewGroups:
+    """Judges a consensus of an earlier batch on this one, before it is trained on it.
+
+    Free of new rollouts, because prompts are new in every iteration. Whole groups are drawn until they hold about 8192
+    pairs. NaN where the consensus was never trained.
+    """
+    if consensus.prototype is None:
+        return UNKNOWN
+    groups = pairs.group.unique_consecutive()
+    wanted = max(1, len(groups) * JUDGED_PAIRS // len(pairs))
+    if wanted < len(groups):
+        drawn = torch.randperm(len(groups), generator=generator)[:wanted]
+        chosen = torch.zeros(int(groups[-1]) + 1, dtype=torch.bool, device=groups.device)
+        chosen[groups[drawn.to(groups.device)]] = True
+        pairs = pairs.take(chosen[pairs.group])
+    cosine = consensus.cosines(consensus.view(states), pairs)
+    return summarise_new_groups(consensus.orientation(states, pairs), cosine, pairs)
+
+
+def every_nth(pairs: Pairs, most: int = JUDGED_PAIRS) -> Pairs:
+    """At most `most` pairs, evenly spread over all; draws nothing."""
+    return pairs.take(slice(None, None, -(-len(pairs) // most))) if len(pairs) > most else pairs
+
+
+def fold_of_groups(pairs: Pairs, groups: int, folds: int, generator: torch.Generator | None) -> Int[Tensor, " g"]:
+    """A random fold for each group that has pairs, sizes even; -1 for the others."""
+    paired = pairs.group.unique_consecutive()
+    fold = torch.full((groups,), -1, device=paired.device)
+    shuffled = torch.randperm(len(paired), generator=generator).to(paired.device)
+    fold[paired[shuffled]] = torch.arange(len(paired), device=paired.device) % folds
+    return fold

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.overhead.curating import CurationCost
-from benchmarks.overhead.options import Options
-from benchmarks.overhead.results import Overhead, overhead_json, print_overhead
-from benchmarks.overhead.timing import Cost
+from benchmarks.overhead.command import Overhead, overhead_json, print_overhead
+from benchmarks.overhead.curating import Cost, CurationCost, Options
 from rich.console import Console
 
-from benchmarks.overhead import command, generation
+from benchmarks.overhead import command
+from benchmarks.overhead import step as generation
 from geoalign.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -2,8 +2,7 @@
 
 import math
 
-from benchmarks.overhead.curating import curation_cost, denoise_cost
-from benchmarks.overhead.options import Options
+from benchmarks.overhead.curating import Options, curation_cost, denoise_cost
 
 OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
 

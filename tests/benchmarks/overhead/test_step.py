@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from benchmarks.overhead.architectures import ARCHITECTURES, architecture_named, random_policy
-from benchmarks.overhead.options import Options
+from benchmarks.overhead.curating import ARCHITECTURES, Options, random_policy
 from benchmarks.overhead.step import PolicyStep, policy_costs
 from transformers import Qwen3ForCausalLM
 
@@ -66,7 +65,7 @@ def test_a_share_of_the_batch_is_counted_up(tmp_path):
 def test_the_architectures_are_as_large_as_the_models(name, parameters):
     # The parameter counts on the models' pages: 1.7B and 4.0B.
     with torch.device("meta"):
-        model = Qwen3ForCausalLM(architecture_named(name).config(tokens=64))
+        model = Qwen3ForCausalLM(ARCHITECTURES[name].config(tokens=64))
     assert sum(value.numel() for value in model.parameters()) == parameters
 
 
@@ -94,8 +93,3 @@ def test_weights_depend_on_the_seed_alone():
 def test_options_that_do_not_fit(change, error):
     with pytest.raises(ConfigError, match=error):
         dataclasses.replace(OPTIONS, **change)
-
-
-def test_an_unknown_architecture():
-    with pytest.raises(ConfigError, match=r"architecture: expected one of qwen3-1\.7b"):
-        architecture_named("qwen4")

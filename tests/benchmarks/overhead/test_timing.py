@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from benchmarks.overhead.timing import Cost, measure
+from benchmarks.overhead.curating import Cost, measure
 
 CPU = torch.device("cpu")
 

@@ -1,1 +1,1 @@
-"""Measurements that anyone can run: time and memory of curation, and what its shortcuts cost in quality."""
+"""What curation costs on this machine, in time and memory."""

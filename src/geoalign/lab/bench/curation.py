@@ -1,15 +1,15 @@
-"""Time and peak extra memory of a whole `curate` call, by shape, beside the naive form of the same mathematics."""
+"""Time and peak extra memory of a whole `curate` call, by shape."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import TypeVar
 
 import torch
 
@@ -17,16 +17,17 @@ from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.memory import peak_bytes, reset_peak
-from geoalign.lab.bench.naive import naive_distil, naive_pairs, naive_scores
-from geoalign.lab.bench.stages import stages_timed
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.method.projector import Projector, ProjectorConfig, new_probe
+from geoalign.method.projector import ProjectorConfig
 from geoalign.shown import shown
 from geoalign.types import Rollouts
 
-# 4 GB of float32; the naive form needs several times that.
+# 4 GB of float32.
 MOST_NUMBERS = 4_000_000_000
 DENOISE_WARM_UP = 2
+# All 50 steps: a figure that stops early is one of the batch.
+WHOLE = GeoAlignConfig(projector=ProjectorConfig(target_accuracy=None))
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -61,126 +62,71 @@ class Shape:
 
 @dataclass(frozen=True)
 class Measured:
-    """One shape: the whole call at default settings, and both forms at equal widths, pairs and steps.
+    """One shape: `GeoAlign` at its defaults without early stop, and `Denoise` at its defaults.
 
     Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
-    system does not say); `naive_seconds` and `equal_seconds` are NaN where the comparison was left out. `stages` are
-    CPU seconds of all threads together for each stage of the whole call, medians: other work on the same cores does not
-    stretch them as it does seconds. Empty on a GPU, which would be waited for after each stage. `denoise_seconds` and
-    `denoise_megabytes` are those of `Denoise` at its defaults, of a call after `DENOISE_WARM_UP` others: the first one
-    predicts by folds and keeps nothing from before.
+    system does not say). Those of `Denoise` are of calls after `DENOISE_WARM_UP` others: the first one predicts by
+    folds and keeps nothing from before.
     """
 
     shape: Shape
     pairs: int
     seconds: float
     extra_megabytes: float
-    equal_seconds: float
-    equal_megabytes: float
-    naive_seconds: float
-    naive_megabytes: float
-    equal_steps: int
-    stages: dict[str, float] = field(default_factory=dict)
-    denoise_seconds: float = math.nan
-    denoise_megabytes: float = math.nan
+    denoise_seconds: float
+    denoise_megabytes: float
 
 
-def measure(shape: Shape, *, device: str, repeats: int, naive: bool, equal_steps: int) -> Measured:
-    """Measures one shape in this process; `measure_shapes` gives each shape a process of its own."""
-    rollouts = _batch(shape, 0, device)
-    # Never stop early: the figure is that of all 50 steps.
-    default = GeoAlignConfig(projector=ProjectorConfig(target_accuracy=None))
-    pairs = 0
+def measure(shape: Shape, device: str, repeats: int) -> Measured:
+    """Measures one shape in this process."""
+    rollouts, pairs = planted(shape, 0, device), 0
 
-    def curate(config: GeoAlignConfig) -> None:
+    def curate() -> None:
         nonlocal pairs
-        curation = GeoAlign(config).curate(rollouts, generator=torch.Generator().manual_seed(0))
+        curation = GeoAlign(WHOLE).curate(rollouts, generator=torch.Generator().manual_seed(0))
         pairs = int(curation.metrics["pairs"])
 
-    stages: list[dict[str, float]] = []
-
-    def curate_in_stages() -> None:
-        with stages_timed(torch.device(device), time.process_time) as spent:
-            curate(default)
-        stages.append(spent)
-
-    seconds, extra = _cost(curate_in_stages if device == "cpu" else lambda: curate(default), repeats, device)
-    medians = {name: statistics.median(call[name] for call in stages) for name in (stages[0] if stages else {})}
-    nothing = (float("nan"), float("nan"))
-    equal, obvious = nothing, nothing
-    if naive:
-        same = ProjectorConfig(target_accuracy=None, groups_per_step=None, holdout=0, steps=equal_steps)
-        equal = _cost(lambda: curate(GeoAlignConfig(projector=same)), repeats, device)
-        obvious = _cost(lambda: _naive(rollouts, equal_steps), repeats, device)
-    denoised = _denoise_cost(shape, repeats, device)
-    return Measured(shape, pairs, seconds, extra, *equal, *obvious, equal_steps, medians, *denoised)
+    cost = call_cost(curate, repeats, device)
+    denoise = Denoise()
+    # A new batch of the same planted direction at each call.
+    batches = [planted(shape, seed, device) for seed in range(DENOISE_WARM_UP + repeats)]
+    for batch in batches[:DENOISE_WARM_UP]:
+        denoise.curate(batch)
+    left = iter(batches[DENOISE_WARM_UP:])
+    return Measured(shape, pairs, *cost, *call_cost(lambda: denoise.curate(next(left)), repeats, device))
 
 
-def measure_shapes(
-    shapes: Sequence[Shape], *, device: str = "cpu", repeats: int = 3, naive: bool = True, equal_steps: int = 10
-) -> list[Measured]:
-    """Measures each shape in a fresh process, so that the memory of one does not hide that of the next."""
+def in_fresh_processes(
+    measured: Callable[[Shape, str, int], _Result], shapes: Sequence[Shape], device: str, repeats: int
+) -> list[_Result]:
+    """Measures each shape in a process of its own, so that the memory of one does not hide that of the next."""
     results = []
     for shape in shapes:
         with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-            job = pool.submit(measure, shape, device=device, repeats=repeats, naive=naive, equal_steps=equal_steps)
-            results.append(job.result())
+            results.append(pool.submit(measured, shape, device, repeats).result())
     return results
 
 
-def _naive(rollouts: Rollouts, steps: int) -> None:
-    assert rollouts.hidden is not None
-    generator = torch.Generator().manual_seed(0)
-    config = ProjectorConfig()
-    pairs = naive_pairs(rollouts)
-    projector = Projector(
-        rollouts.hidden.shape[1],
-        layers=config.layers,
-        hidden_dim=config.hidden_dim,
-        output_dim=config.output_dim,
-        generator=generator,
-    ).to(rollouts.hidden.device)
-    probe = new_probe(projector.output_dim, generator).to(rollouts.hidden.device)
-    naive_distil(projector, probe, pairs.displacement, steps=steps, learning_rate=config.learning_rate)
-    naive_scores(projector, pairs, len(rollouts))
+def planted(shape: Shape, seed: int, device: str) -> Rollouts:
+    """Synthetic rollouts of a shape, with what an engine gives and no more."""
+    made = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=seed).rollouts
+    assert made.hidden is not None
+    return Rollouts(rewards=made.rewards, groups=made.groups, hidden=made.hidden.to(device))
 
 
-def _denoise_cost(shape: Shape, repeats: int, device: str) -> tuple[float, float]:
-    """The cost of `Denoise`, a new batch of the same planted direction at each call."""
-    curator = Denoise()
-    batches = [_batch(shape, seed, device) for seed in range(DENOISE_WARM_UP + repeats)]
-    for batch in batches[:DENOISE_WARM_UP]:
-        curator.curate(batch)
-    left = iter(batches[DENOISE_WARM_UP:])
-    return _cost(lambda: curator.curate(next(left)), repeats, device)
-
-
-def _batch(shape: Shape, seed: int, device: str) -> Rollouts:
-    rollouts = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=seed).rollouts
-    assert rollouts.hidden is not None
-    return Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.to(device))
-
-
-def _cost(call: Callable[[], object], repeats: int, device: str) -> tuple[float, float]:
+def call_cost(call: Callable[[], object], repeats: int, device: str) -> tuple[float, float]:
     """Median seconds and peak extra megabytes of the calls."""
-    _reset_peak(device)
-    before = _peak(device)
-    seconds = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        call()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - started)
-    return sorted(seconds)[len(seconds) // 2], (_peak(device) - before) / 2**20
-
-
-def _reset_peak(device: str) -> None:
-    if device == "cpu":
+    on_cpu = device == "cpu"
+    if on_cpu:
         reset_peak()
     else:
         torch.cuda.reset_peak_memory_stats()
-
-
-def _peak(device: str) -> float:
-    return peak_bytes() if device == "cpu" else float(torch.cuda.max_memory_allocated())
+    peak = peak_bytes if on_cpu else lambda: float(torch.cuda.max_memory_allocated())
+    before, seconds = peak(), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        if not on_cpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds), (peak() - before) / 2**20

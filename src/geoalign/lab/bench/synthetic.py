@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from geoalign.lab.bench.batches import PlantedBatch
 from geoalign.types import Rollouts
 
-# Seeds of the draws of repeated rows begin here, far from those of all others.
-_REPEATS = 1_000_000_000
+
+@dataclass(frozen=True, eq=False)
+class PlantedBatch:
+    """Rollouts with hidden states, and which of their rewards were corrupted."""
+
+    rollouts: Rollouts
+    corrupted: Bool[Tensor, " b"]
 
 
 def synthetic_rollouts(
@@ -25,7 +32,6 @@ def synthetic_rollouts(
     corruption: float = 0.05,
     dtype: torch.dtype = torch.float32,
     axis_seed: int = 0,
-    repeated: float = 0.0,
 ) -> PlantedBatch:
     """Hidden states h = prompt + signal * quality * axis + noise, rewards = quality (or its sign), some corrupted.
 
@@ -34,8 +40,6 @@ def synthetic_rollouts(
     axis is a unit vector drawn from `axis_seed`, so that batches of different `seed` share it, as the batches of one
     training do; one unit of quality moves a state by `signal` * d^(1/4) along it. A corrupted binary reward is flipped;
     a corrupted continuous one goes to the group's opposite extreme, with a hair of jitter that avoids ties.
-    With `repeated`, that share of a group's rows after the first two is one of these again, state and true reward;
-    their errors are their own, and `response_keys` says which rows are equal.
     """
     draw = torch.Generator().manual_seed(seed)
     rows = groups * size
@@ -49,27 +53,18 @@ def synthetic_rollouts(
     hidden += (signal * d**0.25) * quality[:, None] * axis
     hidden += 2 * (torch.randn(groups, d, generator=draw) * spectrum).repeat_interleave(size, 0)
     group = torch.arange(groups).repeat_interleave(size)
-    keys = _responses(groups, size, repeated, seed)
-    hidden, quality = hidden[keys], quality[keys]
     values = quality if rewards == "continuous" else (quality > 0).float()
     corrupted = torch.rand(rows, generator=draw) < corruption
     given = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
-    rollouts = Rollouts(rewards=given, groups=group, hidden=hidden.to(dtype), true_rewards=values, response_keys=keys)
+    rollouts = Rollouts(
+        rewards=given, groups=group, hidden=hidden.to(dtype), true_rewards=values, response_keys=torch.arange(rows)
+    )
     return PlantedBatch(rollouts, corrupted)
 
 
-def _responses(groups: int, size: int, repeated: float, seed: int) -> torch.Tensor:
-    """The row whose response each row holds; draws of its own, so that those of the rest are the same without."""
-    draw = torch.Generator().manual_seed(_REPEATS + seed)
-    own = torch.arange(groups * size).view(groups, size)
-    first = own[:, :1] + torch.randint(min(2, size), own.shape, generator=draw)
-    again = (torch.rand(own.shape, generator=draw) < repeated) & (torch.arange(size) >= 2)
-    return torch.where(again, first, own).flatten()
-
-
 def _corrupt(
-    rewards: torch.Tensor, corrupted: torch.Tensor, kind: Literal["continuous", "binary"], draw: torch.Generator
-) -> torch.Tensor:
+    rewards: Tensor, corrupted: Tensor, kind: Literal["continuous", "binary"], draw: torch.Generator
+) -> Tensor:
     if kind == "binary":
         return torch.where(corrupted, 1 - rewards, rewards)
     low, high = rewards.amin(1, keepdim=True), rewards.amax(1, keepdim=True)

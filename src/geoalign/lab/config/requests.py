@@ -153,35 +153,8 @@ class BenchRequest:
 
     shapes: Sequence[str] = option("A shape; may be repeated.", (), "GROUPSxKxHIDDEN", option="shape")
     repeats: _Thousand = option("Calls per figure; the median is shown.", 3)
-    naive: bool = option("Also time the naive form of the same mathematics.", True)
-    quality: bool = option("Also compare stepping over some groups with all groups.", True)
     device: str = option("cpu or cuda.", "cpu")
     json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")
-    detection: bool = option("Measure how well corrupted rewards are detected instead.", False)
-    batches: Sequence[Path] = option("With --detection: a saved batch; may be repeated.", (), "FILE", option="batch")
-    seeds: _Thousand = option("With --detection: synthetic batches of each kind.", 5)
-    curators: Sequence[str] = option(
-        "With --detection, --rollouts: a curator, or its settings as JSON; may be repeated.",
-        (),
-        "NAME|JSON",
-        option="curator",
-    )
-    corruption: Annotated[float, Field(ge=0, le=1)] = option(
-        "With --detection: share of the synthetic rewards that is corrupted.", 0.1
-    )
-    rollouts: Path | None = option("Measure on a dump whose rows have reward and correct instead.", None, "FILE")
-    model: str | None = option("With --rollouts: model that computes the hidden states.", None, "ID_OR_PATH")
-    states: Path | None = option("With --rollouts: keep the states there; a stopped call is resumed.", None, "FILE.npy")
-    layers: str | None = option("With --rollouts: after which layers (hidden_layer); default: six.", None, "N,N,...")
-    positions: str | None = option("With --rollouts: which positions (hidden_position); default: all.", None, "P,P,...")
-    max_tokens: Annotated[int, Field(ge=4)] = option("With --rollouts: longer texts are cut.", 1024)
-    threshold: float = option("With --rollouts: a reward from here on says that the response is right.", 0.5)
-    batch_groups: Annotated[int, Field(ge=1)] | None = option(
-        "With --rollouts: also in batches of so many prompts, in the order of the file.", None
-    )
-    fields: Sequence[str] = option(
-        "With --rollouts: which field holds a role; may be repeated.", (), "ROLE=NAME", option="field"
-    )
 
 
 @dataclass(frozen=True)

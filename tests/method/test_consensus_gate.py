@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.statistics import clustered_proportion
-from geoalign.method.gate import ConsensusGate
+from geoalign.method.consensus_gate import ConsensusGate
 
 
 def test_closed_before_anything_was_judged():

@@ -12,12 +12,12 @@ import torch
 
 from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.method import models as models_module
+from geoalign.method import consensus as consensus_module
 
 # Stage -> owner and name of its function. Training is part of scoring, and taken off it.
 _STAGES: dict[str, tuple[Any, str]] = {
     "pairs": (GeoAlign, "_prepare"),
-    "training": (models_module, "distil"),
+    "training": (consensus_module, "distil"),
     "scoring": (GeoAlign, "_score"),
     "density": (curator_module, "flag_sparse_tail"),
     "decision": (curator_module, "rectify"),

@@ -1,3 +1,0 @@
-from benchmarks.gather.command import main
-
-main()

@@ -1,0 +1,168 @@
+"""Dumps with labels, states by layer and position, what curators make of wrong rewards."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.wrong_rewards import Labelled, by_curator, by_prediction, layer_states, measure, read_labelled
+from tiny_models import random_model
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from benchmarks import wrong_rewards
+from geoalign.errors import InputError
+from geoalign.lab.models.models import make_tokenizer
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def row(group="p", reward=1.0, correct=True, **more):
+    return {"group": group, "prompt": f"ask {group}", "response": "ab", "reward": reward, "correct": correct, **more}
+
+
+def planted(groups=40, size=8, *, wrong=0.25, checks=None):
+    """Half of the responses are right, a quarter of the verdicts wrong; one direction of the states tells which."""
+    generator = torch.Generator().manual_seed(0)
+    correct = torch.arange(size).repeat(groups) % 2 == 0
+    flips = torch.rand(groups * size, generator=generator) < wrong
+    states = torch.randn(groups * size, 8, generator=generator)
+    states[:, 0] += 2.0 * correct
+    rows = len(correct)
+    dump = Labelled(
+        prompts=["p"] * rows,
+        responses=[str(number) for number in range(rows)],
+        groups=np.repeat(np.arange(groups), size),
+        rewards=(correct ^ flips).double().numpy(),
+        correct=correct.numpy(),
+        answers=[None] * rows,
+        checks=checks or [None] * rows,
+    )
+    return dump, states
+
+
+def test_a_rollout_a_row(tmp_path):
+    rows = [row("b", 0.4, True, passed="10"), row("a", 1, 0, passed="11"), row("b", 0, False, passed="00")]
+    dump = read_labelled(written(tmp_path / "dump.jsonl", rows))
+    assert dump.groups.tolist() == [0, 0, 1]  # group after group, in the order of the file
+    assert dump.rewards.tolist() == [0.4, 0.0, 1.0]
+    assert dump.correct.tolist() == [True, False, False]
+    assert dump.checks == ["10", "00", "11"]
+    with pytest.raises(InputError, match=r"line 2: correct: expected a value, got none"):
+        read_labelled(written(tmp_path / "bad.jsonl", [row(), {"prompt": "a", "response": "b", "reward": 1}]))
+
+
+def test_lists_of_responses(tmp_path):
+    lists = {
+        "query": "q",
+        "response": ["x", "y"],
+        "pred_score": [[3.5], [-1]],
+        "score": [True, False],
+        "pred": ["4", ""],
+    }
+    dump = read_labelled(written(tmp_path / "dump.jsonl", [lists, lists]))
+    assert dump.groups.tolist() == [0, 0, 1, 1]
+    assert dump.rewards.tolist() == [3.5, -1.0] * 2
+    assert dump.answers == ["4", None] * 2
+
+
+def test_states_by_layer_and_position(tmp_path):
+    tokenizer = make_tokenizer("abcdefgh ", max_length=64)
+    model = random_model(
+        Qwen3ForCausalLM, Qwen3Config, tokenizer, num_hidden_layers=3, num_key_value_heads=2, head_dim=8
+    ).eval()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    dump = read_labelled(written(tmp_path / "dump.jsonl", [row("a", response="abc"), row("b", response="h")]))
+    file = tmp_path / "states.safetensors"
+    views = layer_states(str(tmp_path / "model"), dump, file, 64, [1 / 3, 1.0])
+    # No response marks an answer, so there is no state before one.
+    assert set(views) == {f"layer {n}, {position}" for n in (1, 3) for position in ("predicting", "final", "mean")}
+    ids = tokenizer("ask aabc", add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        hidden = model.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    torch.testing.assert_close(views["layer 1, mean"][0], hidden[1][0, -3:].mean(0), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(views["layer 3, predicting"][0], hidden[3][0, -2], atol=1e-5, rtol=1e-4)
+    again = layer_states("no such model", dump, file, 64, [1.0])
+    assert all(torch.equal(again[name], view) for name, view in views.items())
+
+
+def test_a_prediction_has_not_seen_its_group():
+    dump, states = planted()
+    first = dump.groups == 0
+    other = np.where(first, 1 - dump.rewards, dump.rewards)
+    before, after = (by_prediction(1.0, dump, rewards, states)[0] for rewards in (dump.rewards, other))
+    assert before[first] == pytest.approx(after[first])
+    assert np.abs(before - after)[~first].max() > 1e-3
+
+
+def test_replaced_rows_are_trained_with_nothing():
+    dump, _ = planted(groups=1, size=4, wrong=0.0)
+    # Labels 1 0 1 0; the second reward is wrong. The oracle puts another row with its label's reward in its place.
+    advantages, flagged = by_curator("oracle", dump, np.array([1.0, 1.0, 1.0, 0.0]), None, 0, None)
+    assert flagged == 1
+    assert advantages[1] == 0
+
+
+def test_batches_are_seen_in_order():
+    dump, states = planted()
+    later = np.where(dump.groups < 10, dump.rewards, 1 - dump.rewards)
+    first, changed = (by_curator("denoise", dump, rewards, states, 1, 10)[0] for rewards in (dump.rewards, later))
+    assert first[dump.groups < 10] == pytest.approx(changed[dump.groups < 10])  # later batches change nothing
+
+
+def test_states_that_know_mend_the_order_and_noise_does_not():
+    dump, states = planted()
+    views = {"noise": torch.randn(states.shape, generator=torch.Generator().manual_seed(9)), "known": states}
+    names = ("denoise", "denoise, all states", "denoise, permuted", "oracle")
+    found = measure(dump, views, 0.5, curators=names)
+    rows = {one["score"]: one for one in found["rows"]}
+    assert {one["view"] for one in found["rows"]} == {"verdict: at least 0.5"}  # 0 and 1 are their own verdicts
+    assert rows["denoise"]["states"] == ["known", "known"]
+    assert rows["denoise"]["order"].estimate > rows["observed reward"]["order"].estimate + 0.1
+    assert rows["denoise"]["gain"].low > 0
+    assert rows["denoise, all states"]["gain"].low > 0
+    permuted = rows["denoise, permuted"]["gain"]
+    assert permuted.low <= 0 <= permuted.high + 1e-9
+    halves = {one["score"]: one["halves"] for one in found["explored"]}["denoise"]
+    assert max(halves["noise"]) < min(halves["known"])
+
+
+def test_each_half_takes_what_was_best_on_the_other():
+    dump, states = planted(groups=120)
+    # One view knows the first, third ... prompt, the other the rest: on its own half it is best, on the other useless.
+    mine = torch.from_numpy(dump.groups % 2 == 0)[:, None]
+    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(9))
+    views = {"one": torch.where(mine, states, noise), "two": torch.where(mine, noise, states)}
+    found = measure(dump, views, 0.5, curators=["denoise"])
+    [chosen] = [one for one in found["rows"] if one["score"] == "denoise"]
+    halves = {one["score"]: one["halves"] for one in found["explored"]}["denoise"]
+    assert halves["one"][0] > halves["two"][0]
+    assert chosen["states"] == ["two", "one"]
+    assert chosen["halves"] == pytest.approx((halves["two"][0], halves["one"][1]))
+
+
+def test_consensus_counts_equal_outcomes_and_what_does_not_suit_is_left_out_with_the_reason():
+    # Labels 1 0 1 0. Two rows pass "11" (2 x 2 = 4 each), one "10" (1 x 1), one "00" (0): all right ones stand above.
+    dump, _ = planted(groups=2, size=4, wrong=0.0, checks=["11", "10", "11", "00"] * 2)
+    found = measure(dump, {}, 0.5, curators=["denoise", "majority vote"])
+    rows = {one["score"]: one["order"].estimate for one in found["rows"]}
+    assert rows["consensus of checks"] == rows["equal outcomes"] == 1
+    reasons = {one["score"]: one["reason"] for one in found["skipped"]}
+    assert reasons["denoise"] == "no hidden states"
+    assert "answers" in reasons["majority vote"]
+
+
+def test_the_command_writes_its_figures(tmp_path, capsys):
+    dump, states = planted(groups=6, size=4)
+    views = {"layer 1, mean": states}
+    wrong_rewards.save_file(views, tmp_path / "states.safetensors")
+    values = zip(dump.groups.tolist(), dump.rewards.tolist(), dump.correct.tolist(), strict=True)
+    path = written(tmp_path / "dump.jsonl", [row(*three) for three in values])
+    more = ["--states", str(tmp_path / "states.safetensors"), "--batch-groups", "3", "--curator", "denoise"]
+    wrong_rewards.main([str(path), *more, "--json", str(tmp_path / "found.json")])
+    record = json.loads((tmp_path / "found.json").read_text())
+    assert {one["batches"] for one in record["rows"] if one["score"] == "denoise"} == {"one", "3 prompts"}
+    assert "| observed reward |" in capsys.readouterr().out

@@ -119,6 +119,7 @@ def test_too_few_problems_for_one_generation() -> None:
     ("values", "expected"),
     [
         ({"num_generations": 0}, "num_generations: ZeroDivisionError from TRL"),
+        ({"report_to": "nothing"}, "report_to: ValueError from TRL: nothing is not supported"),
         ({"optim": "nothing"}, "optim: ValueError from TRL: nothing is not a valid OptimizerNames"),
         ({"per_device_train_batch_size": 0}, "per_device_train_batch_size: expected at least 1, got 0"),
         ({"num_iterations": 0}, "num_iterations: expected at least 1, got 0"),

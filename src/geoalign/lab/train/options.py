@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
@@ -260,7 +261,7 @@ def _made(
     check_options(kind, section, values, locations)
     defaults = {**defaults, "seed": seed, "output_dir": str(folder)}
     try:
-        return kind(**{**defaults, **values})
+        return _checked(kind, {**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
         name = _at_fault(kind, defaults, values)
         key = section if name is None else f"{section}.{name}"
@@ -268,11 +269,18 @@ def _made(
         raise ConfigError(f"{locations.prefix(key)}{key}: {said}") from error
 
 
+def _checked(kind: Any, values: Options) -> Any:
+    options = kind(**values)
+    for callback in get_reporting_integration_callbacks(options.report_to):
+        callback()  # says that its package is absent, which the trainer would only after the warm start
+    return options
+
+
 def _at_fault(kind: Any, defaults: Options, values: Options) -> str | None:
     """The option without which TRL takes the others; None where there is no such one, or several."""
     faulty = []
     for name in values:
         with suppress(Exception):
-            kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
+            _checked(kind, {**defaults, **{other: value for other, value in values.items() if other != name}})
             faulty.append(name)
     return faulty[0] if len(faulty) == 1 else None

@@ -18,7 +18,7 @@ LIGHT = [
     "geoalign.lab.analysis.statistics",
     "geoalign.lab.analysis.detection",
     "geoalign.lab.cli",
-    "geoalign.lab.watch.command",
+    "geoalign.lab.status",
 ]
 
 

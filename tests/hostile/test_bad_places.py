@@ -72,7 +72,7 @@ COMMANDS = {
     "judge to": "judge a.jsonl a.jsonl --output {} --local",
     "serve": "serve-reward --model {}",
     "report": "report {}",
-    "watch": "watch {} --once",
+    "status": "status {}",
 }
 
 

@@ -13,7 +13,7 @@ import geoalign
 from geoalign.errors import ConfigError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(geoalign.__file__).parents[1]), "COLUMNS": "80"}
-WATCH = "geoalign.lab.watch.command.watch"
+STATUS = "geoalign.lab.status.status"
 
 
 def raising(error: BaseException):
@@ -23,13 +23,13 @@ def raising(error: BaseException):
     return fail
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, error: BaseException):
-    monkeypatch.setattr(WATCH, raising(error))
-    return run("watch", "somewhere")
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException):
+    monkeypatch.setattr(STATUS, raising(error))
+    return run("status", "somewhere")
 
 
 def test_a_bug_shows_its_traceback_and_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = watched(monkeypatch, KeyError("a\x1b[2Jb"))
+    outcome = failing(monkeypatch, KeyError("a\x1b[2Jb"))
     assert outcome.code == 1
     assert "Traceback (most recent call last)" in outcome.err
     assert "KeyError: 'a\\x1b[2Jb'" in outcome.err
@@ -61,7 +61,7 @@ def out_of_memory() -> Exception:
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_user_and_machine_get_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
-    outcome = watched(monkeypatch, error)
+    outcome = failing(monkeypatch, error)
     assert outcome.broken() == []
     assert outcome.code == 2
     assert outcome.err.startswith("Error: ")
@@ -71,7 +71,7 @@ def test_user_and_machine_get_one_line(monkeypatch: pytest.MonkeyPatch, error: E
 
 @pytest.mark.parametrize("error", [ConfigError("x" * 10**6), OSError("y\n" * 10**6)], ids=["own", "system"])
 def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    outcome = watched(monkeypatch, error)
+    outcome = failing(monkeypatch, error)
     assert outcome.broken() == []
     assert len(outcome.err) < 4000
     assert "characters left out" in outcome.err
@@ -101,10 +101,10 @@ def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch, command: 
 
 
 def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = watched(monkeypatch, EOFError())
+    outcome = failing(monkeypatch, EOFError())
     assert outcome.broken() == []
     assert outcome.code == 2
-    assert "geoalign watch somewhere asked for input, but the standard input is closed" in outcome.err
+    assert "geoalign status somewhere asked for input, but the standard input is closed" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ["judge"],
         ["bench", "--repeats", "many"],
         ["serve-reward", "--model", "x", "--port", "0"],
-        ["watch", "x", "--interval", "nan\x1b[2J"],
+        ["bench", "--corruption", "nan\x1b[2J"],
         ["train", "--\x1b[2J"],
         ["train", "a", "b", "c" * 10_000],
-        ["watch"],
+        ["status"],
     ],
     ids=str,
 )

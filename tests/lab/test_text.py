@@ -21,31 +21,6 @@ from geoalign.lab.text import (
     shows,
     whole,
 )
-from geoalign.lab.watch.sparkline import sparkline
-
-
-def test_sparkline_by_hand():
-    # Seven equal steps from the lowest to the highest bar.
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    # Two values a bar: means 0.5, 2.5, 4.5, 6.5; of the range 0, 1/3, 2/3, 1, times 7: 0, 2.33, 4.67, 7.
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 4) == "▁▃▆█"
-    assert sparkline([3, 3, 3], 8) == "▄▄▄"
-    assert sparkline([], 8) == sparkline([1, 2], 0) == ""
-
-
-def test_sparkline_of_more_values_than_columns_uses_all_of_them():
-    assert len(sparkline(list(range(1003)), 40)) == 40
-    assert sparkline([0.0] * 999 + [1.0], 10)[-1] == "█"
-
-
-def test_sparkline_where_the_terminal_has_no_bars():
-    assert sparkline([0, 7], 8, "ascii") == "_#"
-    assert sparkline([0, 7], 8, "latin-1") == "_#"
-    assert sparkline([0, 7], 8, "no-such-encoding") == "_#"
-
-
-def test_sparkline_of_numbers_that_overflow():
-    assert len(sparkline([1e308, 1e308, -1e308, 0.0], 2)) == 2
 
 
 @pytest.mark.parametrize(

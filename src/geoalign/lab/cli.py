@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +26,8 @@ from geoalign.lab.config.requests import (
     ModelRequest,
     ReportRequest,
     ServeRequest,
+    StatusRequest,
     TrainRequest,
-    WatchRequest,
 )
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.terminal import Console, say
@@ -252,18 +251,17 @@ def report_command(request: ReportRequest) -> None:
             say(Console(), build_report(run, lambda note: say(Console(stderr=True), f"Left out: {note}")))
 
 
-@command(app, "watch", WatchRequest)
-def watch_command(request: WatchRequest) -> None:
-    """Watch a running training or comparison from another terminal; it only reads, and ends with the run.
+@command(app, "status", StatusRequest)
+def status_command(request: StatusRequest) -> None:
+    """Say where a run or a comparison stands: who works on it, its step, its last metrics, what failed.
 
-    Where the output is no terminal, it prints a line a step. Example:
+    Reads the folder once. Example:
 
-      geoalign watch runs/quickstart
+      geoalign status runs/quickstart
     """
-    from geoalign.lab.watch.command import watch
+    from geoalign.lab.status import status
 
-    with suppress(KeyboardInterrupt):  # the way to leave
-        watch(request.folder, Console(), once=request.once, follow=request.follow, interval=request.interval)
+    status(request.folder, Console())
 
 
 @command(app, "model", ModelRequest)

@@ -43,7 +43,11 @@ def report(error: BaseException, console: Console) -> int:
         say(console, line, "red")
         return 2
     say_lines(console, masked("".join(traceback.format_exception(error))))
-    say(console, "This is a bug of geoalign, not of your input: please report it with the lines above.", "bold red")
+    say(
+        console,
+        "If no setting of yours explains it, this is a bug of geoalign: please report it with the lines above.",
+        "bold red",
+    )
     return 1
 
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from geoalign.lab.cli import main
-from geoalign.lab.store.tail import last_step
+from geoalign.lab.store.logs import last_step
 
 SETTINGS: dict[str, Any] = {
     "run": {

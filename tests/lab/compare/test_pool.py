@@ -14,7 +14,7 @@ from geoalign.lab.compare.progress import Board
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.tail import last_step
+from geoalign.lab.store.logs import last_step
 
 
 class FakeProcess:

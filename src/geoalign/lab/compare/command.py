@@ -20,8 +20,8 @@ from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json
+from geoalign.lab.store.logs import last_step
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.tail import last_step
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations

@@ -14,7 +14,7 @@ from rich.text import Text
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.config.comparison_plan import Cell
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.tail import last_step
+from geoalign.lab.store.logs import last_step
 from geoalign.lab.terminal import Console
 
 

@@ -138,13 +138,10 @@ class ReportRequest:
 
 
 @dataclass(frozen=True)
-class WatchRequest:
-    """`geoalign watch`."""
+class StatusRequest:
+    """`geoalign status`."""
 
     folder: Path = argument("A run's folder, or a comparison's.", "DIR")
-    once: bool = option("Show the present state, and end.", False)
-    follow: bool = option("Stay when the run is finished.", False)
-    interval: Annotated[float, Field(ge=0.1, le=3600)] = option("Seconds between two reads of the folder.", 1.0)
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,6 @@ class LaunchConfig:
     accelerate: Annotated[str, Field(min_length=1)] | None = setting(
         default=None, help="accelerate's own settings file, for the command that is printed."
     )
-    gpu_memory: Annotated[float, Field(gt=0)] = setting(
-        default=80.0, help="Memory of a GPU in GB, for the estimate of --dry-run."
-    )
 
 
 _Count = Annotated[int, Field(ge=1)]

@@ -98,18 +98,6 @@ def numbered_lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any
         yield value, f"line {number} of {path}"
 
 
-def parsed_line(data: bytes) -> dict[str, Any]:
-    """The object on a line of a file of lines.
-
-    Raises:
-        ValueError: it is no JSON, or no object.
-    """
-    value = strict_json(data)
-    if not isinstance(value, dict):
-        raise ValueError(f"{type(value).__name__} instead of an object")
-    return value
-
-
 def present(path: Path, kind: str = "file") -> bool:
     """Whether there is a file (or a folder) of that name.
 

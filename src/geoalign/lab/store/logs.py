@@ -1,7 +1,6 @@
 """The lines of a run's two logs, `metrics.jsonl` and `evaluation.jsonl`.
 
-The reports refuse what is damaged, with the file and the line; `geoalign watch` leaves it out and counts it. Both take
-a line for what this module says it is.
+What is damaged is refused, with the file and the line.
 """
 
 from __future__ import annotations
@@ -9,11 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.store.strict_json import strict_json
 from geoalign.lab.store.values import number, the_mapping, the_number, the_share, the_text, the_whole, whole
 from geoalign.shown import brief, shown
+
+# Longer than any line of metrics.
+_TAIL_BYTES = 16384
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,18 @@ def _evaluation(line: Mapping[str, Any]) -> Evaluation:
         samples=None if line.get("samples") is None else the_whole(line["samples"], "samples"),
         pass_at_k=dict(sorted(by_k.items())),
     )
+
+
+def last_step(metrics: Path, stage: str = "rl") -> int:
+    """The step of the last whole line of a `metrics.jsonl` if it is of that stage, otherwise 0."""
+    if not metrics.is_file():
+        return 0
+    with metrics.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().rpartition(b"\n")[0].split(b"\n")
+    try:
+        line = strict_json(lines[-1])
+    except ValueError:  # none, or one longer than the tail
+        return 0
+    return whole(line.get("step")) or 0 if isinstance(line, dict) and line.get("stage") == stage else 0

@@ -17,7 +17,6 @@ import geoalign
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import sync_tree
 from geoalign.lab.store.json_files import finite, read_json, write_json
-from geoalign.lab.store.values import whole
 
 MARK = "COMPLETE.json"
 CHECKPOINT = "checkpoint-"
@@ -250,15 +249,3 @@ def is_checkpoint(path: Path) -> bool:
     """Whether a path has the name of a checkpoint."""
     step = path.name.removeprefix(CHECKPOINT)
     return step != path.name and step.isdigit()
-
-
-def noted_steps(checkpoints: Path) -> int | None:
-    """The number of updates that the trainer has noted in any of a stage's checkpoints."""
-    for state in sorted(checkpoints.glob(f"{CHECKPOINT}*/{_TRAINER_STATE}")):
-        try:
-            steps = whole(read_json(state).get("max_steps"), 1)
-        except RunFolderError:
-            continue  # removed or replaced at this moment; the next look tries again
-        if steps is not None:
-            return steps
-    return None

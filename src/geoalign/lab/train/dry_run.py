@@ -25,17 +25,13 @@ from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.chat import rendered
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import inert
-from geoalign.lab.train.memory import MemoryEstimate, estimate_memory, shape_of_model
 from geoalign.lab.train.options import check_options, without_gpu
 from geoalign.lab.train.prompts import prompt_lengths
 from geoalign.lab.train.reward_source import check_reward
 from geoalign.lab.train.run import Run, make_run
 from geoalign.pretrained import OwnCodeError, from_pretrained
-from geoalign.settings.locations import NOWHERE, Locations, read_yaml
+from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
-
-# Updates of LoRA touch about this share of a model's weights; the estimate needs no more.
-_LORA_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,7 @@ def dry_run(
     """Checks settings, files, prompts, lengths and rewards, and prints the plan; trains and writes nothing.
 
     Of a model on the hub only tokenizer and config are fetched; where they are not to be had, lengths are counted in
-    characters and memory is not estimated, and the plan says so. Options that only a GPU can check are checked when
-    there is one.
+    characters, and the plan says so. Options that only a GPU can check are checked when there is one.
 
     Raises:
         ConfigError, InputError: whatever the run itself would find wrong before it starts.
@@ -76,17 +71,17 @@ def dry_run(
     check_options(RewardConfig, "reward_model", config.reward_model, locations)
     check_options(RewardConfig, "gold_model", config.gold_model, locations)
     _check_head(config, locations)
-    zero_stage = _zero_stage(config.launch.accelerate, locations)
+    accelerate = config.launch.accelerate
+    if accelerate is not None and not Path(accelerate).is_file():
+        key = f"{locations.prefix('launch.accelerate')}launch.accelerate"
+        raise ConfigError(f"{key}: expected accelerate's settings file, got {shown(accelerate)}: no such file")
     processes = config.launch.processes or Processes.launched().count
     checked, tokenizer, missing = _with_tokenizer(_as_launched(config, processes))
     run = make_run(checked, RunFolder(Path("dry-run")), console, locations)
     unchecked_reward = _unchecked_reward(run, locations)
     _print_prompts(run, tokenizer, console)
     console.print(_plan_table(run, config.curator.type, processes, tokenizer))
-    estimate = _memory(config, run, processes, tokenizer, zero_stage)
-    if isinstance(estimate, MemoryEstimate):
-        console.print(_memory_table(estimate, config))
-    for line in (missing, unchecked_reward, estimate if isinstance(estimate, str) else None):
+    for line in (missing, unchecked_reward):
         if line is not None:
             console.print(Text(f"Not checked: {line}", style="yellow"), soft_wrap=True)
     console.print("Launch with:", style="bold")
@@ -117,12 +112,20 @@ def _check_head(config: RunConfig, locations: Locations) -> None:
         return
     model, key = config.model, "reward_head.layers"
     try:
-        there = shape_of_model(_settings_of(model)).layers if isinstance(model, PretrainedModelConfig) else model.layers
+        there = _layers(model) if isinstance(model, PretrainedModelConfig) else model.layers
     except (OSError, ValueError):
         return
     if config.reward_head.layers > there:
         expected = f"expected at most the model's {there}, got {config.reward_head.layers}"
         raise ConfigError(f"{locations.prefix(key)}{key}: {expected}")
+
+
+def _layers(model: PretrainedModelConfig) -> int:
+    from transformers import AutoConfig
+
+    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+    settings = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
+    return int(settings.get_text_config().num_hidden_layers)
 
 
 def _as_launched(config: RunConfig, processes: int) -> RunConfig:
@@ -235,74 +238,3 @@ def _sft_updates(run: Run, rows: int, processes: int) -> int:
         return int(options.max_steps)
     batch = options.per_device_train_batch_size * options.gradient_accumulation_steps * processes
     return math.ceil(rows / batch) * math.ceil(options.num_train_epochs)
-
-
-def _memory(config: RunConfig, run: Run, processes: int, tokenizer: Any, zero_stage: int) -> MemoryEstimate | str:
-    """The estimate for the settings as they are meant, or why there is none."""
-    model = config.model
-    if not isinstance(model, PretrainedModelConfig):
-        return "memory: the tiny model needs none to speak of"
-    try:
-        shape = shape_of_model(_settings_of(model))
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        return f"memory: expected the config of {model.path}, got {' '.join(str(error).split())[:200]}"
-    given, limit = config.grpo, config.max_prompt_length
-    if limit is None:
-        limit = 0 if tokenizer is None else max(_lengths(run.problems, tokenizer, run).values)
-    colocated = given.get("use_vllm", False) and given.get("vllm_mode", "colocate") == "colocate"
-    return estimate_memory(
-        shape,
-        dtype=model.dtype,
-        bf16=given.get("bf16", True),
-        trained_share=1.0 if model.lora is None else _LORA_SHARE,
-        micro_batch=given.get("per_device_train_batch_size", run.grpo.per_device_train_batch_size // processes),
-        tokens=limit + run.generation.longest,
-        processes=processes,
-        zero_stage=zero_stage,
-        checkpointing=given.get("gradient_checkpointing", False) or given.get("activation_checkpointing", False),
-        vllm_share=given.get("vllm_gpu_memory_utilization", 0.3) if colocated else 0.0,
-        gpu_memory=config.launch.gpu_memory,
-    )
-
-
-def _settings_of(model: PretrainedModelConfig) -> Any:
-    from transformers import AutoConfig
-
-    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
-    return from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
-
-
-def _zero_stage(path: str | None, locations: Locations = NOWHERE) -> int:
-    """DeepSpeed's stage in accelerate's settings file; 0 where it has none.
-
-    Raises:
-        ConfigError: the file cannot be read, or has another stage.
-    """
-    if path is None:
-        return 0
-    key = f"{locations.prefix('launch.accelerate')}launch.accelerate"
-    try:
-        settings, _ = read_yaml(Path(path))
-    except ConfigError as error:
-        raise ConfigError(f"{key}: expected accelerate's settings file, got {error}") from error
-    section = settings.get("deepspeed_config") or {}
-    stage = section.get("zero_stage", 0) if isinstance(section, dict) else section
-    if stage not in (0, 1, 2, 3) or isinstance(stage, bool):
-        expected = "expected 0, 1, 2 or 3 as deepspeed_config.zero_stage"
-        raise ConfigError(f"{key}: {path}: {expected}, got {shown(stage)}")
-    return int(stage)
-
-
-def _memory_table(estimate: MemoryEstimate, config: RunConfig) -> Table:
-    table = Table(title="Memory of a GPU in RL, estimated (GB)", title_justify="left", show_header=False)
-    for name in ("weights", "gradients", "optimizer", "activations", "logits", "generation"):
-        table.add_row(name, f"{getattr(estimate, name):.1f}")
-    gpu = config.launch.gpu_memory
-    if config.grpo.get("vllm_enable_sleep_mode", False) and estimate.generation > 0:
-        # They take turns: vLLM gives its cache and weights back while the policy is trained.
-        table.add_row("training; generation", f"{estimate.training:.1f}; {estimate.generation:.1f} of {gpu:g}")
-    else:
-        table.add_row("all at once", f"{estimate.total:.1f} of {gpu:g}")
-    return table

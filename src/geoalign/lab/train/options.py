@@ -1,4 +1,7 @@
-"""The options of TRL's trainers: which are passed on, which are set here, and what this project's defaults are."""
+"""The options of TRL's trainers: which are passed on, which are set here, and what this project's defaults are.
+
+Here only names and types are checked, by TRL's own annotations; what a value may be is TRL's to say.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.train.option_values import check_value
 from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
@@ -48,6 +52,9 @@ _CHECKPOINTING = (
 )
 
 Options = Mapping[str, Any]
+
+# A text is no number, a number no boolean: TRL's dataclasses take anything, and much of it fails late or never.
+_EXACT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 _COMMON: dict[str, Any] = {
     "report_to": "none",
@@ -223,20 +230,28 @@ def check_options(kind: Any, section: str, values: Options, locations: Locations
         kind: TRL's class of options.
 
     Raises:
-        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value that it cannot
-            have.
+        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value of another type
+            than TRL says.
     """
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
         if name in values:
             where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
             raise ConfigError(f"{where}: expected to be left out (use {instead}), got {shown(values[name])}")
+    check_keys(values, known, section, locations, RunConfig)
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        if value is None and known[name].default is None:
+            continue
+        try:
+            TypeAdapter(hints[name], config=_EXACT).validate_python(value)
+        except ValidationError as error:
+            where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
+            expected = getattr(hints[name], "__name__", str(hints[name]))
+            raise ConfigError(f"{where}: expected {expected} (TRL's {kind.__name__}), got {shown(value)}") from error
     if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
         key = f"{section}.model_init_kwargs.trust_remote_code"
         raise ConfigError(f"{locations.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
-    check_keys(values, known, section, locations, RunConfig)
-    for name, value in values.items():
-        check_value(f"{section}.{name}", kind, known[name], value, locations)
 
 
 def _made(
@@ -246,7 +261,7 @@ def _made(
     check_options(kind, section, values, locations)
     defaults = {**defaults, "seed": seed, "output_dir": str(folder)}
     try:
-        return kind(**{**defaults, **values})
+        return _checked(kind, {**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
         name = _at_fault(kind, defaults, values)
         key = section if name is None else f"{section}.{name}"
@@ -254,11 +269,18 @@ def _made(
         raise ConfigError(f"{locations.prefix(key)}{key}: {said}") from error
 
 
+def _checked(kind: Any, values: Options) -> Any:
+    options = kind(**values)
+    for callback in get_reporting_integration_callbacks(options.report_to):
+        callback()  # says that its package is absent, which the trainer would only after the warm start
+    return options
+
+
 def _at_fault(kind: Any, defaults: Options, values: Options) -> str | None:
     """The option without which TRL takes the others; None where there is no such one, or several."""
     faulty = []
     for name in values:
         with suppress(Exception):
-            kind(**{**defaults, **{other: value for other, value in values.items() if other != name}})
+            _checked(kind, {**defaults, **{other: value for other, value in values.items() if other != name}})
             faulty.append(name)
     return faulty[0] if len(faulty) == 1 else None

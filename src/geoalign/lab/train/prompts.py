@@ -19,6 +19,17 @@ from geoalign.shown import shown
 # Rows in the plan of a run, which is held in memory: about 40 bytes each.
 MOST_PROMPTS = 5_000_000
 
+# The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
+_COUNTS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "num_iterations",
+    "generation_batch_size",
+    "num_generations",
+    "max_completion_length",
+)
+
 _Item = TypeVar("_Item", Problem, Demonstration)
 
 
@@ -67,12 +78,15 @@ def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> Gen
     """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
 
     Raises:
-        ConfigError: the accumulation does not divide the micro-batches, so that one update would span two generations.
+        ConfigError: one of these numbers is absent or below 1; or the accumulation does not divide the micro-batches,
+            so that one update would span two generations.
     """
+    for name in _COUNTS:
+        value = getattr(options, name)
+        if value is None or value < 1:
+            raise ConfigError(f"{locations.prefix(f'grpo.{name}')}grpo.{name}: expected at least 1, got {shown(value)}")
     samples, longest = options.num_generations, options.max_completion_length
     rollouts, steps = options.generation_batch_size, options.steps_per_generation
-    if samples is None or longest is None or rollouts is None or steps is None:
-        raise ConfigError("grpo: expected num_generations and max_completion_length to be numbers, got null")
     micro_batches = steps * options.num_iterations
     if micro_batches % options.gradient_accumulation_steps:
         key = "grpo.gradient_accumulation_steps"
@@ -102,7 +116,7 @@ def plan_prompts(
     incomplete batch is left out.
 
     Raises:
-        ConfigError: fewer problems than one generation batch needs, or more than `MOST_PROMPTS` rows in all.
+        ConfigError: fewer problems than one generation batch needs, no update, or more than `MOST_PROMPTS` rows in all.
     """
     per_generation, updates = shape.prompts, shape.updates
     if problems < per_generation:
@@ -114,9 +128,11 @@ def plan_prompts(
     max_steps = (
         options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
     )
+    key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+    if max_steps < 1:
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)
     if generations * per_generation > MOST_PROMPTS:
-        key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
         most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
     shuffle = options.shuffle_dataset is not False

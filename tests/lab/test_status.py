@@ -1,0 +1,117 @@
+"""`geoalign status`: what stands in the folder of a run or a comparison."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import call
+
+from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.comparison_plan import make_plan
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.json_files import append_line, write_json
+
+HOLD = """
+import sys, time, pathlib
+from geoalign.lab.store.files import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[int]:
+    """Another process holds the lock of a folder; gives its number."""
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The lines that the command prints, and its error where it ends with one."""
+
+    def say(folder: Path) -> list[str]:
+        code = call(monkeypatch, "status", folder)
+        written = capsys.readouterr()
+        assert (code == 0) == (written.err == "")
+        return (written.err or written.out).splitlines()
+
+    return say
+
+
+def start(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "versions.json").write_text('{"schema_version": 1}')
+    (folder / "config.yaml").write_text(yaml.safe_dump({"curator": {"type": "geoalign"}, "grpo": {"max_steps": 10}}))
+
+
+def step(folder: Path, number: int, stage: str = "rl", **values: float) -> None:
+    append_line(folder / "metrics.jsonl", {"stage": stage, "step": number, **values})
+
+
+def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with held(run) as process:
+        assert said(run) == [f"{run}: running (process {process}), no line yet"]
+        start(run)
+        step(run, 5, "sft", loss=9.0, mean_token_accuracy=0.5)
+        step(run, 1, reward=0.25, loss=0.5)
+        step(run, 2, loss=-0.125)  # a second update on the same rollouts
+        evaluation = {"step": 2, "stage": "rl", "set": "test", "accuracy": 0.5, "correct": 4, "count": 8}
+        append_line(run / "evaluation.jsonl", {**evaluation, "step": 0, "stage": "before_rl"})
+        append_line(run / "evaluation.jsonl", evaluation)
+        for name in ("metrics.jsonl", "evaluation.jsonl"):
+            os.utime(run / name, (time.time() - 90,) * 2)
+        assert said(run) == [
+            f"{run}: running (process {process}), last line 90 s ago",
+            "rl step 2 of 10: reward 0.25, loss -0.125",
+            "evaluation test at step 2 (rl): accuracy 0.5",
+        ]
+    assert said(run)[0].startswith(f"{run}: no process works on it (go on with --resume), last line 9")
+    (run / "summary.json").write_text("{}")
+    assert said(run)[0].startswith(f"{run}: finished, last line 9")
+
+
+def test_a_comparison(said: Any, tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path / "compare")
+    config = load_compare_config(arms=["grpo", "geoalign"], seeds=[0, 1]).config
+    folder.initialise(config)
+    first, second, third, _ = (planned.cell for planned in make_plan(config))
+    with held(folder.root) as process, held(folder.shared):
+        step(folder.shared, 7, "sft", loss=1.5)
+        lines = said(folder.root)
+        assert lines[:2] == [f"{folder.root}: running (process {process})", "4 runs: 4 waiting"]
+        assert lines[2].startswith(f"{folder.shared}: running (process ")
+        assert lines[3] == "sft step 7: loss 1.5"
+    for cell, failed in ((first, False), (second, True)):
+        where = {"arm": cell.arm, "level": cell.level, "seed": cell.seed, "status": "failed" if failed else "finished"}
+        error = {"error": "killed by \x1b[2J[red]signal 9"} if failed else {}
+        empty = {"settings": {}, "run": {}, "evaluations": [], "series": {}, "detection": {}, "snapshots": []}
+        write_json(folder.result(cell), {"schema_version": 1, "curator": "grpo", **empty, **where, **error})
+    with held(folder.run(third).root):
+        step(folder.run(third).root, 3, reward=0.5)
+        lines = said(folder.root)
+    assert lines[0] == f"{folder.root}: no process works on it (go on with --resume)"
+    assert lines[1] == "4 runs: 1 finished, 1 failed, 1 running, 1 waiting"
+    assert lines[3] == "rl step 3: reward 0.5"
+    assert lines[4:] == [f"{second.name} failed: killed by <U+001B>[2J[red]signal 9"]
+
+
+def test_what_is_no_run_and_what_is_damaged_is_one_line(said: Any, tmp_path: Path) -> None:
+    assert said(tmp_path) == [f"Error: {tmp_path}: expected the folder of a run or a comparison, got neither"]
+    (tmp_path / "metrics.jsonl").write_text('half\n{"stage": "rl", "step": 1}\n')
+    assert f"{tmp_path / 'metrics.jsonl'}, line 1: expected a JSON object" in said(tmp_path)[0]

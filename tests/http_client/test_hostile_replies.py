@@ -1,35 +1,24 @@
-"""Both clients against servers that send anything: each request ends in time, in a typed error or in counted rows."""
+"""The client against servers that send anything: each request ends in time, in an answer or one of three errors."""
 
 import asyncio
-import json
-import math
 import re
-import signal
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import _peak
 from hostile_replies import AGAIN, BROKEN, FINE, LATE, REFUSED, REPLIES, steps
-from scripted_server import ScriptedServer, Step, http, paced
+from scripted_server import ScriptedServer, http
 
-from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.judge.asking import RequestFailedError
-from geoalign.lab.judge.client import EndpointJudge
-from geoalign.lab.judge.prompt import Comparison
-from geoalign.lab.rewards.served_model import ServedRewardModel
+from geoalign.errors import ConfigError
+from geoalign.lab.http_client.client import HTTPClient, read_json
+from geoalign.lab.http_client.errors import BadReplyError, RefusedError, UnreachableError
 
-HEALTH = b'{"status": "ok", "server": "geoalign", "version": "1", "max_batch": 8, "max_bytes": 100000}'
-SCORES = b'{"scores": [1.5, -2.0], "unscored": {}}'
-PROMPT = [{"role": "user", "content": "how do i fix it?"}]
-ONE = Comparison(({"role": "user", "content": "Hello"},), "left", "right")
-COMPLETION = json.dumps({"choices": [{"message": {"content": "well"}}]}).encode()
+GOOD = b'{"scores": [1.5, -2.0]}'
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 MEGABYTES = 100
+ERRORS = {AGAIN: UnreachableError, LATE: UnreachableError, BROKEN: BadReplyError, REFUSED: RefusedError}
 
 
 def limit(kind: str) -> float:
@@ -37,275 +26,124 @@ def limit(kind: str) -> float:
     return 0.25 if kind == LATE else 10.0
 
 
-class Measured:
-    """Seconds and megabytes of a block; no thread may outlast it."""
-
-    def __enter__(self) -> "Measured":
-        self._before = _peak(reset=True)
-        self._start = time.monotonic()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.monotonic() - self._start
-        self.megabytes = _peak() - self._before
-        self.threads = [one for one in threading.enumerate() if one.name == "reward-client"]
+def scores(data: bytes) -> Any:
+    try:
+        value = read_json(data)
+    except ValueError as error:
+        raise BadReplyError("expected JSON") from error
+    if not isinstance(value, dict) or "scores" not in value:
+        raise BadReplyError("expected scores")
+    return value["scores"]
 
 
-def after_health(name: str, elsewhere: ScriptedServer) -> Callable[[bytes], object]:
-    return lambda path: [http(HEALTH)] if path == b"/health" else steps(name, SCORES, f"{elsewhere.url}/score")
+def ask(url: str, *, timeout: float = 10.0, patience: float = 0.05, once: bool = False) -> Any:
+    async def asked() -> Any:
+        client = HTTPClient(url, key="url", timeout=timeout, patience=patience)
+        try:
+            return await client.ask("POST", "/score", scores, b"{}", once=once)
+        finally:
+            await client.aclose()
 
-
-def score(url: str, kind: str) -> tuple[list[float], dict[str, int]]:
-    config = RewardModelConfig(url=url, timeout=limit(kind), patience=0.05)
-    with ServedRewardModel(config) as model:
-        return model.score(["a", "b"], ["", ""], prompts=[PROMPT] * 2), model.counters
-
-
-def ask(url: str, kind: str) -> str:
-    config = JudgeConfig(base_url=url, model="m", timeout=limit(kind), retries=1, backoff=0.001, patience=2.0)
-
-    async def once() -> str:
-        async with EndpointJudge(config) as judge:
-            return await judge.ask(ONE)
-
-    return asyncio.run(once())
+    return asyncio.run(asked())
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_the_reward_client(name: str, scripted: ScriptedServer, elsewhere: ScriptedServer) -> None:
+def test_every_reply(name: str, scripted: ScriptedServer, elsewhere: ScriptedServer) -> None:
     kind = REPLIES[name][1]
-    scripted.script = after_health(name, elsewhere)
-    rewards, counters, said = [], {}, ""
-    with Measured() as measured:
-        try:
-            rewards, counters = score(scripted.url, kind)
-        except ServiceError as error:
-            said = str(error)
-    assert measured.seconds < 8
-    assert measured.megabytes < MEGABYTES
-    assert measured.threads == []
+    scripted.script = lambda path: steps(name, GOOD, f"{elsewhere.url}/score")
+    found, error = None, None
+    before, start = _peak(reset=True), time.monotonic()
+    try:
+        found = ask(scripted.url, timeout=limit(kind))
+    except (UnreachableError, BadReplyError, RefusedError) as caught:
+        error = caught
+    assert time.monotonic() - start < 8
+    assert _peak() - before < MEGABYTES
     assert elsewhere.requests == []
-    assert not CONTROL.search(said)
-    assert len(said) < 1000
     if kind == FINE:
-        assert rewards == [1.5, -2.0]
-    elif kind in (BROKEN, REFUSED):
-        assert f"{scripted.url}/score: expected" in said or f"{scripted.url}/score: an answer" in said
-        assert scripted.requests.count(b"/score") == 1
-    else:
-        assert said == ""
-        assert all(map(math.isnan, rewards))
-        assert counters["unreachable"] == 2
-
-
-@pytest.mark.parametrize("name", REPLIES)
-def test_the_judge(name: str, scripted: ScriptedServer, elsewhere: ScriptedServer) -> None:
-    kind = REPLIES[name][1]
-    scripted.script = lambda path: steps(name, COMPLETION, f"{elsewhere.url}/score")
-    text, said = "", ""
-    with Measured() as measured:
-        try:
-            text = ask(scripted.url, kind)
-        except RequestFailedError as error:
-            said = str(error)
-    assert measured.seconds < 8
-    assert measured.megabytes < MEGABYTES
-    assert elsewhere.requests == []
+        assert found == [1.5, -2.0]
+        return
+    assert type(error) is ERRORS[kind]
+    said = str(error)
     assert not CONTROL.search(said)
     assert len(said) < 1000
     assert not said.endswith(":")
-    assert (text, said == "") == (("well", True) if kind == FINE else ("", False))
-    if kind == REFUSED:
-        assert len(scripted.requests) == 1
-    assert kind != AGAIN or "within" not in said
 
 
-SCORED = {
-    b'{"scores": [NaN, 1]}': 1,
-    b'{"scores": [Infinity, -Infinity]}': 2,
-    b'{"scores": [1e999, -1e999]}': 2,
-    b'{"scores": [null, null]}': 2,
-    b'{"scores": [1' + b"0" * 400 + b", 1]}": 1,
-    b'{"scores": [null, 1], "unscored": {"too_long": true}}': 1,
-    b'{"scores": [null, 1], "unscored": {"too_long": -1, "empty": 1e9}}': 1,
-    b'{"scores": [null, 1], "unscored": [[]]}': 1,
-}
+def test_a_server_that_is_away_is_asked_again(scripted: ScriptedServer) -> None:
+    scripted.script = lambda path: [
+        http(GOOD if len(scripted.requests) > 2 else b"", "200 OK" if len(scripted.requests) > 2 else "503 X")
+    ]
+    assert ask(scripted.url, patience=10.0) == [1.5, -2.0]
+    assert len(scripted.requests) == 3
 
 
-@pytest.mark.parametrize("body", SCORED)
-def test_scores_that_are_none_are_counted(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
-    rewards, counters = score(scripted.url, FINE)
-    assert sum(map(math.isnan, rewards)) == counters["not_finite"] == SCORED[body]
+def test_pauses_double_and_heed_what_the_server_asks_for(
+    scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    headers = ["", "", "Retry-After: 7", "Retry-After: 9999", "Retry-After: soon", "", "", "", "Retry-After: nan"]
+    scripted.script = lambda path: (
+        [http(b"", "429 X", headers[len(scripted.requests) - 1])] if len(scripted.requests) < 10 else [http(GOOD)]
+    )
+    monkeypatch.setattr("geoalign.lab.http_client.client.asyncio.sleep", sleep)
+    monkeypatch.setattr("random.Random.uniform", lambda self, low, high: low)
+    assert ask(scripted.url, patience=600.0) == [1.5, -2.0]
+    # 0.25 s doubled up to 15 s, less a half; as asked, but no more than two minutes.
+    assert waited == [0.125, 0.25, 7.0, 120.0, 2.0, 4.0, 7.5, 7.5, 7.5]
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        "true, 1",
-        "false, 1",
-        '"1", 1',
-        "[1], 1",
-        "{}, 1",
-        "",
-        "1",
-        "1, 2, 3",
-        '"NaN", 1',
-        '"\\u001b[2J", 1',
-        "[[[[[]]]]], 1",
-    ],
-)
-def test_what_is_no_score_is_an_error(scores: str, scripted: ScriptedServer) -> None:
-    body = f'{{"scores": [{scores}]}}'.encode()
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
-    with pytest.raises(ServiceError, match="/score: expected") as caught:
-        score(scripted.url, FINE)
-    assert not CONTROL.search(str(caught.value))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"scores": [1, 2], "scores": [3, 4]}',
-        b'{"scores": {"0": 1, "1": 2}}',
-        b'{"scores": "12"}',
-        b'{"scores": null}',
-        b'{"scores": [1, 2]',
-        b"null",
-        b"true",
-        b'"scores"',
-    ],
-)
-def test_what_is_no_answer_is_an_error(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(HEALTH if path == b"/health" else body)]
-    with pytest.raises(ServiceError, match="/score: expected"):
-        score(scripted.url, FINE)
-
-
-@pytest.mark.parametrize(
-    "health",
-    [
-        b"{}",
-        b"[]",
-        b'{"server": "geoalign"}',
-        b'{"server": "geoalign", "max_batch": true, "max_bytes": true}',
-        b'{"server": "geoalign", "max_batch": 0, "max_bytes": 5}',
-        b'{"server": "geoalign", "max_batch": 1e3, "max_bytes": "5"}',
-        b'{"server": "geoalign", "server": "geoalign", "max_batch": 8, "max_bytes": 5}',
-        b"[" * 900 + b"]" * 900,
-    ],
-)
-def test_a_server_that_introduces_itself_wrongly_is_an_error(health: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(health)]
-    with pytest.raises(ServiceError, match="/health: expected"):
-        score(scripted.url, FINE)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"null",
-        b"[]",
-        b'"choices"',
-        b'{"choices": {"0": 1}}',
-        b'{"choices": [[]]}',
-        b'{"choices": [{"message": {"content": 5}}]}',
-        b'{"choices": [{"message": {"content": "a", "content": "b"}}]}',
-        b'{"choices": [{"message": {"content": NaN}}]}',
-        b'{"choices": [{"message": []}]}',
-    ],
-)
-def test_what_is_no_completion_fails(body: bytes, scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [http(body), 0.01]  # the second request must not come on this connection
-    with pytest.raises(RequestFailedError, match="expected a chat completion"):
-        ask(scripted.url, FINE)
-    assert len(scripted.requests) == 2
-
-
-def trickling(path: bytes) -> list[Step]:
-    return [http(HEALTH)] if path == b"/health" else [b"HTTP/1.1 200 OK\r\n\r\n", *paced(b" " * 80, 0.5)]
-
-
-def test_a_byte_every_half_second_holds_no_client_beyond_its_patience(scripted: ScriptedServer) -> None:
-    scripted.script = trickling
-    config = RewardModelConfig(url=scripted.url, timeout=1.0, patience=2.0)
+def test_patience_ends_the_attempts(scripted: ScriptedServer) -> None:
+    scripted.script = lambda path: [9.0]
     start = time.monotonic()
-    with ServedRewardModel(config) as model:
-        assert all(map(math.isnan, model.score(["a", "b"], ["", ""], prompts=[PROMPT] * 2)))
+    with pytest.raises(UnreachableError, match="no answer within"):
+        ask(scripted.url, timeout=0.3, patience=1.5)
     assert time.monotonic() - start < 4
+    asked = len(scripted.requests)
+    assert asked > 1
+    with pytest.raises(UnreachableError):
+        ask(scripted.url, timeout=0.1, patience=60.0, once=True)
+    assert len(scripted.requests) == asked + 1
 
 
-def test_a_judge_s_patience_ends_its_tries(scripted: ScriptedServer) -> None:
-    scripted.script = trickling
-    config = JudgeConfig(base_url=scripted.url, model="m", timeout=0.5, retries=1000, backoff=0.01, patience=1.5)
-
-    async def once() -> None:
-        async with EndpointJudge(config) as judge:
-            await judge.ask(ONE)
-
-    start = time.monotonic()
-    with pytest.raises(RequestFailedError, match="no answer within"):
-        asyncio.run(once())
-    assert 1.0 < time.monotonic() - start < 4
-
-
-def test_a_cancelled_question_leaves_no_connection(scripted: ScriptedServer) -> None:
+def test_a_cancelled_request_leaves_no_connection(scripted: ScriptedServer) -> None:
     scripted.script = lambda path: [5.0]
-    config = JudgeConfig(base_url=scripted.url, model="m")
 
     async def cancelled() -> int:
-        async with EndpointJudge(config) as judge:
-            tasks = [asyncio.create_task(judge.ask(ONE)) for _ in range(4)]
-            while len(scripted.requests) < 4:
-                await asyncio.sleep(0.01)
-            for task in tasks:
-                task.cancel()
-            assert all(
-                isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*tasks, return_exceptions=True)
-            )
-            return len(asyncio.all_tasks())
+        client = HTTPClient(scripted.url, key="url", timeout=10.0, patience=0.0)
+        tasks = [asyncio.create_task(client.ask("POST", "/score", scores, b"{}")) for _ in range(4)]
+        while len(scripted.requests) < 4:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+        await client.aclose()
+        return len(asyncio.all_tasks())
 
-    before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
     assert asyncio.run(cancelled()) == 1
-    if before:
-        # The server's own ends close a moment later.
-        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4
-
-
-def test_ctrl_c_ends_a_waiting_client_at_once(scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [9.0]
-
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    earlier = signal.signal(signal.SIGALRM, interrupt)
-    start = time.monotonic()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        with pytest.raises(KeyboardInterrupt), ServedRewardModel(RewardModelConfig(url=scripted.url)) as model:
-            model.score(["a"], [""], prompts=[PROMPT])
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, earlier)
-    assert time.monotonic() - start < 5
-    assert not [one for one in threading.enumerate() if one.name == "reward-client"]
+    # The server's own ends close a moment later.
+    assert len(list(descriptors.iterdir())) <= before + 4
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://host\x7f", "http://:80x"])
 def test_an_address_that_cannot_be_asked(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"reward\.model\.url: expected an address|url: "):
-        ServedRewardModel(RewardModelConfig(url=url))
+    with pytest.raises(ConfigError, match="url: expected an address"):
+        ask(url)
 
 
 @pytest.mark.parametrize(
     "url", ["http://x..y", "http://no.such.host.invalid", "http://" + "a" * 300, "https://127.0.0.1:9"]
 )
 def test_a_host_that_nobody_knows_is_unreachable(url: str) -> None:
-    with ServedRewardModel(RewardModelConfig(url=url, timeout=2.0, patience=0.1)) as model:
-        assert all(map(math.isnan, model.score(["a"], [""], prompts=[PROMPT])))
-        assert model.counters["unreachable"] == 1
-        with pytest.raises(ConfigError, match=r"reward\.model\.url: expected a server"):
-            model.check()
+    with pytest.raises(UnreachableError):
+        ask(url, timeout=2.0)
 
 
 def test_a_proxy_is_not_asked_for_this_machine(
@@ -313,6 +151,6 @@ def test_a_proxy_is_not_asked_for_this_machine(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", elsewhere.url)
     monkeypatch.setenv("http_proxy", elsewhere.url)
-    scripted.script = lambda path: [http(COMPLETION)]
-    assert ask(scripted.url, FINE) == "well"
+    scripted.script = lambda path: [http(GOOD)]
+    assert ask(scripted.url) == [1.5, -2.0]
     assert elsewhere.requests == []

@@ -210,8 +210,8 @@ def evaluate_command(request: EvaluateRequest, given: Mapping[str, Any]) -> None
 def judge_command(request: JudgeRequest, given: Mapping[str, Any]) -> None:
     """Judge the responses of A against those of B, pair by pair in both orders: win, lose and tie rates, scores.
 
-    Called again on the same folder it resumes; nothing is asked twice. The key comes from OPENAI_API_KEY, or from the
-    variable that --set token_env=NAME names. Exit status 1 where the judge gave no answer for a pair. Examples:
+    Called again on the same folder it resumes; no judged pair is asked for again. The key comes from OPENAI_API_KEY, or
+    the variable that --set token_env=NAME names. Exit status 1 where the judge gave no answer for a pair. Examples:
 
       geoalign judge ours.jsonl base.jsonl --output runs/judge --base-url http://localhost:8000/v1 --model Qwen3-32B
 
@@ -224,7 +224,7 @@ def judge_command(request: JudgeRequest, given: Mapping[str, Any]) -> None:
         result = judge(config, request, console=Console())
     except KeyboardInterrupt:
         raise _stopped(_as_typed()) from None
-    if result.overall.failed:
+    if result["all"].failed:
         raise typer.Exit(1)
 
 

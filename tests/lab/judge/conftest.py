@@ -29,7 +29,7 @@ def settings(server: JudgeServer) -> Callable[..., JudgeConfig]:
     """The server's settings, impatient enough for tests."""
 
     def make(**changes: Any) -> JudgeConfig:
-        quick = {"backoff": 0.001, "timeout": 5.0, "retries": 2, "concurrency": 4}
+        quick = {"timeout": 5.0, "patience": 0.5, "concurrency": 4}
         return JudgeConfig(**{"base_url": server.url, "model": "test-judge", **quick, **changes})
 
     return make

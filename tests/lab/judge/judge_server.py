@@ -1,7 +1,6 @@
 """A judge's endpoint on loopback, and rows to judge."""
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -20,9 +19,6 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0  # seconds before the answer
-    trickle: float = 0.0  # seconds between bytes
-    hang_up: bool = False  # closes the connection instead
-    cut: bool = False  # closes it half-way through the body
 
 
 def completion(text: str | None) -> Reply:
@@ -109,25 +105,13 @@ class JudgeServer:
                 self._send(reply)
 
             def _send(self, reply: Reply) -> None:
-                if reply.hang_up:
-                    self.close_connection = True
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
                 body = reply.body.encode() if isinstance(reply.body, str) else reply.body
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                if reply.cut:
-                    self.wfile.write(body[: len(body) // 2])
-                    self.close_connection = True
-                elif reply.trickle:
-                    for byte in body:
-                        self.wfile.write(bytes([byte]))
-                        time.sleep(reply.trickle)
-                else:
-                    self.wfile.write(body)
+                self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 pass

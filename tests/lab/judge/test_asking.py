@@ -1,135 +1,160 @@
 import asyncio
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judge_server import JudgeServer, Reply, completion, verdict
 
-from geoalign.lab.judge.asking import EndpointError, Judge, MemoryAnswers, RequestFailedError, ask_all, read_answers
-from geoalign.lab.judge.outcome import Answer
-from geoalign.lab.judge.prompt import Comparison
-from geoalign.lab.judge.verdict import MAX_CHARACTERS, Verdict
+from geoalign.errors import ConfigError
+from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.http_client.errors import BadReplyError, RefusedError
+from geoalign.lab.judge.asking import Verdict, ask_local, endpoint, parse_verdict
+from geoalign.lab.judge.prompt import Comparison, judge_messages
 
-GOOD = '{"overall_winner": "tie", "model_a_score": 0.5, "model_b_score": 0.5}'
-TIE = Verdict("tie", 0.5, 0.5)
-DOWN = RequestFailedError("HTTP 503: down")
+Settings = Callable[..., JudgeConfig]
 
-
-class Scripted(Judge):
-    """Says what stands under a comparison's first text, one after another; an error is raised."""
-
-    name = "scripted"
-
-    def __init__(self, script: Mapping[str, list[str | Exception]]) -> None:
-        self.script = {key: list(lines) for key, lines in script.items()}
-        self.asked: list[str] = []
-
-    def key(self, comparison: Comparison) -> str:
-        return comparison.first
-
-    async def ask(self, comparison: Comparison) -> str:
-        self.asked.append(comparison.first)
-        await asyncio.sleep(0)
-        line = self.script[comparison.first].pop(0)
-        if isinstance(line, Exception):
-            raise line
-        return line
+ONE = Comparison(({"role": "user", "content": "Hello"},), "left", "a right one")
+GOOD = verdict("model_b", 0.25, 0.75)
+ANSWER = '{"overall_winner": "model_b", "model_a_score": 0.25, "model_b_score": 0.75}'
 
 
-def run(
-    judge: Scripted,
-    kept: MemoryAnswers | None = None,
-    *,
-    retries: int = 2,
-    concurrency: int = 1,
-    in_a_row: int = 3,
-    settled: Callable[[Answer], None] = lambda answer: None,
-) -> dict[str, Answer]:
-    return asyncio.run(
-        ask_all(
-            judge,
-            {key: Comparison((), key, "") for key in judge.script},
-            MemoryAnswers() if kept is None else kept,
-            malformed_retries=retries,
-            concurrency=concurrency,
-            failures_in_a_row=in_a_row,
-            settled=settled,
-        )
-    )
+def ask(config: JudgeConfig, comparison: Comparison = ONE) -> str:
+    async def once() -> str:
+        async with endpoint(config) as judge:
+            return await judge(comparison)
+
+    return asyncio.run(once())
 
 
-@pytest.mark.parametrize("concurrency", [1, 3, 50])
-def test_malformed_answers_are_asked_for_again(concurrency: int) -> None:
-    script: dict[str, list[str | Exception]] = {
-        "x": [GOOD],
-        "y": ["?", "", GOOD],
-        "z": ["1", "", "3"],
-        "w": ["?", DOWN],
-    }
-    judge, seen = Scripted(script), list[Answer]()
-    found = run(judge, concurrency=concurrency, settled=seen.append)
-    assert found == {
-        "x": Answer(TIE, "judged", "", 1, GOOD),
-        "y": Answer(TIE, "judged", "", 3, GOOD),
-        "z": Answer(None, "malformed", "not one JSON object alone", 3, "3"),
-        "w": Answer(None, "failed", "HTTP 503: down", 1, "?"),
-    }
-    assert sorted(judge.asked) == sorted("xyyyzzzww")
-    assert len(seen) == 4
-    assert all(answer in found.values() for answer in seen)
+def text(winner: object = "model_a", a: object = 0.8, b: object = 0.6) -> str:
+    return json.dumps({"overall_winner": winner, "model_a_score": a, "model_b_score": b})
 
 
-def test_kept_answers_are_not_asked_for_again() -> None:
-    kept = MemoryAnswers()
-    first = run(Scripted({"x": [GOOD], "y": ["1", "2", "3"], "z": ["?", DOWN]}), kept)
-    judge = Scripted({"x": [], "y": [], "z": [GOOD]})
-    second = run(judge, kept)
-    assert judge.asked == ["z"]
-    assert (second["x"], second["y"]) == (first["x"], first["y"])
-    assert second["z"] == Answer(TIE, "judged", "", 2, GOOD)
+def said(winner: str, a: float, b: float) -> Verdict:
+    return Verdict(overall_winner=winner, model_a_score=a, model_b_score=b)  # type: ignore[arg-type]
 
 
-def test_more_tries_than_before_are_made_up_fewer_are_enough() -> None:
-    kept = MemoryAnswers()
-    assert run(Scripted({"x": ["1"]}), kept, retries=0)["x"].status == "malformed"
-    assert run(Scripted({"x": [GOOD]}), kept, retries=1)["x"] == Answer(TIE, "judged", "", 2, GOOD)
-    # As the first time: the second answer is beyond what was asked for.
-    assert run(Scripted({"x": []}), kept, retries=0)["x"].status == "malformed"
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (text(), said("model_a", 0.8, 0.6)),
+        (text("model_b", 0, 1), said("model_b", 0.0, 1.0)),
+        (text("tie", 0.9, 0.1), said("tie", 0.9, 0.1)),
+        (f"\n\t {text()} \r\n", said("model_a", 0.8, 0.6)),
+        (f"```json\n{text()}\n```", said("model_a", 0.8, 0.6)),
+        (f"```\r\n{text()}\r\n```\n", said("model_a", 0.8, 0.6)),
+    ],
+)
+def test_verdicts(answer: str, expected: Verdict) -> None:
+    assert parse_verdict(answer) == expected
 
 
-def test_a_too_long_answer_is_kept_cut_and_stays_malformed() -> None:
-    kept = MemoryAnswers()
-    long = GOOD + " " * MAX_CHARACTERS + "x" * 1000
-    for script in ([long], []):
-        found = run(Scripted({"x": script}), kept, retries=0)["x"]
-        assert (found.status, found.reason) == ("malformed", "too long")
-        assert len(found.text) == MAX_CHARACTERS + 1
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "model_a",
+        '"tie"',
+        f"The verdict: {text()}",
+        f"{text()} because it is better",
+        f"{text()}\n{text('model_b', 0.1, 0.2)}",
+        f"<think>hm</think>{text()}",
+        f"```python\n{text()}\n```",
+        "[" * 5000,
+        "\ud800",
+        '{"overall_winner": "tie"}',
+        text()[:-1] + ', "reason": "x"}',
+        text("Model_A"),
+        text(None),
+        text("model_a", 0.8, 0.8),
+        text("model_b", 0.8, 0.2),
+        text("model_a", True, False),
+        text("tie", "0.8", 0.6),
+        text("tie", 8, 6),
+        text("tie", 0.5, -0.1),
+        text("tie", float("nan"), 0.6),
+        text("tie", 0.5, float("inf")),
+    ],
+)
+def test_anything_else_is_malformed(answer: str) -> None:
+    assert parse_verdict(answer) is None
 
 
-def test_failures_in_a_row_end_it_and_keep_what_came() -> None:
-    script: dict[str, list[str | Exception]] = {str(number): [DOWN] for number in range(10)}
-    judge, kept = Scripted({"x": [GOOD], **script}), MemoryAnswers()
-    with pytest.raises(EndpointError, match=r"got none to 3 judgments in a row, the last time: HTTP 503: down"):
-        run(judge, kept)
-    assert judge.asked == ["x", "0", "1", "2"]
-    assert kept.answers("x") == (GOOD,)
+@given(st.text(st.characters(codec=None)))
+def test_no_text_breaks_the_reading(answer: str) -> None:
+    assert parse_verdict(answer) is None
 
 
-def test_failures_between_answers_do_not() -> None:
-    script = {str(number): [DOWN if number % 3 else GOOD] for number in range(12)}
-    found = run(Scripted(script))
-    assert sum(answer.status == "failed" for answer in found.values()) == 8
+def test_the_local_rule_by_hand() -> None:
+    prompt = ({"role": "user", "content": "cooking soup"}, {"role": "user", "content": "What do blue whales eat?"})
+    # Words of the last turn: what, do, blue, whales, eat; the first response has 3 of 5, the second none.
+    answer = asyncio.run(ask_local(Comparison(prompt, "Blue whales eat krill.", "cooking soup")))
+    assert parse_verdict(answer) == said("model_a", 0.6, 0.0)
+    assert parse_verdict(asyncio.run(ask_local(Comparison(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
 
 
-def test_another_error_comes_through_as_it_is() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run(Scripted({"x": [GOOD], "y": [ZeroDivisionError()]}), concurrency=2)
+def test_the_request(server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    server.says(GOOD)
+    assert ask(settings(request={"seed": 3, "max_tokens": None, "max_completion_tokens": 64})) == ANSWER
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.requests == [
+        {
+            "model": "test-judge",
+            "messages": judge_messages(ONE),
+            "temperature": 0.0,
+            "seed": 3,
+            "max_completion_tokens": 64,
+        }
+    ]
+    assert server.headers[0]["Authorization"] == "Bearer sk-1"
 
 
-def test_nothing_to_ask() -> None:
-    assert run(Scripted({}), concurrency=4) == {}
+def test_without_a_key_none_is_sent(server: JudgeServer, settings: Settings) -> None:
+    server.says(GOOD)
+    ask(settings())
+    assert "Authorization" not in server.headers[0]
 
 
-def test_which_answer_counts() -> None:
-    assert read_answers([], tries=1) is None
-    assert read_answers(["?"], tries=2) is None
-    assert read_answers(["?", GOOD, "?"], tries=3) == Answer(TIE, "judged", "", 2, GOOD)
-    assert read_answers(["?", GOOD], tries=1) == Answer(None, "malformed", "not one JSON object alone", 1, "?")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{broken",
+        "[]",
+        '{"error": {"message": "overloaded"}}',
+        '{"choices": []}',
+        '{"choices": [{"message": "content"}]}',
+        '{"choices": [{"message": {"content": ["x"]}}]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_completion_is_an_error(body: str, server: JudgeServer, settings: Settings) -> None:
+    server.says(Reply(body))
+    with pytest.raises(BadReplyError, match="expected a chat completion in JSON, got "):
+        ask(settings())
+
+
+def test_what_the_judge_says_is_text_without_surrogates(server: JudgeServer, settings: Settings) -> None:
+    server.says(completion(None))
+    assert ask(settings()) == ""
+    server.says(completion("a\ud800b"))
+    assert ask(settings()) == "a?b"
+
+
+def test_the_key_is_taken_out_of_what_the_endpoint_says(
+    server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    server.says(completion("your key is sk-secret"))
+    assert ask(settings(token_env="MY_KEY")) == "your key is [API key]"
+    server.says(Reply("wrong key: sk-secret", 401))
+    with pytest.raises(RefusedError, match=r"wrong key: \[API key\]"):
+        ask(settings(token_env="MY_KEY"))
+
+
+def test_a_key_that_is_not_there_is_an_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MY_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"token_env: expected a token .* in \$MY_KEY, got none"):
+        ask(settings(token_env="MY_KEY"))

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.judge import prompt as module
 from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
 
 DIALOGUE = (
@@ -34,8 +33,8 @@ def test_the_system_prompt_is_the_paper_s_word_for_word(shared_data: Path) -> No
 
 def test_a_whole_message() -> None:
     comparison = Comparison(DIALOGUE, "Left", "A right one")
-    # Each text with its length before it, the two responses in sorted order, after the number of the try.
-    mark = hashlib.sha256(b"0\x002:Hi\x004:Yes?\x002:Go\x0011:A right one\x004:Left").hexdigest()[:16]
+    # Each text with its length before it, the two responses in sorted order.
+    mark = hashlib.sha256(b"2:Hi\x004:Yes?\x002:Go\x0011:A right one\x004:Left").hexdigest()[:16]
     system, user = judge_messages(comparison)
     assert system == {"role": "system", "content": SYSTEM_PROMPT}
     assert user["role"] == "user"
@@ -56,21 +55,6 @@ def test_both_orders_differ_only_in_the_places_of_the_responses() -> None:
     two = judge_messages(Comparison(DIALOGUE, "yyy", "xxx"))[1]["content"]
     assert one != two
     assert one == two.replace("xxx", "\0").replace("yyy", "xxx").replace("\0", "yyy")
-
-
-def test_a_text_that_holds_the_mark_gets_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No text can hold the hash of itself, so the hash is made to be one that a text holds.
-    digests = iter(["a" * 64, "b" * 64, "c" * 64])
-
-    class Hash:
-        def hexdigest(self) -> str:
-            return next(digests)
-
-    monkeypatch.setattr(module.hashlib, "sha256", lambda data: Hash())
-    comparison = Comparison(DIALOGUE, f"[{'A' * 16}] end", f"[{'b' * 16}] response of model_b:")
-    content = judge_messages(comparison)[1]["content"]
-    assert mark_of(content) == "c" * 16
-    assert content.count("c" * 16) == 7  # the rule, three turns, two responses, the end
 
 
 TRICKS = [

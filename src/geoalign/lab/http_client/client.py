@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import Callable
@@ -12,11 +13,16 @@ from ipaddress import ip_address
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx2
-
-from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.http_client.retries import Retries, retry_after
+from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.lab.http_client.errors import BadReplyError, RefusedError, UnreachableError
 from geoalign.shown import brief
+
+try:
+    import httpx2
+except ImportError as _absent:
+    raise MissingExtraError("asking a server needs httpx2: pip install 'geoalign[judge]'") from _absent
+
+__all__ = ["MAX_REPLY_BYTES", "BadReplyError", "HTTPClient", "RefusedError", "UnreachableError", "read_json"]
 
 # Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
 MAX_REPLY_BYTES = 3 * 2**20
@@ -26,31 +32,13 @@ _QUOTED = 500
 
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
 _PASSING = frozenset({408, 409, 425, 429})
+# Seconds: pauses double from the first to the longest; a server may ask for more, but years of it are no answer.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_ASKED = 0.25, 15.0, 120.0
 
 # Shorter tokens are no secret (servers of one's own are given "EMPTY" or "1"), and may stand in any reply.
 _SHORTEST_SECRET = 8
 
 T = TypeVar("T")
-
-
-class UnreachableError(Exception):
-    """The server gave no answer, or one that says to come again; never leaves this package's own clients."""
-
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.wait = wait
-
-
-class BadReplyError(ServiceError):
-    """A reply that is too long, cannot be unpacked, or is not what was asked for."""
-
-
-class RefusedError(ServiceError):
-    """An answer that no other attempt would change, such as a refused token or a redirect."""
-
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"HTTP {status}: {said}")
-        self.status, self.said = status, said
 
 
 class HTTPClient:
@@ -63,7 +51,7 @@ class HTTPClient:
         url: what every path is added to.
         key: the setting that holds `url`, for the error.
         timeout: seconds for one attempt, from connecting to the last byte of the reply.
-        again: the errors after which a request is sent again.
+        patience: seconds over all attempts and pauses; the first attempt has its full time limit all the same.
         token: sent as a bearer token, and cut out of what the server says; "": none.
 
     Raises:
@@ -71,18 +59,10 @@ class HTTPClient:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        key: str,
-        timeout: float,
-        retries: Retries,
-        again: tuple[type[UnreachableError] | type[BadReplyError], ...] = (UnreachableError,),
-        token: str = "",
-        connections: int = 8,
+        self, url: str, *, key: str, timeout: float, patience: float, token: str = "", connections: int = 8
     ) -> None:
         self.url = url
-        self._timeout, self._retries, self._again, self._token = timeout, retries, again, token
+        self._timeout, self._patience, self._token = timeout, patience, token
         self._draw = random.Random()  # of its own: a pause must not move the draws of a training
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token:
@@ -115,19 +95,18 @@ class HTTPClient:
             RefusedError: any other status but success.
             BadReplyError: as above.
         """
-        end = time.monotonic() + self._retries.patience
-        timeout, failures = self._timeout, 0
+        end = time.monotonic() + self._patience
+        timeout, longest = self._timeout, _FIRST_PAUSE
         while True:
             try:
                 return read(await self._attempt(method, path, body, timeout))
-            except self._again as failure:
-                failures += 1
-                wait = failure.wait if isinstance(failure, UnreachableError) else None
-                pause = self._retries.pause(failures, wait, self._draw)
-                tried_enough = self._retries.most is not None and failures > self._retries.most
-                if once or tried_enough or pause >= end - time.monotonic():
+            except UnreachableError as failure:
+                # Jitter: many waiting clients should not come back all at once.
+                pause = max(longest * self._draw.uniform(0.5, 1.0), failure.wait)
+                if once or pause >= end - time.monotonic():
                     raise
             await asyncio.sleep(pause)
+            longest = min(2 * longest, _LONGEST_PAUSE)
             timeout = min(self._timeout, end - time.monotonic())
 
     def hidden(self, text: str) -> str:
@@ -162,8 +141,7 @@ class HTTPClient:
             return data
         status, said = response.status_code, self.quoted(_message_of(data[:_MAX_ERROR_BYTES]))
         if status in _PASSING or status >= 500:
-            wait = retry_after(response.headers.get("Retry-After"), now=time.time())
-            raise UnreachableError(f"HTTP {status}: {said}", wait)
+            raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
         raise RefusedError(status, said)
 
 
@@ -178,6 +156,15 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
     return bytes(data)
 
 
+def _asked_pause(header: str) -> float:
+    """The seconds that a Retry-After header asks for, within reason; 0 where it holds no number."""
+    try:
+        seconds = float(header)
+    except ValueError:
+        return 0.0
+    return min(max(0.0, seconds), _LONGEST_ASKED) if math.isfinite(seconds) else 0.0
+
+
 def _on_this_machine(host: str) -> bool:
     """Whether it is an address that no proxy can reach."""
     try:
@@ -187,13 +174,13 @@ def _on_this_machine(host: str) -> bool:
 
 
 def read_json(data: bytes) -> Any:
-    """The value of a JSON text; a name that occurs twice in one object is refused, because either value may be meant.
+    """The value of a JSON text.
 
     Raises:
         ValueError: it is no JSON, or nested too deeply to be read.
     """
     try:
-        return json.loads(data, object_pairs_hook=_unique)
+        return json.loads(data)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -208,10 +195,3 @@ def _message_of(data: bytes) -> str:
     if isinstance(message, dict):
         message = message.get("message")
     return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("a name that occurs twice in an object")
-    return fields

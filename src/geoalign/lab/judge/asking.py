@@ -1,148 +1,92 @@
-"""Asks a judge about many comparisons at once, each until there is a verdict or no more tries are left."""
+"""One question to a judge, an OpenAI-compatible endpoint or the local rule, and the verdict in its answer."""
 
 from __future__ import annotations
 
-import asyncio
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Protocol
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Literal
 
-from geoalign.errors import GeoAlignError
-from geoalign.lab.judge.outcome import Answer
-from geoalign.lab.judge.prompt import Comparison
-from geoalign.lab.judge.verdict import MAX_CHARACTERS, MalformedVerdictError, parse_verdict
+from pydantic import BaseModel, Field
 
+from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.http_client.errors import BadReplyError
+from geoalign.lab.http_client.token import token_from
+from geoalign.lab.judge.prompt import Comparison, judge_messages
 
-class RequestFailedError(GeoAlignError, ConnectionError):
-    """The endpoint gave no usable answer to one request; the message says what came instead."""
+Ask = Callable[[Comparison], Awaitable[str]]
 
-
-class EndpointError(GeoAlignError, ConnectionError):
-    """The endpoint answers nothing any more: judging is broken off."""
-
-
-class Judge(AbstractAsyncContextManager["Judge"]):
-    """What can be asked about a comparison, by many tasks at once, within an `async with` block."""
-
-    name: str
-
-    @abstractmethod
-    def key(self, comparison: Comparison) -> str:
-        """A hash of all that the answer depends on."""
-
-    @abstractmethod
-    async def ask(self, comparison: Comparison) -> str:
-        """The judge's text, whatever it is; raises RequestFailedError where none came."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        """Nothing to close, unless a judge says otherwise."""
+_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*)```", re.DOTALL)
+_Score = Annotated[float, Field(ge=0, le=1)]
 
 
-class MemoryAnswers:
-    """Answers kept for one call only, for a judge that costs nothing."""
+class Verdict(BaseModel, strict=True, extra="forbid", frozen=True, protected_namespaces=()):
+    """A judge's word on two responses: `model_a` is the one shown first, whoever wrote it."""
 
-    def __init__(self) -> None:
-        self._answers: dict[str, list[str]] = {}
-
-    def answers(self, key: str) -> tuple[str, ...]:
-        """As `AnswerCache.answers`."""
-        return tuple(self._answers.get(key, ()))
-
-    def add(self, key: str, answer: str) -> None:
-        """As `AnswerCache.add`, but not durable."""
-        self._answers.setdefault(key, []).append(answer)
+    overall_winner: Literal["model_a", "model_b", "tie"]
+    model_a_score: _Score
+    model_b_score: _Score
 
 
-class Answers(Protocol):
-    """Where the answers are kept."""
-
-    def answers(self, key: str) -> tuple[str, ...]:
-        """The answers to what `key` stands for, in the order in which they came."""
-
-    def add(self, key: str, answer: str) -> None:
-        """Keeps one more."""
-
-
-async def ask_all(
-    judge: Judge,
-    comparisons: Mapping[str, Comparison],
-    kept: Answers,
-    *,
-    malformed_retries: int,
-    concurrency: int,
-    failures_in_a_row: int,
-    settled: Callable[[Answer], None] = lambda answer: None,
-) -> dict[str, Answer]:
-    """Settles every comparison, with what is kept first; a failed one is settled too, and nothing is kept of it.
-
-    Args:
-        comparisons: by their key.
-        settled: called with each answer.
-
-    Raises:
-        EndpointError: so many comparisons failed one after another.
-    """
-    answers: dict[str, Answer] = {}
-    waiting = iter(comparisons.items())
-    streak = _Streak(failures_in_a_row)
-
-    async def work(items: Iterator[tuple[str, Comparison]]) -> None:
-        for key, comparison in items:
-            answers[key] = await _settle(judge, key, comparison, kept, tries=malformed_retries + 1)
-            settled(answers[key])
-            streak.note(answers[key])
-
+def parse_verdict(text: str) -> Verdict | None:
+    """The verdict that a text is, white space and one code fence around it allowed; None where it is anything else, or
+    names a winner without the strictly higher score."""
+    fence = _FENCE.fullmatch(text := text.strip(" \t\r\n"))
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work(waiting))
-    except BaseExceptionGroup as errors:
-        # The first one; the other tasks were cancelled for it.
-        raise errors.exceptions[0] from None
-    return answers
+        verdict = Verdict.model_validate_json(fence[1] if fence else text)
+    except ValueError:
+        return None
+    lead = verdict.model_a_score - verdict.model_b_score
+    return verdict if {"model_a": lead > 0, "model_b": lead < 0, "tie": True}[verdict.overall_winner] else None
 
 
-async def _settle(judge: Judge, key: str, comparison: Comparison, kept: Answers, *, tries: int) -> Answer:
-    while True:
-        texts = kept.answers(key)
-        answer = read_answers(texts, tries=tries)
-        if answer is not None:
-            return answer
+async def ask_local(comparison: Comparison) -> str:
+    """A verdict without a judge, to try the command: a response scores the share of the last turn's words it has."""
+    asked, *responses = (
+        set(re.findall(r"\w+", text.lower()))
+        for text in (comparison.prompt[-1]["content"], comparison.first, comparison.second)
+    )
+    first, second = (len(asked & words) / max(1, len(asked)) for words in responses)
+    winner = "model_a" if first > second else "model_b" if second > first else "tie"
+    return json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second})
+
+
+@asynccontextmanager
+async def endpoint(config: JudgeConfig) -> AsyncIterator[Ask]:
+    """Asks `base_url`/chat/completions, in one event loop, for many tasks at once; gives the text that it answers.
+
+    The API key is read from the environment, sent in the Authorization header and nowhere else: one of 8 characters or
+    more is taken out of whatever the endpoint answers.
+    """
+    from geoalign.lab.http_client.client import HTTPClient, read_json  # httpx2: not for the local rule
+
+    variable = config.token_env or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY", "").strip() else "")
+    token = token_from(variable, key="token_env") if variable else ""
+
+    def text_of(data: bytes) -> str:
         try:
-            text = await judge.ask(comparison)
-        except RequestFailedError as error:
-            return Answer(None, "failed", str(error), len(texts), texts[-1] if texts else "")
-        # What is too long to be a verdict is kept only so far that it is still seen to be.
-        kept.add(key, text[: MAX_CHARACTERS + 1])
+            content = read_json(data)["choices"][0]["message"].get("content") or ""
+            return client.hidden(content).encode("utf-8", errors="replace").decode("utf-8")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            got = client.quoted(data[:4096].decode("utf-8", errors="replace"))
+            raise BadReplyError(f"expected a chat completion in JSON, got {got}") from error
 
+    async def ask(comparison: Comparison) -> str:
+        of_judge = {name: getattr(config, name) for name in ("model", "temperature", "max_tokens")}
+        body = {**of_judge, "messages": judge_messages(comparison), **config.request}
+        sent = json.dumps({name: value for name, value in body.items() if value is not None}, default=str)
+        return await client.ask("POST", "/chat/completions", text_of, sent.encode("ascii"))
 
-def read_answers(texts: Sequence[str], *, tries: int) -> Answer | None:
-    """The first verdict among the first `tries` answers; "malformed" where none of so many is one; None where there are
-    fewer, and the judge may be asked again."""
-    reason = ""
-    for number, text in enumerate(texts[:tries], start=1):
-        try:
-            return Answer(parse_verdict(text), "judged", "", number, text)
-        except MalformedVerdictError as error:
-            reason = str(error)
-    return Answer(None, "malformed", reason, tries, texts[tries - 1]) if len(texts) >= tries else None
-
-
-class _Streak:
-    """Counts failures one after another."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._length = 0
-
-    def note(self, answer: Answer) -> None:
-        self._length = self._length + 1 if answer.status == "failed" else 0
-        if self._length >= self._limit:
-            raise EndpointError(
-                f"expected answers from the judge, got none to {self._length} judgments in a row, "
-                f"the last time: {answer.reason}\nThe answers so far are kept: the same command goes on."
-            )
+    async with aclosing(
+        HTTPClient(
+            config.base_url,
+            key="base_url",
+            timeout=config.timeout,
+            patience=config.patience,
+            token=token,
+            connections=config.concurrency,
+        )
+    ) as client:
+        yield ask

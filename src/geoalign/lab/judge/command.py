@@ -4,144 +4,127 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from geoalign.errors import InputError, ServiceError
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import read_responses
-from geoalign.lab.judge.asking import Answers, Judge, MemoryAnswers, ask_all
-from geoalign.lab.judge.local import RULES, LocalJudge
-from geoalign.lab.judge.outcome import Answer, JudgedPair, Judgment
-from geoalign.lab.judge.pairs import MatchedResponses, ResponsePair, match_responses
-from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison
-from geoalign.lab.judge.results import JudgeResult, judgment_lines, print_result, result_json, result_of
+from geoalign.lab.evaluation.responses import Key, ResponseFile, SavedResponse, read_responses
+from geoalign.lab.http_client.errors import BadReplyError, RefusedError
+from geoalign.lab.judge.asking import Ask, ask_local, endpoint
+from geoalign.lab.judge.prompt import Comparison
+from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.files import locked
-from geoalign.lab.store.judging import AnswerCache, JudgeFolder
-from geoalign.lab.terminal import Console
+from geoalign.lab.store.identity import begin
+from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
+from geoalign.lab.terminal import Console, say
+from geoalign.shown import listed
+
+# What a provider answers to one text that it does not take; any other refusal would meet every request.
+_OF_THE_TEXT = (400, 413, 422, 451)
+
+Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 
 
-def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> JudgeResult:
-    """Judges the responses of two files pair by pair, both orders, and writes judgments and result into a folder.
+def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> dict[str, Rates]:
+    """Judges the responses of two files pair by pair, both orders; the rates of each set, and of "all" together.
 
-    Called again on the same folder it resumes: answers that are there are not asked for again. Pairs whose judgment
-    failed or stayed malformed are counted and left out of the rates.
+    Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
 
     Args:
-        config: the judge behind an endpoint; None: the local rules, which measure no quality.
+        config: the judge behind an endpoint; None: the local rule, which measures no quality.
 
     Raises:
         ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
         InputError: a file is no response file, or the two do not match.
-        RunFolderError: the folder holds other files, is broken or in use.
-        EndpointError: the endpoint answers nothing any more; what it did answer is kept.
+        RunFolderError: the folder holds other files, or is in use.
+        ServiceError: the endpoint is away, or refuses every request.
     """
     console = console or Console()
-    a, b = request.a, request.b
-    file_a, file_b = read_responses(a), read_responses(b)
-    matched = match_responses(file_a, file_b, allow_missing=request.allow_missing)
-    asked = _judge(config)
-    identity = identity_of(a, b, config, RULES)
-    folder = JudgeFolder(request.output)
-    with locked(folder.root):
-        folder.begin(identity)
-        pairs = _judged(asked, config, matched.pairs, folder, console)
-        result = result_of(pairs)
-        folder.write(identity, judgment_lines(pairs), result_json(file_a, file_b, matched, result))
-    print_result(console, result, f"A: {a}   B: {b}   judge: {asked.name}")
-    for line in [*_notes(matched, config, result), f"Written to {folder.root}"]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return result
-
-
-def _judge(config: JudgeConfig | None) -> Judge:
+    a, b = read_responses(request.a), read_responses(request.b)
+    pairs = _matched(a, b, allow_missing=request.allow_missing)
+    asked = ("base_url", "model", "temperature", "max_tokens", "request")
+    identity = {name: getattr(config, name) for name in asked} if config else {"model": "local rule"}
+    for side, file in (("a", a), ("b", b)):
+        identity[f"{side}_sha256"] = hashlib.sha256(file.path.read_bytes()).hexdigest()
+    failures: Counter[str] = Counter()
+    with locked(request.output):
+        begin(request.output, identity, kind="judging")
+        judgments = _judged(config, pairs, request.output / "judgments.jsonl", failures, console)
+        sizes = Counter(key[0] for key in pairs)
+        sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
+        facts = {
+            "a": {"file": str(a.path), "unmatched": len(a.rows) - len(pairs)},
+            "b": {"file": str(b.path), "unmatched": len(b.rows) - len(pairs)},
+            "sets": {name: asdict(rates) for name, rates in sets.items()},
+            "overall": asdict(overall := rates_of(judgments, len(pairs))),
+            # The paper's "Mean": every set counts alike, however many pairs it has.
+            "mean_of_sets": {
+                name: math.fsum(getattr(rates, name).estimate for rates in sets.values()) / len(sets)
+                for name in ("score_a", "score_b")
+            },
+        }
+        write_json(request.output / "judge.json", {**identity, **facts})
+    sets["all"] = overall
+    console.print(table_of(sets, f"A: {request.a}   B: {request.b}   judge: {identity['model']}"))
+    for reason, count in failures.most_common(5):
+        say(console, f"{count} pairs failed, the same command asks for them again: {reason}")
     if config is None:
-        return LocalJudge()
-    from geoalign.lab.judge.client import EndpointJudge
+        say(console, "Judged by the local rule: it is there to try the command and measures no quality.")
+    say(console, f"Written to {request.output}")
+    return sets
 
-    return EndpointJudge(config)
+
+def _matched(a: ResponseFile, b: ResponseFile, *, allow_missing: bool) -> Pairs:
+    """The responses of both files to one prompt and sample, in the order of A."""
+    in_a, in_b = ({row.key: row for row in file.rows} for file in (a, b))
+    pairs = {key: (row, in_b[key]) for key, row in in_a.items() if key in in_b}
+    alone = [key for key in (*in_a, *in_b) if key not in pairs]
+    if (alone and not allow_missing) or not pairs:
+        got = f"{len(alone)} in one alone: {listed(alone)}; --allow-missing leaves them out"
+        raise InputError(f"{a.path} and {b.path}: expected the same (set, id, sample) in both, got {got}")
+    for key, (one, two) in pairs.items():
+        if one.prompt != two.prompt:
+            raise InputError(f"{b.path}: expected the prompt of {key} to be that of {a.path}, got another")
+    return pairs
 
 
 def _judged(
-    asked: Judge, config: JudgeConfig | None, pairs: Sequence[ResponsePair], folder: JudgeFolder, console: Console
-) -> list[JudgedPair]:
-    orders = [pair.comparisons() for pair in pairs]
-    keys = [(asked.key(a_first), asked.key(b_first)) for a_first, b_first in orders]
-    # The same texts in the same order are one question, asked once.
-    comparisons: dict[str, Comparison] = {}
-    for names, both in zip(keys, orders, strict=True):
-        comparisons.update(zip(names, both, strict=True))
-    if config is None:
-        answers = asyncio.run(_ask(asked, comparisons, MemoryAnswers(), config, console))
-    else:
-        with AnswerCache(folder.cache) as cache:
-            answers = asyncio.run(_ask(asked, comparisons, cache, config, console))
-    return [
-        JudgedPair(pair.key, Judgment("a", answers[a_first]), Judgment("b", answers[b_first]))
-        for pair, (a_first, b_first) in zip(pairs, keys, strict=True)
-    ]
+    config: JudgeConfig | None, pairs: Pairs, path: Path, failures: Counter[str], console: Console
+) -> list[Judgment]:
+    """The judgments in the file, and those of the other pairs, which are added to it; what fails is counted."""
+    keep_lines(path, lambda line: True)  # a kill may have cut the last one
+    judgments = [Judgment(**line) for line in read_lines(path)]
+    done = {(one.set, one.id, one.sample) for one in judgments}
+    waiting = iter([(key, *pair) for key, pair in pairs.items() if key not in done])
 
+    async def work(ask: Ask, update: Callable[..., None]) -> None:
+        for key, a, b in waiting:
+            orders = Comparison(a.prompt, a.response, b.response), Comparison(a.prompt, b.response, a.response)
+            try:
+                judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
+                append_line(path, asdict(judgments[-1]))
+            except (BadReplyError, RefusedError) as error:
+                if getattr(error, "status", 400) not in _OF_THE_TEXT:
+                    raise
+                failures[str(error)] += 1
+            update(advance=1)
 
-async def _ask(
-    asked: Judge, comparisons: Mapping[str, Comparison], kept: Answers, config: JudgeConfig | None, console: Console
-) -> dict[str, Answer]:
-    counts = {"malformed": 0, "failed": 0}
-    async with asked:
-        with passing_progress(console, "Judging", len(comparisons)) as update:
+    async def ask_all(update: Callable[..., None]) -> None:
+        async with endpoint(config) if config else nullcontext(ask_local) as ask, asyncio.TaskGroup() as group:
+            for _ in range(config.concurrency if config else 1):
+                group.create_task(work(ask, update))
 
-            def settled(answer: Answer) -> None:
-                if answer.status in counts:
-                    counts[answer.status] += 1
-                unusable = "".join(f", {count} {status}" for status, count in counts.items() if count)
-                update(advance=1, description=f"Judging{unusable}")
-
-            return await ask_all(
-                asked,
-                comparisons,
-                kept,
-                malformed_retries=config.malformed_retries if config else 0,
-                concurrency=config.concurrency if config else 1,
-                failures_in_a_row=config.failures_in_a_row if config else 1,
-                settled=settled,
-            )
-
-
-def _notes(matched: MatchedResponses, config: JudgeConfig | None, result: JudgeResult) -> list[str]:
-    lines = []
-    if matched.only_a or matched.only_b:
-        lines.append(
-            f"Left out: {len(matched.only_a)} responses that only A has, {len(matched.only_b)} that only B has "
-            "(listed in judge.json)."
-        )
-    if result.overall.failed:
-        lines.append(f"{result.overall.failed} pairs failed: the same command asks about them again.")
-    if config is None:
-        lines.append("Judged by the local rules: they are there to try the command and measure no quality.")
-    return lines
-
-
-def identity_of(a: Path, b: Path, config: JudgeConfig | None, rules: str) -> dict[str, Any]:
-    """What a judging depends on, as `settings.json` holds it; names of files are left out, because they may move.
-
-    Args:
-        config: the endpoint's settings; None: the local rules named `rules`.
-    """
-    of_judge: dict[str, Any] = {"judge": rules}
-    if config is not None:
-        of_judge = {
-            "judge": "endpoint",
-            "base_url": config.base_url,
-            "model": config.model,
-            "temperature": config.temperature,
-            "max_tokens": config.max_tokens,
-            "request": config.request,
-            "prompt_sha256": hashlib.sha256(SYSTEM_PROMPT.encode()).hexdigest(),
-        }
-    return {"a_sha256": _hash(a), "b_sha256": _hash(b), **of_judge}
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with passing_progress(console, "Judging", len(pairs) - len(done)) as update:
+            asyncio.run(ask_all(update))
+    except* ServiceError as errors:
+        # The first one; the other tasks were cancelled for it.
+        raise ServiceError(f"judge: {errors.exceptions[0]}; the same command resumes") from None
+    return judgments

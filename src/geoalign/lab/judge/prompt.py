@@ -52,9 +52,8 @@ class Comparison:
 def judge_messages(comparison: Comparison) -> list[dict[str, str]]:
     """The chat messages of one judgment: the paper's prompt as system message, the texts as user message.
 
-    Each text is preceded by a line with a mark made from a hash of all the texts, chosen so that it occurs in none of
-    them: no text can know it, so none can begin a part, and the same comparison always gives the same request, which a
-    random mark would not. Both orders of two responses have the same mark.
+    Each text is preceded by a line with a mark, a hash of all the texts: none can know it, so none can begin a part,
+    and the same comparison always gives the same request. Both orders of two responses have the same mark.
     """
     turns = [(turn["role"], as_prompted(turn["content"])) for turn in comparison.prompt]
     first, second = as_prompted(comparison.first), as_prompted(comparison.second)
@@ -73,10 +72,4 @@ def as_prompted(text: str) -> str:
 
 
 def _mark(texts: Sequence[str]) -> str:
-    whole = "\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")
-    number = 0
-    while True:
-        mark = hashlib.sha256(b"%d\0%s" % (number, whole)).hexdigest()[:16]
-        if not any(mark in text.lower() for text in texts):
-            return mark
-        number += 1
+    return hashlib.sha256("\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")).hexdigest()[:16]

@@ -1,142 +1,120 @@
-"""What came out of a judging: its files and its table."""
+"""What the judgments of pairs come to: rates, scores, position bias, and what had to be left out."""
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any
+from typing import Literal
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.evaluation.responses import ResponseFile
-from geoalign.lab.judge.outcome import JudgedPair, Judgment
-from geoalign.lab.judge.pairs import MatchedResponses
-from geoalign.lab.judge.prompt import as_prompted
-from geoalign.lab.judge.summary import JudgeSummary, summarise
-from geoalign.lab.terminal import Console
-from geoalign.lab.text import decimals, estimate, percent
-
-_RATES = {"win": "A wins", "lose": "B wins", "tie": "tie"}
-_SCORES = {"score_a": "score of A", "score_b": "score of B"}
-# Shown only where there are any.
-_COUNTS = {
-    "malformed": "left out: malformed",
-    "failed": "left out: failed",
-    "contradictions": "ties by contradiction",
-    "half_ties": "ties by a tie against a win",
-    "unequal_ties": "judged tie, unequal scores",
-    "retried_answers": "malformed answers, asked again",
-}
-_REASONS_SHOWN = 5
+from geoalign.lab.analysis.statistics import Interval, clustered_proportion, wilson_interval
+from geoalign.lab.evaluation.responses import Key
+from geoalign.lab.judge.asking import parse_verdict
+from geoalign.lab.text import decimals, estimate
 
 
 @dataclass(frozen=True)
-class JudgeResult:
-    """The result for each set, in the order of file A, and for all pairs together."""
+class Judgment:
+    """A pair judged in both orders, a line of `judgments.jsonl`.
 
-    sets: dict[str, JudgeSummary]
-    overall: JudgeSummary
+    `winner` is the side that won in both orders, otherwise "tie"; "malformed" where an answer was no verdict. Scores
+    are means of both orders. Of the verdicts that named a winner (`decided`), `first_wins` named the one shown first.
+    """
 
-
-def result_of(pairs: Sequence[JudgedPair]) -> JudgeResult:
-    """Summarises each set, and all pairs as one."""
-    names = dict.fromkeys(pair.key[0] for pair in pairs)
-    sets = {name: summarise([pair for pair in pairs if pair.key[0] == name]) for name in names}
-    return JudgeResult(sets, summarise(pairs))
-
-
-def judgment_lines(pairs: Sequence[JudgedPair]) -> list[dict[str, Any]]:
-    """One line for each judgment, A shown first, then B shown first."""
-    return [_line(pair, judgment) for pair in pairs for judgment in pair.judgments]
-
-
-def _line(pair: JudgedPair, judgment: Judgment) -> dict[str, Any]:
-    name, prompt, sample = pair.key
-    return {
-        "set": name,
-        "id": prompt,
-        "sample": sample,
-        "first": judgment.first,
-        "status": judgment.answer.status,
-        "winner": judgment.winner,
-        "score_a": judgment.score("a"),
-        "score_b": judgment.score("b"),
-        "pair_status": pair.status,
-        "pair_winner": pair.winner,
-        "attempts": judgment.answer.attempts,
-        "reason": judgment.answer.reason,
-        "answer": judgment.answer.text,
-    }
+    set: str
+    id: str
+    sample: int
+    winner: Literal["a", "b", "tie", "malformed"]
+    score_a: float
+    score_b: float
+    first_wins: int
+    decided: int
+    answers: Sequence[str]
 
 
-def result_json(a: ResponseFile, b: ResponseFile, matched: MatchedResponses, result: JudgeResult) -> dict[str, Any]:
-    """What `judge.json` holds besides the settings."""
-    sets = {name: summary_json(rates) for name, rates in result.sets.items()}
-    return {
-        "a": _file_json(a),
-        "b": _file_json(b),
-        "sets": sets,
-        "overall": summary_json(result.overall),
-        # The paper's "Mean" column: every set counts alike, however many pairs it has.
-        "mean_of_sets": {
-            name: math.fsum(rates[name] for rates in sets.values()) / len(sets) for name in ("score_a", "score_b")
-        },
-        "unmatched": {"only_a": [list(key) for key in matched.only_a], "only_b": [list(key) for key in matched.only_b]},
-    }
+def judgment_of(key: Key, answers: Sequence[str]) -> Judgment:
+    """Reads the answer with A shown first and the one with B shown first."""
+    a_first, b_first = map(parse_verdict, answers)
+    if a_first is None or b_first is None:
+        return Judgment(*key, "malformed", 0.0, 0.0, 0, 0, [answer[:10_000] for answer in answers])
+    named = (a_first.overall_winner, b_first.overall_winner)
+    return Judgment(
+        *key,
+        winner="a" if named == ("model_a", "model_b") else "b" if named == ("model_b", "model_a") else "tie",
+        score_a=(a_first.model_a_score + b_first.model_b_score) / 2,
+        score_b=(a_first.model_b_score + b_first.model_a_score) / 2,
+        first_wins=named.count("model_a"),
+        decided=2 - named.count("tie"),
+        answers=answers,
+    )
 
 
-def summary_json(summary: JudgeSummary) -> dict[str, Any]:
-    """The fields of a summary; an interval becomes its estimate under its own name, with `_low` and `_high`."""
-    values: dict[str, Any] = {}
-    for item in fields(summary):
-        value = getattr(summary, item.name)
-        if isinstance(value, Interval):
-            values |= {item.name: value.estimate, f"{item.name}_low": value.low, f"{item.name}_high": value.high}
-        else:
-            values[item.name] = value
-    return values
+@dataclass(frozen=True)
+class Rates:
+    """The result of A against B; a pair without two verdicts is in the counts of malformed or failed ones only.
+
+    `contradictions` are ties because each order named another side. `first_shown_wins`: of the verdicts that named a
+    winner, the share that named the response shown first; 0.5 without position bias, however good A is.
+    """
+
+    pairs: int
+    judged: int
+    malformed: int
+    failed: int
+    contradictions: int
+    win: Interval
+    lose: Interval
+    tie: Interval
+    score_a: Interval
+    score_b: Interval
+    first_shown_wins: Interval
 
 
-def _file_json(file: ResponseFile) -> dict[str, Any]:
-    return {
-        "file": str(file.path),
-        "responses": len(file.rows),
-        "truncated": sum(row.truncated for row in file.rows),
-        "empty": sum(not row.response.strip() for row in file.rows),
-        "shown_changed": sum(as_prompted(row.response) != row.response for row in file.rows),
-    }
+def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
+    """The rates over the judged ones of so many pairs, NaN where there is none.
+
+    Intervals: Wilson's for rates where every prompt has one pair; otherwise prompts are independent, pairs are not.
+    """
+    judged = [one for one in judgments if one.winner != "malformed"]
+
+    def over_prompts(part: str, total: str = "") -> Interval:
+        sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2))
+        for one in judged:
+            sums[one.set, one.id] += getattr(one, part, one.winner == part), getattr(one, total) if total else 1
+        parts, totals = np.array(list(sums.values())).reshape(-1, 2).T
+        return clustered_proportion(parts[totals > 0], totals[totals > 0])
+
+    def rate(winner: str) -> Interval:
+        if len({(one.set, one.id) for one in judged}) < len(judged):
+            return over_prompts(winner)
+        return wilson_interval(sum(one.winner == winner for one in judged), len(judged))
+
+    return Rates(
+        pairs=pairs,
+        judged=len(judged),
+        malformed=len(judgments) - len(judged),
+        failed=pairs - len(judgments),
+        contradictions=sum(one.winner == "tie" and one.decided == 2 for one in judged),
+        win=rate("a"),
+        lose=rate("b"),
+        tie=rate("tie"),
+        score_a=over_prompts("score_a"),
+        score_b=over_prompts("score_b"),
+        first_shown_wins=over_prompts("first_wins", "decided"),
+    )
 
 
-def print_result(console: Console, result: JudgeResult, title: str) -> None:
-    """Prints a column for each set, one for all together where there are several, and why judgments have no verdict."""
-    columns = list(result.sets.items())
-    if len(columns) > 1:
-        columns.append(("all", result.overall))
-    table = Table(title=Text(title), title_justify="left")
-    table.add_column("")
-    for name, _ in columns:
+def table_of(sets: Mapping[str, Rates], title: str) -> Table:
+    """A column for each set."""
+    table = Table("", title=Text(title), title_justify="left")
+    for name in sets:
         table.add_column(Text(name), justify="right", no_wrap=True)
-    table.add_row("pairs judged", *(f"{rates.judged} of {rates.pairs}" for _, rates in columns))
-    for name, label in _RATES.items():
-        table.add_row(label, *(estimate(getattr(rates, name), percent) for _, rates in columns))
-    for name, label in _SCORES.items():
-        table.add_row(label, *(estimate(getattr(rates, name), partial(decimals, digits=4)) for _, rates in columns))
-    table.add_row("first shown wins", *(estimate(rates.first_share, percent) for _, rates in columns))
-    for name, label in _COUNTS.items():
-        counts = [getattr(rates, name) for _, rates in columns]
-        if any(counts):
-            table.add_row(label, *map(str, counts))
-    console.print(table)
-    _print_reasons(console, result.overall.reasons)
-
-
-def _print_reasons(console: Console, reasons: Mapping[str, int]) -> None:
-    lines = [f"{count} judgments: {reason}" for reason, count in list(reasons.items())[:_REASONS_SHOWN]]
-    if len(reasons) > _REASONS_SHOWN:
-        lines.append(f"and {len(reasons) - _REASONS_SHOWN} further reasons, in judge.json")
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for name in (item.name for item in fields(Rates)):
+        values = [getattr(rates, name) for rates in sets.values()]
+        cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]
+        table.add_row(name.replace("_", " "), *cells)
+    return table

@@ -9,7 +9,6 @@ from typing import Any
 
 from geoalign.errors import MissingExtraError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.lab.http_client.retries import Retries
 from geoalign.lab.http_client.token import token_from
 from geoalign.shown import shown
 
@@ -40,7 +39,7 @@ class RewardClient:
             config.url,
             key="reward.model.url",
             timeout=config.timeout,
-            retries=Retries(config.patience),
+            patience=config.patience,
             token=token_from(config.token_env, key="reward.model.token_env") if config.token_env else "",
         )
         self._portal: BlockingPortal | None = None

@@ -16,12 +16,11 @@ _ABSENT = object()
 _WORDS = {"a_sha256": "sha256 of file A", "b_sha256": "sha256 of file B"}
 
 
-def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True, brought: str = "") -> None:
+def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
     """Makes a folder that of an evaluation or a judging (`kind`), or checks that it is of this one.
 
     Args:
         resume: the folder may hold what was begun before.
-        brought: the name of a file that may have been brought along.
 
     Raises:
         RunFolderError: the folder holds other files, or something begun although `resume` is false, or broken settings.
@@ -30,7 +29,7 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
     settings = root / SETTINGS
     if not settings.is_file():
         # A kill while the settings were being written leaves their temporary file.
-        mine = {LOCK, beside(settings).name, brought}
+        mine = {LOCK, beside(settings).name}
         others = sorted(path.name for path in root.iterdir() if path.name not in mine)
         if others:
             raise RunFolderError(

@@ -1,0 +1,128 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoalign.lab.analysis.statistics import Interval, wilson_interval
+from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of
+
+# Against each other's position: which response the answer names, and the scores of the first and the second shown.
+FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
+
+
+def answer(winner: str, first: float, second: float) -> str:
+    return f'{{"overall_winner": "{winner}", "model_a_score": {first}, "model_b_score": {second}}}'
+
+
+def pair(
+    a_first: tuple[str, float, float], b_first: tuple[str, float, float], number: int = 0, sample: int = 0
+) -> Judgment:
+    return judgment_of(("helpful", str(number), sample), [answer(*a_first), answer(*b_first)])
+
+
+@pytest.mark.parametrize(
+    ("a_first", "b_first", "winner"),
+    [
+        (FIRST, SECOND, "a"),  # A named in both positions
+        (SECOND, FIRST, "b"),
+        (TIE, TIE, "tie"),
+        (FIRST, FIRST, "tie"),  # whoever stood first: A, then B
+        (SECOND, SECOND, "tie"),
+        (FIRST, TIE, "tie"),
+        (TIE, FIRST, "tie"),
+    ],
+)
+def test_both_positions_have_to_agree(
+    a_first: tuple[str, float, float], b_first: tuple[str, float, float], winner: str
+) -> None:
+    assert pair(a_first, b_first).winner == winner
+
+
+def test_scores_go_with_the_side_not_with_the_position() -> None:
+    judged = pair(("model_a", 0.9, 0.2), ("model_a", 0.7, 0.1))
+    # A: 0.9 shown first, 0.1 shown second; B: 0.2 and 0.7.
+    assert (judged.score_a, judged.score_b) == pytest.approx((0.5, 0.45))
+
+
+@pytest.mark.parametrize("answers", [["?", answer(*FIRST)], [answer(*FIRST), ""], ["?", "?"]])
+def test_a_pair_without_both_verdicts_is_malformed_never_a_tie(answers: list[str]) -> None:
+    assert judgment_of(("helpful", "0", 0), answers).winner == "malformed"
+
+
+FOUR = [
+    pair(("model_a", 0.9, 0.1), ("model_b", 0.3, 0.7), 0),  # A wins: A 0.9, 0.7; B 0.1, 0.3
+    pair(("model_a", 0.8, 0.2), ("model_a", 0.6, 0.4), 1),  # contradiction: A 0.8, 0.4; B 0.2, 0.6
+    pair(("model_b", 0.2, 0.5), ("tie", 0.5, 0.4), 2),  # half a tie: A 0.2, 0.4; B 0.5, 0.5
+    pair(("model_b", 0.1, 1.0), ("model_a", 1.0, 0.0), 3),  # B wins: A 0.1, 0.0; B 1.0, 1.0
+]
+
+
+def test_by_hand() -> None:
+    malformed = [judgment_of(("helpful", "4", 0), ["?", "?"])]
+    found = rates_of(FOUR + malformed, 7)
+    assert (found.pairs, found.judged, found.malformed, found.failed, found.contradictions) == (7, 4, 1, 2, 1)
+    assert (found.win, found.lose, found.tie) == (*[wilson_interval(1, 4)] * 2, wilson_interval(2, 4))
+    assert found.score_a.estimate == pytest.approx(3.5 / 8)
+    assert found.score_b.estimate == pytest.approx(4.2 / 8)
+    # Seven verdicts named a winner; the first shown: A in 0, both in 1, none in 2, B in 3.
+    assert found.first_shown_wins.estimate == pytest.approx(4 / 7)
+    # Scores of A per prompt 0.8, 0.6, 0.3, 0.05, mean 0.4375: residuals 0.3625, 0.1625, -0.1375, -0.3875, squares
+    # 0.131406, 0.026406, 0.018906, 0.150156, sum 0.326875; error sqrt(4/3 * 0.326875) / 4 = 0.165045; Student's t with
+    # 3 degrees of freedom 3.182446: 0.4375 -+ 0.525247, cut at 0.
+    assert (found.score_a.low, found.score_a.high) == (0.0, pytest.approx(0.962747, abs=1e-5))
+
+
+def test_several_samples_of_a_prompt_are_not_independent() -> None:
+    wins = [pair(FIRST, SECOND, number, sample) for number in (0, 1) for sample in (0, 1)]
+    found = rates_of(wins + [pair(SECOND, FIRST, 2, sample) for sample in (0, 1)], 6)
+    assert found.win.estimate == pytest.approx(4 / 6)
+    independent = wilson_interval(4, 6)
+    assert found.win.high - found.win.low > independent.high - independent.low
+
+
+def test_nothing_judged_gives_nan() -> None:
+    found = rates_of([], 3)
+    assert (found.pairs, found.judged, found.failed) == (3, 0, 3)
+    for interval in (found.win, found.lose, found.tie, found.score_a, found.score_b, found.first_shown_wins):
+        assert math.isnan(interval.estimate)
+
+
+verdicts = st.one_of(
+    st.sampled_from([FIRST, SECOND, TIE, ("nobody", 0.0, 0.0)]),
+    st.floats(0, 0.5).map(lambda score: ("model_a", 1.0, score)),
+)
+pairs = st.lists(st.tuples(verdicts, verdicts, st.integers(0, 5), st.integers(0, 2)), unique_by=lambda one: one[2:])
+
+
+@given(pairs)
+def test_exchanging_a_and_b_exchanges_wins_and_losses(given_pairs: list[tuple]) -> None:  # type: ignore[type-arg]
+    before = rates_of([pair(a, b, *key) for a, b, *key in given_pairs], 20)
+    after = rates_of([pair(b, a, *key) for a, b, *key in given_pairs], 20)
+    for one, two in (("win", "lose"), ("tie", "tie"), ("score_a", "score_b"), ("first_shown_wins",) * 2):
+        assert equal(getattr(before, one), getattr(after, two))
+    assert (before.judged, before.malformed, before.contradictions) == (
+        after.judged,
+        after.malformed,
+        after.contradictions,
+    )
+    if before.judged:
+        assert sum(share.estimate for share in (before.win, before.lose, before.tie)) == pytest.approx(1.0)
+
+
+def equal(one: Interval, two: Interval) -> bool:
+    return str(one) == str(two)  # NaN too
+
+
+def test_every_field_is_in_the_table() -> None:
+    import io
+
+    from geoalign.lab.judge.results import table_of
+    from geoalign.lab.terminal import Console
+
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table_of({"a\x1b[2Jset": rates_of(FOUR, 4)}, "title"))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in printed
+    for name in Rates.__dataclass_fields__:
+        assert name.replace("_", " ") in printed

@@ -26,6 +26,8 @@ from torch import Tensor
 
 from benchmarks.detection import paper_settings
 from geoalign import CURATORS, Rollouts
+from geoalign.curators.denoise.ridge import fold_predictions, group_centred
+from geoalign.curators.denoise.rows import FOLDS
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
@@ -36,7 +38,6 @@ from geoalign.lab.bench.report import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
 from geoalign.method.advantages import group_advantages
-from geoalign.method.ridge import fold_predictions, group_centred
 from geoalign.pretrained import from_pretrained
 from geoalign.settings.hidden import HIDDEN_POSITIONS, layer_numbers
 from geoalign.types import response_keys
@@ -53,8 +54,8 @@ NAMES = {
 }
 # The upper two thirds of a model, in shares of its depth.
 DEPTHS = (1 / 3, 1 / 2, 2 / 3, 4 / 5, 9 / 10, 1.0)
-# Expected rewards: nothing is trained on them, so the bias that `unbiased` takes out cannot build up.
-_EXPECTED = {"unbiased": False}
+# Expected rewards: nothing is trained on them, so their bias cannot build up.
+_EXPECTED = {"least_slope": 1.0}
 # Label -> curator, settings, and whether it reads the states of all layers and positions side by side.
 CURATOR_SETTINGS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "denoise": ("denoise", _EXPECTED, False),
@@ -209,8 +210,8 @@ def by_prediction(share: float, dump: Labelled, rewards: np.ndarray, hidden: Ten
     """
     group = torch.from_numpy(dump.groups)
     targets = group_advantages(torch.from_numpy(rewards), group)
-    unequal = (targets != 0).double()[:, None]
-    predicted = fold_predictions(group_centred(hidden, group), targets, unequal, group)[:, 0]
+    states = group_centred(hidden, group)
+    predicted = fold_predictions(states, targets[:, None], targets != 0, group % FOLDS)[0, :, 0]
     return (share * group_advantages(predicted.double(), group) + (1 - share) * targets).numpy(), 0
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -65,7 +66,8 @@ class Belief:
     metrics: dict[str, float]
 
     def __getitem__(self, rows: slice) -> Belief:
-        return replace(self, **{name: value[rows] for name, value in vars(self).items() if isinstance(value, Tensor)})
+        cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}
+        return replace(self, **cut)
 
     @property
     def wrong(self) -> Float[Tensor, " n"]:
@@ -448,8 +450,8 @@ def _believe_values(
     least = _leave_one_fold_out(model.least_share, rows, without) if share else Interval(model.least_share, 0.0, 1.0)
     every = weights @ (1 - kept) / weights.sum().clamp(min=_FLOOR)
     # Rows that are not judged are right.
-    part = rows.weights * rows.scored * ~rows.trusted
-    part = float((part * judged).sum() / part.sum().clamp(min=_FLOOR))
+    counted = rows.weights * rows.scored * ~rows.trusted
+    part = float((counted * judged).sum() / counted.sum().clamp(min=_FLOOR))
     within = put(known.variance, scale.square() * variance)
     # Rows of one response share its true reward.
     together = within * torch.bincount(rows.response)[rows.response]

@@ -19,10 +19,11 @@ from geoalign.shown import shown
 # Rows in the plan of a run, which is held in memory: about 40 bytes each.
 MOST_PROMPTS = 5_000_000
 
+_ACCUMULATION = "gradient_accumulation_steps"
 # The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
 _COUNTS = (
     "per_device_train_batch_size",
-    "gradient_accumulation_steps",
+    _ACCUMULATION,
     "steps_per_generation",
     "num_iterations",
     "generation_batch_size",
@@ -81,20 +82,18 @@ def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> Gen
         ConfigError: one of these numbers is absent or below 1; or the accumulation does not divide the micro-batches,
             so that one update would span two generations.
     """
-    for name in _COUNTS:
-        value = getattr(options, name)
+    counts = {name: getattr(options, name) for name in _COUNTS}
+    for name, value in counts.items():
         if value is None or value < 1:
             raise ConfigError(f"{locations.prefix(f'grpo.{name}')}grpo.{name}: expected at least 1, got {shown(value)}")
-    samples, longest = options.num_generations, options.max_completion_length
-    rollouts, steps = options.generation_batch_size, options.steps_per_generation
-    micro_batches = steps * options.num_iterations
-    if micro_batches % options.gradient_accumulation_steps:
-        key = "grpo.gradient_accumulation_steps"
+    rollouts, samples = counts["generation_batch_size"], counts["num_generations"]
+    micro_batches, accumulated = options.num_iterations * counts["steps_per_generation"], counts[_ACCUMULATION]
+    if micro_batches % accumulated:
         raise ConfigError(
-            f"{locations.prefix(key)}{key}: expected a divisor of "
-            f"steps_per_generation x num_iterations = {micro_batches}, got {options.gradient_accumulation_steps}"
+            f"{locations.prefix(f'grpo.{_ACCUMULATION}')}grpo.{_ACCUMULATION}: expected a divisor of "
+            f"steps_per_generation x num_iterations = {micro_batches}, got {accumulated}"
         )
-    return GenerationShape(rollouts // samples, samples, longest, micro_batches // options.gradient_accumulation_steps)
+    return GenerationShape(rollouts // samples, samples, counts["max_completion_length"], micro_batches // accumulated)
 
 
 @dataclass(frozen=True)

@@ -7,55 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import evidence_claims as claims
 import evidence_results as results
+from evidence_claims import NUMBERS
+from evidence_count import judged
 from evidence_results import Level, fifteen, last_gold, level_of
-from evidence_tables import RIVALS, signed
+from evidence_words import signed
 
-from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward, mean_over_curve
+from geoalign.lab.analysis.comparison.along_curves import auroc_at_reward
 from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, spread
+from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
 from geoalign.lab.store.comparison_results import Cell
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-# What else was tried in place of a curator, or of the paper's settings.
-TUNED = {
-    "geoalign_mended": "GeoAlign with its faults mended",
-    "grpo_slow": "GRPO with half the learning rate",
-    "grpo_kl": "with a KL term",
-}
 # Of what `denoise` goes by one kind alone.
 PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
 
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_maths(), *_dialogue(), *_denoise(), *_real(), *_claims()):
+    for words in (*_summary(), *_maths(), *_dialogue(), *_denoise(), *_real(), *_paper(), *claims.page()):
         yield "evidence.md", words
-    gained, shares = list(_summary())[:2]
-    yield "README.md", gained.replace("gains", "gained")
-    yield "README.md", shares.partition(" of the")[0]
+    for words in claims.both_pages():
+        yield "evidence.md", words
+        yield "README.md", words
+    for words in claims.readme():
+        yield "README.md", words
 
 
 def _summary() -> Iterator[str]:
-    # A setting without headroom can show nothing.
-    levels = {one.label: one.level for one in results.PLANNED if one.level.score("oracle").interval.low > 0}
-    gains = {label: level.score("denoise") for label, level in levels.items()}
-    golds = [level.minus("denoise", last_gold).p for label, level in levels.items() if "dialogue" in label]
-    # As the plan has it: over all settings and both measures.
-    p = dict(zip(gains, holm([*(gain.p for gain in gains.values()), *golds]), strict=False))
-    # As the plan has it, too: a gain counts unless its gold is below the oracle's at equal proxy reward.
-    lower = [label for label, level in levels.items() if "dialogue" in label and _below_the_oracle(level)]
-    found = [label for label, gain in gains.items() if gain.interval.low > 0 and p[label] < 0.05 and label not in lower]
-    # Of a headroom that the seeds would not detect a share says nothing.
-    shares = [100 * levels[label].share("denoise").estimate for label in found if levels[label].detectable() < 1]
-    yield f"`denoise` gains in {_NUMBERS[len(found)]} of {_NUMBERS[len(levels)]} settings"
-    largest = max(p[label] for label in found)
-    share = f"{min(shares):.0f}% to {max(shares):.0f}% of the headroom where the seeds can detect it"
-    yield f"{share}, largest p after Holm {largest:.3f}"
-    for label in set(gains) - set(found):
-        yield f"{signed(gains[label].interval)} of {levels[label].score('oracle').interval.estimate:+.3f}"
-    yield f"(p = {gains['dialogue, 20% reversed'].p:.3f}, corrected {p['dialogue, 20% reversed']:.3f})"
+    levels = judged()
     biased, less = levels["dialogue, 40% reversed"], levels["dialogue, less bias, 40% reversed"]
     yield f"at dialogue 40% {_gold(biased, 'denoise')} beside GRPO's, the oracle {_gold(biased, 'oracle')}"
     wide = levels["dialogue, wider model, 40% reversed"]
@@ -68,11 +49,11 @@ def _summary() -> Iterator[str]:
     yield "without wrong rewards {} on dialogue, {} with three numbers".format(*costs)
     tried = [level for level in levels.values() if level.has("geoalign")]
     best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.estimate)
-    yield f"in {_NUMBERS[len(tried)]} settings, at best {signed(best)}"
+    yield f"in {NUMBERS[len(tried)]} settings, at best {signed(best)}"
     lost = levels["five numbers, 20% flipped"].score("geoalign").interval
     yield f"with five numbers at 20% it loses {signed(lost)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
-    yield f"`denoise` is better than it in {_NUMBERS[beaten]}, and on SmolLM2"
+    yield f"`denoise` is better than it in {NUMBERS[beaten]}, and on SmolLM2"
     vote = level_of("math_hard_denoise", "flip_40")
     voted = vote.row("majority_vote").score.values
     grpo = [value for seed, value in vote.row("grpo").score.values.items() if seed in voted]
@@ -84,9 +65,6 @@ def _summary() -> Iterator[str]:
     yield f"with three at 40% {signed(three.interval)}, p = {three.p:.3f}"
     top = [_at_most(one.level, "geoalign") for one in results.PLANNED if one.label in LIMITED]
     yield "at most {1} of the headroom on dialogue, {0} on maths with five numbers".format(*top)
-    firsts = level_of("dialogue", "extremes_40"), level_of("math", "flip_40")
-    top = [_at_most(level, arm) for arm in CURATORS for level in firsts]
-    yield "(in the first comparisons {} and {}, our best guess {} and {}; upper limits)".format(*top)
     loss, oracle = (results.gold_at_equal_proxy(arm).interval for arm in ("geoalign_best_guess", "oracle"))
     yield f"its gold utility is {-loss.estimate:.3f} ({-loss.high:.3f} to {-loss.low:.3f}) lower than GRPO's"
     yield f"the oracle's {oracle.estimate:.3f} ({oracle.low:+.3f} to {oracle.high:+.3f}) higher"
@@ -95,20 +73,11 @@ def _summary() -> Iterator[str]:
         f"AUROC {areas[0]:.2f} (20%) and {areas[1]:.2f} (40%) among rollouts with reward 1, {areas[2]:.2f} and "
         f"{areas[3]:.2f} among those with reward 0"
     )
-    yield f"GRPO rises {_last_five(first, 'grpo')} over them"
-    now = levels["dialogue, 20% reversed"]
-    grpo, oracle = (_last_five(now, arm) for arm in ("grpo", "oracle"))
-    yield f"At 20% GRPO rises {grpo} over the last five evaluations, the oracle {oracle}"
-    area = now.minus("denoise", lambda cell: mean_over_curve(cell, "reward")).interval
-    yield f"over the whole curve `denoise` gains {signed(area)}"
+    yield f"GRPO rises {_last_five(first, 'grpo')} over the last five evaluations"
 
 
 def _at_most(level: Level, arm: str) -> str:
     return f"{100 * level.share(arm).high:.0f}%"
-
-
-def _below_the_oracle(level: Level) -> bool:
-    return any(gold.interval.high < 0 for gold in results.gold_beside_oracle(level, "denoise"))
 
 
 def _last_five(level: Level, arm: str) -> str:
@@ -120,50 +89,31 @@ def _last_five(level: Level, arm: str) -> str:
 
 def _maths() -> Iterator[str]:
     forty, twenty = level_of("math", "flip_40"), level_of("math", "flip_20")
-    high, low = (signed(level.score("geoalign", "pair_count").interval) for level in (forty, twenty))
-    yield f"(40%: {_bare(high)}; 20%: {_bare(low)})"
     yield f"on new groups {_on_new_groups(forty):.2f} at 40%, {_on_new_groups(twenty):.2f} at 20%"
     counts, scores = ([_auroc(level, score) for level in (forty, twenty)] for score in ("pair_count", "score"))
     yield f"(AUROC {counts[0]:.2f} and {counts[1]:.2f}) than the score ({scores[0]:.2f} and {scores[1]:.2f})"
 
 
 def _dialogue() -> Iterator[str]:
-    both = [_fifteen_minus(arm, "grpo") for arm in CURATORS]
-    between = signed(level_of("dialogue_again", "extremes_20").score("geoalign_best_guess", "geoalign").interval)
-    yield f"All fifteen seeds of dialogue at 20% give GeoAlign {both[0]}, the best guess {both[1]}; their"
-    yield f"their difference on the new seeds is {between}"
-    shortcut = level_of("math_denoise", "shortcut_50")
-    gain, room = shortcut.score("denoise").interval, shortcut.score("oracle").interval.estimate
-    yield f"(three numbers, {signed(gain)} of {room:+.3f})"
-    known = [_on_new_groups(level_of("dialogue_shortcut", "shortcut_50"), arm) for arm in CURATORS]
-    yield f"(accuracy on new groups {known[0]:.2f} and {known[1]:.2f})"
+    yield f"all fifteen {_fifteen_minus('geoalign', 'grpo')}"
+    yield f"on dialogue at 20% {_fifteen_minus('geoalign_best_guess', 'grpo')}"
 
 
 def _denoise() -> Iterator[str]:
     forty, twenty = (level_of("dialogue_denoise", f"extremes_{rate}") for rate in (40, 20))
     yield f"`denoise` recovered {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
-    a, b = (signed(level.score("denoise", "geoalign").interval) for level in (forty, twenty))
-    yield f"over GeoAlign {a} and {b}"
     a, b = (_gold(level, "denoise") for level in (forty, twenty))
     yield f"its gold utility fell: {a} and {b}"
     forty, twenty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (40, 20))
-    a, b = _gold_beside_grpo(forty, 0.5), _gold_beside_grpo(twenty, 2.0)
-    yield f"beside GRPO's it is {a} at a proxy reward of 0.5 (40%) and {b} at 2.0 (20%)"
-    few, many = ("denoise_labels_48", "denoise_labels_256")
-    a, b, c = (_gold(level, arm) for level, arm in ((forty, few), (twenty, few), (forty, many)))
-    yield f"its gold utility is {a} beside GRPO's at 40%, {b} at 20%; with 256 {c} at 40%"
+    few = "denoise_labels_48"
+    yield f"Gold utility beside GRPO's at 20% is {_gold(twenty, few)}"
     a, b = (signed(level.minus(few, last_gold, "denoise").interval, 2) for level in (forty, twenty))
-    yield f"beside `denoise` without labels {a} and {b}"
+    yield f"beside `denoise` without labels {a} at 40% and {b} at 20%"
     yield f"proxy reward is then {signed(twenty.score(few).interval)} beside GRPO's"
     means = [mean for level in (forty, twenty) for mean in level.by_warm_start(few, number=last_gold)]
     yield "40% {:+.2f} and {:+.2f}, 20% {:+.2f} and {:+.2f}".format(*means)
-    a, b = _gold_beside_grpo(forty, 0.5, few), _gold_beside_grpo(twenty, 2.0, few)
-    yield f"beside GRPO's at those proxy rewards {a} and {b}"
 
     maths = level_of("math_denoise", "flip_40")
-    for level in (forty, twenty, maths):
-        others = {arm: label for arm, label in {**RIVALS, **TUNED}.items() if level.has(arm)}
-        yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in others.items())
     yield f"over the slower GRPO `denoise` gains {signed(maths.score('denoise', 'grpo_slow').interval)}"
     parts = level_of("math_denoise", "flip_20")
     yield ", ".join(f"{label} {signed(parts.score(arm).interval)}" for arm, label in PARTS.items())
@@ -189,10 +139,6 @@ def _share(level: Level) -> str:
     return f"{100 * share.estimate:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})"
 
 
-def _gold_beside_grpo(level: Level, proxy: float, arm: str = "denoise") -> str:
-    return signed(level.minus(arm, lambda cell: results.gold_at(cell, proxy)).interval, 2)
-
-
 def _grpo_below_the_oracle() -> str:
     """How far below the oracle's GRPO's gold utility is where that of `denoise` is, at equal proxy reward."""
     wide = level_of("dialogue_wide", "extremes_40"), 1.0
@@ -212,7 +158,7 @@ def _real() -> Iterator[str]:
     yield f"`denoise` loses {-blind.interval.estimate:.3f} ({vote.pairs} of three seeds"
 
 
-def _claims() -> Iterator[str]:
+def _paper() -> Iterator[str]:
     clean = {"math": level_of("math", "flip_00"), "dialogue": level_of("dialogue", "extremes_00")}
     maths, dialogue = (level.score("geoalign").interval for level in clean.values())
     yield f"maths {signed(maths)}, dialogue {signed(dialogue)}"
@@ -247,15 +193,10 @@ def _claims() -> Iterator[str]:
 
 # Settings whose upper limit of GeoAlign's share the page states.
 LIMITED = ("five numbers, 40% flipped", "dialogue, 40% reversed")
-CURATORS = ("geoalign", "geoalign_best_guess")
 # Where the run without wrong rewards stands.
 CLEAN_AT = {"dialogue_denoise_again": "extremes_40", "math_denoise": "flip_40"}
 AT_FORTY = {"math": "flip_40", "dialogue": "extremes_40"}
 ABLATIONS = ("strategies", "alpha", "depth")
-
-
-def _bare(text: str) -> str:
-    return text.replace(" (", ", ").rstrip(")")
 
 
 def _final(level: Level, arm: str) -> float:

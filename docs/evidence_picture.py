@@ -1,20 +1,21 @@
-"""Draws docs/pictures/recovered.svg, shares of the headroom by curator: `python docs/evidence_picture.py`.
+"""Draws shares of the headroom by curator, and curves of training: `python docs/evidence_picture.py`.
 
-The picture ends in a comment with the numbers that it shows, by which a test knows whether it is up to date.
+A picture ends in a comment with the numbers that it shows, by which a test knows whether it is up to date.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from evidence_results import SETTINGS
+from evidence_results import SETTINGS, level_of
 from evidence_tables import SHOWN
 from matplotlib.axes import Axes
 
-from geoalign.lab.reports.figures.style import LIGHT, Panel, Theme, render
+from geoalign.lab.reports.figures.style import LIGHT, STEP_AXIS, Panel, Theme, render
 
-PATH = Path(__file__).parent / "pictures" / "recovered.svg"
+FOLDER = Path(__file__).parent / "pictures"
 LOOKS = {"geoalign": ("blue", "s"), "geoalign_best_guess": ("orange", "D"), "denoise": ("purple", "o")}
 # Percent of the headroom; what lies beyond ends in an arrow.
 ENDS = (-110, 220)
@@ -61,11 +62,46 @@ def draw(axes: Axes, theme: Theme) -> None:
     axes.figure.subplots_adjust(left=0.42)
 
 
-def picture() -> bytes:
-    """The picture, and behind it its numbers."""
-    panel = Panel("recovered", "What curators recovered", "", "", draw)
-    return render(panel, LIGHT) + f"<!-- {json.dumps(shares())} -->\n".encode()
+# The arms of the curves: words, colour and line.
+CURVES = {
+    "grpo": ("GRPO", "ink", "-"),
+    "denoise": ("denoise", "purple", "-"),
+    "oracle": ("oracle", "green", "-."),
+    "clean": ("no wrong rewards", "soft", ":"),
+}
+
+
+def curves() -> dict[str, list[list[float]]]:
+    """Updates and mean proxy reward on dialogue at 40%, by arm."""
+    known = {arm: level_of("dialogue_denoise_again", "extremes_40").curve(arm) for arm in CURVES}
+    return {arm: [curve.steps.tolist(), [round(value, 3) for value in curve.values]] for arm, curve in known.items()}
+
+
+def draw_curves(axes: Axes, theme: Theme) -> None:
+    """A line for each arm."""
+    for arm, (steps, values) in curves().items():
+        label, colour, line = CURVES[arm]
+        axes.plot(steps, values, line, color=getattr(theme, colour), linewidth=1.8, label=label)
+    axes.set(xlabel=STEP_AXIS, ylabel="proxy reward, mean over seeds", ylim=(-0.1, 3.3))
+    axes.legend(loc="upper left", ncols=2)
+
+
+PANELS = {
+    "recovered": (shares, Panel("recovered", "What curators recovered", "", "", draw)),
+    "curves": (curves, Panel("curves", "Dialogue, 40% of the rewards reversed", "", "", draw_curves)),
+}
+
+
+def shown(name: str) -> Mapping[str, object]:
+    """The numbers that a picture shows."""
+    return PANELS[name][0]()
+
+
+def picture(name: str) -> bytes:
+    """A picture, and behind it its numbers."""
+    return render(PANELS[name][1], LIGHT) + f"<!-- {json.dumps(shown(name))} -->\n".encode()
 
 
 if __name__ == "__main__":
-    PATH.write_bytes(picture())
+    for each in PANELS:
+        (FOLDER / f"{each}.svg").write_bytes(picture(each))

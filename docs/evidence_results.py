@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from geoalign.lab.analysis.comparison.along_curves import at_equal
 from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import final_score
+from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import (
     Interval,
@@ -24,6 +26,7 @@ from geoalign.lab.analysis.statistics import (
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
 from geoalign.lab.store.json_files import read_yaml
+from geoalign.lab.store.run import Series
 
 ROOT = Path(__file__).parents[1]
 
@@ -82,6 +85,25 @@ class Level:
             blocks.setdefault(seed // (self.seeds_per_warm_start or sys.maxsize), []).append(mine[seed] - theirs[seed])
         return [sum(values) / len(values) for values in blocks.values()]
 
+    def over_warm_starts(self, arm: str, number: Callable[[Cell], float] | None = None) -> PairedDifference:
+        """The same difference with a warm start as the unit: over those means, of which there are four at most."""
+        means = self.by_warm_start(arm, number)
+        return paired_difference(dict(enumerate(means)), dict.fromkeys(range(len(means)), 0.0))
+
+    def last_evaluation(self, arm: str) -> PairedDifference:
+        """The difference to GRPO at the last evaluation alone."""
+        return self.minus(arm, lambda cell: final_score(cell, self.metric, 1)[0])
+
+    def curve(self, arm: str) -> Series:
+        """The evaluation curve of an arm, mean over its seeds."""
+        curves = [evaluation_series(cell, self.metric) for cell in self.cells if cell.arm == arm and cell.finished]
+        return Series(curves[0].steps, np.mean([curve.values for curve in curves], axis=0))
+
+    def passed(self, arm: str, value: float) -> int:
+        """The update of the first evaluation at which the mean curve of an arm is at or above a value."""
+        curve = self.curve(arm)
+        return int(curve.steps[np.flatnonzero(curve.values >= value)[0]])
+
     def share(self, arm: str) -> Interval:
         """The share of the headroom that an arm recovered, with Fieller's interval."""
         mine = self.row(arm).score.values
@@ -125,6 +147,12 @@ def level_of(folder: str, name: str) -> Level:
     return _levels(folder)[name]
 
 
+def has_run(folder: str, name: str) -> bool:
+    """Whether the comparison in `evidence/<folder>` has a level, with runs of GRPO and `denoise`."""
+    level = _levels(folder).get(name)
+    return level is not None and level.has("grpo") and level.has("denoise")
+
+
 @dataclass(frozen=True)
 class Setting:
     """A setting of the README's table and figure: words, and the comparison and level that it is."""
@@ -164,8 +192,9 @@ PLANNED = (
     Setting("dialogue, wider model, 40% reversed", "dialogue_wide", "extremes_40"),
     Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased", "extremes_40"),
 )
-# SmolLM2 has a plan of its own (configs/real), and `denoise` with expected rewards.
-SETTINGS = (*PLANNED, Setting("SmolLM2-135M, 40% flipped, 3 seeds", "real_maths", "flip_40"))
+# SmolLM2 has a plan of its own (configs/real), and `denoise` with its old default, expected rewards.
+SMOLLM2 = Setting("SmolLM2, 40%, old default, 3 seeds", "real_maths", "flip_40")
+SETTINGS = (*PLANNED, SMOLLM2)
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

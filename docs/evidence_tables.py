@@ -10,12 +10,23 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from evidence_results import FIRST, PROXIES, ROOT, SETTINGS, Level, Setting, gold_beside_oracle, level_of, unchanged
+from evidence_count import SEED, WARM_START, Gain, counted, gains
+from evidence_results import (
+    FIRST,
+    PLANNED,
+    PROXIES,
+    ROOT,
+    SETTINGS,
+    Level,
+    Setting,
+    gold_beside_oracle,
+    level_of,
+)
+from evidence_words import percent, plain, probability, signed, signed_number, table
 
-from geoalign.lab.analysis.comparison.along_curves import mean_over_curve
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, PRIMARY, ArmRow
 from geoalign.lab.analysis.statistics import Interval, seed_interval
 
@@ -46,46 +57,6 @@ BOUNDS = ("oracle", "clean", "denoise_clean")
 NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
-def signed(interval: Interval, digits: int = 3) -> str:
-    """`+0.039 (-0.036 to +0.113)`; the estimate alone where there is no interval."""
-    if math.isnan(interval.estimate):
-        return ""
-    estimate, low, high = (_signed(end, digits) for end in (interval.estimate, interval.low, interval.high))
-    if math.isnan(interval.low):
-        return estimate
-    return f"{estimate} ({low} to {high})"
-
-
-def _signed(number: float, digits: int) -> str:
-    text = f"{number:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text
-
-
-def percent(interval: Interval) -> str:
-    """`+24 (-25 to +64)`; nothing where it is undefined."""
-    if math.isnan(interval.low):
-        return "" if math.isnan(interval.estimate) else f"{100 * interval.estimate:+.0f}"
-    estimate, low, high = (_signed(100 * end, 0) for end in (interval.estimate, interval.low, interval.high))
-    return f"{estimate} ({low} to {high})"
-
-
-def plain(number: float, digits: int) -> str:
-    """A number, or nothing where it is unknown."""
-    return "" if math.isnan(number) else f"{number:.{digits}f}"
-
-
-def probability(p: float) -> str:
-    """`0.043`, `<0.001`; nothing where it is unknown."""
-    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown."""
-    heads = list(heads)
-    lines = [f"| {' | '.join(line)} |\n" for line in [heads, *(list(row) for row in rows)]]
-    return "".join([lines[0], "|" + "---|" * len(heads) + "\n", *lines[1:]]).replace("|  ", "| ")
-
-
 def arms(folder: str, name: str) -> str:
     """The arms of a level that have a name here."""
     level = level_of(folder, name)
@@ -102,8 +73,6 @@ def arms(folder: str, name: str) -> str:
         yield "" if row.arm == "grpo" else signed(row.score.difference.interval)
         yield probability(p)
         yield "" if row.arm in ("grpo", *BOUNDS) else percent(level.share(row.arm))
-        area = level.minus(row.arm, lambda cell: mean_over_curve(cell, level.metric)).interval
-        yield "" if row.arm == "grpo" else signed(area)
         if gold:
             yield plain(row.gold.interval.estimate, 2) if row.arm == "grpo" else signed(row.gold.difference.interval, 2)
         replaced, right = (
@@ -112,27 +81,10 @@ def arms(folder: str, name: str) -> str:
         )
         yield plain(replaced, 1) + ("" if math.isnan(right) or math.isnan(replaced) else f", {right:.0%}")
 
-    heads = ["arm", "seeds", "final", "minus GRPO (95%)", "p", "share of headroom, %", "whole curve minus GRPO"]
+    heads = ["arm", "seeds", "final", "minus GRPO (95%)", "p", "share of headroom, %"]
     heads += ["gold minus GRPO"] if gold else []
     shown = [arm for arm in NAMES if level.has(arm)]
     return table([*heads, "replaced, right"], (row_of(level.row(arm)) for arm in shown))
-
-
-def headroom() -> str:
-    """Every setting's headroom, and the smallest share of it that the design detects."""
-
-    def row_of(setting: Setting) -> Iterator[str]:
-        level = setting.level
-        sd, judged = level.judged()
-        yield setting.label
-        yield str(level.score("oracle").pairs)
-        yield plain(level.row("grpo").score.interval.estimate, 3)
-        yield signed(level.score("oracle").interval)
-        yield f"{sd:.3f}" + ("" if judged == "geoalign" else " (oracle)")
-        yield _detectable(level)
-
-    heads = ["setting", "seeds", "GRPO", "headroom: oracle minus GRPO (95%)", "sd of differences", "detectable share"]
-    return table(heads, map(row_of, SETTINGS))
 
 
 def _detectable(level: Level) -> str:
@@ -142,7 +94,7 @@ def _detectable(level: Level) -> str:
 
 # Words, comparison, level and arm of each row of the table of gold utility at equal proxy reward.
 GOLD = (
-    ("expected rewards, 40%", "dialogue_denoise", "extremes_40", "denoise"),
+    ("old default, 40%", "dialogue_denoise", "extremes_40", "denoise"),
     ("40%", "dialogue_denoise_again", "extremes_40", "denoise"),
     ("20%", "dialogue_denoise_again", "extremes_20", "denoise"),
     ("10%", "dialogue_denoise_again", "extremes_10", "denoise"),
@@ -169,11 +121,18 @@ def gold() -> str:
 
 
 def settings() -> str:
-    """One row a setting: GRPO's score, what each curator and the oracle add, and what that does to the gold utility."""
+    """One row a setting: GRPO's score, what each curator and the oracle add, and what that does to the gold utility.
+
+    A gain of `denoise` that counts is bold, with a star where it counts by warm starts, too.
+    """
     shown = {arm: label for arm, label in SHOWN.items() if any(item.level.has(arm) for item in SETTINGS)}
+    of_seeds, of_warm_starts = counted(SEED), counted(WARM_START)
 
     def row_of(setting: Setting) -> Iterator[str]:
-        yield from _gains(setting, shown)
+        *others, ours = _gains(setting, shown)
+        yield from others
+        star = " \\*" if setting.label in of_warm_starts else ""
+        yield f"**{ours}**{star}" if setting.label in of_seeds else ours
         yield f"{setting.level.score('oracle').interval.estimate:+.3f}"
         yield _golds(setting.level, shown)
 
@@ -208,7 +167,35 @@ def _golds(level: Level, shown: dict[str, str]) -> str:
     return ", ".join(_gold(level, {**shown, "oracle": "oracle"})) or "-"
 
 
-# What `denoise` is measured against beside GRPO: rivals, of which the best has a column, and what has one each.
+def units() -> str:
+    """The headroom, and of `denoise` the gain by seeds and warm starts, at the last evaluation alone, and how soon."""
+    found = {unit: gains(unit) for unit in (SEED, WARM_START)}
+    of_seeds, of_warm_starts = counted(SEED), counted(WARM_START)
+
+    def p(gain: Gain | None) -> str:
+        return probability(gain.p) if gain else "-"
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level, label = setting.level, setting.label
+        yield label
+        yield signed(level.score("oracle").interval)
+        yield _detectable(level)
+        yield p(found[SEED].get(label))
+        yield _means(level.by_warm_start("denoise"))
+        yield p(found[WARM_START].get(label))
+        yield "both" if label in of_warm_starts else "seeds" if label in of_seeds else "-"
+        yield signed(level.last_evaluation("denoise").interval)
+        end = level.row("grpo").score.interval.estimate
+        updates = (level.passed(arm, end) for arm in ("denoise", "oracle", "grpo"))
+        yield ", ".join(map(str, updates)) + f" of {level.curve('grpo').steps[-1]}"
+        yield f"{100 * level.share('denoise').estimate:.0f}%"
+
+    heads = ["setting", "headroom", "detectable", "p, seeds", "gain by warm start", "p, warm starts", "counts by"]
+    heads += ["last evaluation alone", "GRPO's final score passed", "of the headroom"]
+    return table(heads, map(row_of, SETTINGS))
+
+
+# What `denoise` is measured against beside GRPO: rivals, with a table of their own, and what has a column each.
 RIVALS = {
     "par": "PAR",
     "mc_grpo": "MC-GRPO",
@@ -220,7 +207,6 @@ RIVALS = {
 }
 COLUMNS = {
     "geoalign": "GeoAlign",
-    "geoalign_mended": "GeoAlign mended",
     "majority_vote": "`majority_vote`",
     "rank_trim": "`rank_trim`",
     "tie_detector": "`tie_detector`",
@@ -231,50 +217,59 @@ COLUMNS = {
 
 
 def against() -> str:
-    """Scores of `denoise` minus those of GRPO, rivals and controls, paired by seed, and the generations it left alone.
-
-    Minus GRPO's: the mean over the seeds of each warm start, and the interval over these where there are three or more.
-    Of the rivals the one with the highest score.
-    """
+    """Scores of `denoise` minus those of GeoAlign, controls and its own halves, paired by seed."""
     shown = {arm: label for arm, label in COLUMNS.items() if any(item.level.has(arm) for item in SETTINGS)}
 
     def row_of(setting: Setting) -> Iterator[str]:
         level = setting.level
         yield setting.label
-        yield _means(level.by_warm_start("denoise"))
         for arm in shown:
             yield signed(level.score("denoise", arm).interval) if level.has(arm) else "-"
-        run = [arm for arm in RIVALS if level.has(arm)]
-        best = max(run, key=lambda arm: level.row(arm).score.interval.estimate, default=None)
-        yield f"{RIVALS[best]}: {signed(level.score('denoise', best).interval)}" if best else "-"
-        left = list(unchanged(level, "denoise"))
-        yield f"{sum(left)} of {len(left)}"
 
-    heads = ["`denoise` minus", "GRPO, by warm start", *shown.values(), "best rival", "generations unchanged"]
-    return table(heads, map(row_of, SETTINGS))
+    return table(["`denoise` minus", *shown.values()], map(row_of, SETTINGS))
 
 
 def _means(means: list[float]) -> str:
     interval = seed_interval(means)
-    ends = f" ({_signed(interval.low, 3)} to {_signed(interval.high, 3)})" if len(means) > 2 else ""
-    return ", ".join(_signed(mean, 3) for mean in means) + ends
+    ends = f" ({signed_number(interval.low, 3)} to {signed_number(interval.high, 3)})" if len(means) > 2 else ""
+    return ", ".join(signed_number(mean, 3) for mean in means) + ends
 
 
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
     for arm, label in shown.items():
         interval = level.row(arm).gold.difference.interval if level.has(arm) else NOTHING
         if not math.isnan(interval.estimate):
-            text = _signed(interval.estimate, 2)
+            text = signed_number(interval.estimate, 2)
             yield f"{label.split(' (')[0]} " + (f"**{text}**" if interval.low > 0 or interval.high < 0 else text)
+
+
+# What else was tried in place of a curator, or of the paper's settings.
+TUNED = {
+    "geoalign_mended": "GeoAlign mended",
+    "grpo_slow": "GRPO, half the learning rate",
+    "grpo_kl": "GRPO, KL term",
+}
+
+
+def rivals() -> str:
+    """Final scores of what else was tried, minus GRPO's, in the settings where any of them ran."""
+    others = {**RIVALS, **TUNED}
+    where = [one for one in PLANNED if any(one.level.has(arm) for arm in others)]
+    rows = (
+        [one.label, *(signed(one.level.score(arm).interval) if one.level.has(arm) else "-" for arm in others)]
+        for one in where
+    )
+    return table(["minus GRPO, six seeds", *others.values()], rows)
 
 
 KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
-    "headroom": headroom,
     "gold": gold,
     "settings": settings,
+    "units": units,
     "first": first,
     "against": against,
+    "rivals": rivals,
 }
 
 

@@ -1,14 +1,19 @@
 """What the README shows is what happens."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import typer
+from typer.testing import CliRunner
 
 from geoalign.lab.cli import app
+from geoalign.lab.rewards.answers import final_answer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -47,3 +52,36 @@ def test_every_command_is_one_that_the_command_line_takes():
     known = typer.main.get_command(app).commands
     for _, name, *arguments in commands:
         known[name].make_context(name, arguments)  # reads the arguments; a wrong or missing one is an error
+
+
+ROLLOUTS = ROOT / "recipes" / "rollouts" / "substring_reward.jsonl"
+
+
+def flagged(rows):
+    """Rewarded, but not the majority's answer: of several most frequent answers the first."""
+    for prompt in dict.fromkeys(row["prompt"] for row in rows):
+        group = [(row, final_answer(row["response"])) for row in rows if row["prompt"] == prompt]
+        majority = Counter(answer for _, answer in group if answer).most_common(1)[0][0]
+        yield from (row for row, answer in group if row["reward"] and answer != majority)
+
+
+def test_the_figures_of_the_example_that_need_no_model(tmp_path):
+    rows = [json.loads(line) for line in ROLLOUTS.read_text(encoding="utf-8").splitlines()]
+    wrong = [row for row in rows if row["reward"] != row["correct"]]
+    incorrect = sum(not row["correct"] for row in rows)
+    settings = ["--curator", "denoise", "--set", "curator.geometry=none", "--output", str(tmp_path / "curated")]
+    result = CliRunner().invoke(app, ["curate", str(ROLLOUTS), *settings])
+    assert result.exit_code == 0, result.output
+    scores = pd.read_parquet(tmp_path / "curated" / "scores.parquet")
+    summary = json.loads((tmp_path / "curated" / "summary.json").read_text(encoding="utf-8"))
+    rate = summary["verifier"]["rates"]["false_positive_rate"]
+    blind = [row for row, anomalous in zip(rows, scores["anomalous"], strict=True) if anomalous]
+    trivial = list(flagged(rows))
+    words = " ".join(README.split())
+    estimate, low, high = (f"{100 * rate[end]:.0f}%" for end in ("estimate", "low", "high"))
+    assert f"{estimate} ({low} to {high}) of the wrong ones" in words
+    assert f"in truth {100 * len(wrong) / incorrect:.0f}%" in words
+    assert f"among the {len(wrong)} wrong rewards" in words
+    assert f"of {len(blind)} without the model's states {sum(row in wrong for row in blind)}" in words
+    found = sum(row in wrong for row in trivial)
+    assert f'of {len(trivial)} by the rule "rewarded, but not the majority\'s answer" {found}' in words

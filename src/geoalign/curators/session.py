@@ -20,8 +20,6 @@ from geoalign.types import Curation, Rollouts
 STATE_FILE = "geoalign_state.safetensors"
 # What an adapter reads off its engine whenever a curator requires it; the other fields are the user's to give.
 ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys")
-# What older files call the number of calls.
-_EARLIER_NAMES = ("generation", "batches")
 
 
 class CurationSession:
@@ -112,12 +110,11 @@ class CurationSession:
         if not path.is_file():
             raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
         state = load_state(path)
-        saved = state.get("curator_class", self.name)
-        calls = next((state[name] for name in ("calls", *_EARLIER_NAMES) if name in state), None)
-        if calls is None or not {"curator", "generator"} <= set(state):
+        if not {"curator", "curator_class", "generator", "calls"} <= set(state):
             raise InputError(
                 f"{setting}: expected the keys curator, generator and calls, got {sorted(state)} in {path}"
             )
+        saved = state["curator_class"]
         if saved != self.name:
             raise InputError(
                 f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
@@ -128,7 +125,7 @@ class CurationSession:
             raise InputError(f"anchors: expected those of {path} (sha256 {expected}), got others ({got}); {otherwise}")
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
-        self.calls = int(calls)
+        self.calls = int(state["calls"])
 
 
 def agreement(curation: Curation, rollouts: Rollouts) -> dict[str, float]:

@@ -120,6 +120,11 @@ def changed(rows: list[dict[str, Any]], index: int, **values: Any) -> list[dict[
     return [*rows[:index], {name: value for name, value in made.items() if value is not ...}, *rows[index + 1 :]]
 
 
+def filtered(folder: Path) -> list[dict[str, Any]]:
+    """The rollouts that stay, as `--filtered` writes them into a folder."""
+    return [json.loads(line) for line in (folder / "filtered.jsonl").read_bytes().splitlines()]
+
+
 def loaded(path: Path) -> Any:
     """A dump as the command reads it."""
     return read_dump(path, find_layout(path, name=None, fields={})[0])

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from dumps import GROUPS, SIZE, changed, plain, responses, trinity, trl, verl, write_dump, write_lines
@@ -169,9 +168,7 @@ def test_bad_rows_of_parquet(tmp_path, run):
         run(tmp_path / "t.parquet")
     summary = run(tmp_path / "t.parquet", skip_bad=True)
     assert summary["counts"]["rows"] == 47
-    made = pd.read_parquet(tmp_path / "out" / "curated" / "t.parquet")
-    assert len(made) == 47
-    assert made["completion"].notna().all()
+    assert 8 not in pq.read_table(tmp_path / "out" / "scores.parquet")["line"].to_pylist()
 
 
 def test_groups_of_different_sizes(tmp_path, run):
@@ -236,35 +233,17 @@ def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
         run(path, output=tmp_path / "other")
     with pytest.raises(ConfigError, match="expected a folder without the inputs"):
         run(path, output=tmp_path / "in")
-    run(path)
+    run(path, filtered=True)
     with pytest.raises(ConfigError, match="got a finished curation: --overwrite replaces it"):
         run(path)
     with pytest.raises(ConfigError, match="expected a folder without the inputs"):
-        run(tmp_path / "out" / "curated" / "verl.jsonl", overwrite=True)
+        run(tmp_path / "out" / "filtered.jsonl", overwrite=True)
     summary = run(path, overwrite=True, redact=True)
     assert summary["redacted"]
-    assert not (tmp_path / "out" / "curated").exists()
+    assert not (tmp_path / "out" / "filtered.jsonl").exists()
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match="expected a folder, got a file"):
         run(path, output=tmp_path / "file")
-
-
-def test_a_dump_that_is_still_written_to(tmp_path, run, monkeypatch):
-    path = write_lines(tmp_path / "dump.jsonl", plain())
-    from geoalign.lab.curate import curation
-
-    real = curation.read_dump
-
-    def while_it_grows(*arguments, **options):
-        found = real(*arguments, **options)
-        with path.open("a") as file:
-            file.write("\n")
-        return found
-
-    monkeypatch.setattr(curation, "read_dump", while_it_grows)
-    with pytest.raises(InputError, match=r"dump.jsonl: expected the file that was read a moment ago"):
-        run(path)
-    assert not (tmp_path / "out" / "scores.parquet").exists()
 
 
 def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
@@ -287,16 +266,6 @@ def test_nothing_but_bad_rows(tmp_path, run):
     message = r"got none among 48 bad rows; the first: .*dump.jsonl, line 1: reward: expected a number, got a text"
     with pytest.raises(InputError, match=message):
         run(path, skip_bad=True)
-
-
-def test_files_whose_names_meet_in_the_output(tmp_path, run):
-    paths = []
-    for folder, name, step in (("a", "dump", 1), ("b", "dump", 2), ("c", "001-dump", 3)):
-        (tmp_path / folder).mkdir()
-        paths.append(write_lines(tmp_path / folder / f"{name}.jsonl", verl(step)))
-    run(*paths)
-    names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
-    assert names == ["001-dump.jsonl", "002-dump.jsonl", "003-001-dump.jsonl"]
 
 
 HOLD = """

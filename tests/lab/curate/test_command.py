@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, OUTLIERS, SIZE, trl, verl, write_dump, write_lines
+from dumps import GROUPS, OUTLIERS, SIZE, filtered, trl, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab import cli
@@ -18,11 +18,10 @@ from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate.command import curate
-from geoalign.lab.dumps.layouts import find_layout
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
-FILES = {"scores.parquet", "flagged.csv", "curated", "figures", "report.html", "summary.json"}
+FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
 
 
 def tiny_model(folder, *, length=64):
@@ -119,15 +118,6 @@ def test_two_files_of_one_step(tmp_path, run):
     assert [one["step"] for one in summary["steps"]] == [1, 2]
 
 
-def test_files_of_one_name(tmp_path, run):
-    for folder, step in (("a", 1), ("b", 2)):
-        (tmp_path / folder).mkdir()
-        write_lines(tmp_path / folder / "dump.jsonl", verl(step))
-    run(tmp_path / "a", tmp_path / "b")
-    names = sorted(path.name for path in (tmp_path / "out" / "curated").iterdir())
-    assert names == ["001-dump.jsonl", "002-dump.jsonl"]
-
-
 def die_at(number, paths, output, *, overwrite=False):
     """Curates in a process of its own, which kills itself at file operation `number` inside the output; returns
     whether it lived."""
@@ -198,15 +188,6 @@ def test_a_kill_while_an_earlier_curation_is_replaced(tmp_path, run):
     assert lived
 
 
-def test_a_curated_dump_is_curated_again(tmp_path, run):
-    run(write_dump(tmp_path / "in", "verl"))
-    first = (tmp_path / "out" / "curated" / "verl.jsonl").read_bytes().splitlines()
-    run(tmp_path / "out" / "curated" / "verl.jsonl", output=tmp_path / "again")
-    again = (tmp_path / "again" / "curated" / "verl.jsonl").read_bytes().splitlines()
-    assert len(again) == len(first) == GROUPS * SIZE
-    assert {line.count(b"geoalign_source") for line in again} == {1}
-
-
 def test_ties_make_no_pairs(tmp_path, run):
     # Of four rewards two are equal, 0.1 and 0.1: five pairs of the six; in group 8 one of the two is 9.
     rows = [{**row, "score": max(row["score"], 0.1)} for row in verl()]
@@ -243,12 +224,6 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     assert [one["step"] for one in summary["steps"]] == [1, 2]
     assert summary["counts"]["rows"] == 64
     assert summary["inputs"][0]["group_sizes"] == {"4": 8}
-    for name in ("completions_00001.parquet", "completions_00002.parquet"):
-        original = pq.read_table(tmp_path / "trl" / "completions" / name)
-        made = pq.read_table(tmp_path / "out" / "curated" / name)
-        assert made.column_names == [*original.column_names, "geoalign_source", "geoalign_weight"]
-        assert made["prompt"] == original["prompt"]
-        assert find_layout(tmp_path / "out" / "curated" / name, name=None, fields={})[0].format.name == "trl"
 
 
 def test_the_columns_of_this_packages_trainer_are_no_rewards(tmp_path, run):
@@ -283,7 +258,7 @@ def test_real_rollouts_without_states(shared_data, tmp_path, run):
 def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
     model = tiny_model(tmp_path / "model", length=96)
     settings = ("max_tokens=48", "batch_size=64", "curator.alpha=0.2", "curator.projector.steps=5")
-    summary = run(real(shared_data), curator="geoalign", model=str(model), settings=settings)
+    summary = run(real(shared_data), curator="geoalign", model=str(model), settings=settings, filtered=True)
     counts = summary["counts"]
     # Of the rollouts only the last 48 bytes are read: some end alike, and two equal states have no direction.
     assert counts["scored"] > 400
@@ -291,9 +266,8 @@ def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
     assert summary["consensus"]["groups"] > 20  # of one fold
     assert summary["hidden"]["files"][0]["cut_rows"] == 800
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    curated = (tmp_path / "out" / "curated" / "math_cot_100.jsonl").read_bytes()
-    made = [json.loads(line) for line in curated.splitlines()]
+    made = filtered(tmp_path / "out")
     for row in scores:
         if row["anomalous"]:
-            assert made[row["row"]]["response"][row["sample"]] == scores[row["source"]]["response"]
+            assert made[row["index"]]["response"] == scores[row["source"]]["response"]
             assert scores[row["source"]]["row"] == row["row"]

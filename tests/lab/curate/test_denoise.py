@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, SIZE, write_dump, write_lines
+from dumps import filtered, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab.reports.inspection import build_inspection
@@ -53,7 +53,7 @@ def test_matched_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
     path = write_lines(tmp_path / "d.jsonl", verdicts())
     by_setting = {}
     for settings in (EXPECTED, ()):
-        run(path, curator="denoise", settings=settings, overwrite=True)
+        run(path, curator="denoise", settings=settings, filtered=True, overwrite=True)
         rows = table(tmp_path / "out")
         by_setting[settings] = [row["denoised_reward"] for row in rows]
         assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
@@ -82,11 +82,11 @@ def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
     assert {row["probability_wrong"] for row in table(tmp_path / "out")} == {None}
     for strategy in ("weight", "drop", "replace"):
         settings = (f"curator.strategy={strategy}",)
-        run(tmp_path / "d.jsonl", curator="denoise", settings=settings, overwrite=True)
+        run(tmp_path / "d.jsonl", curator="denoise", settings=settings, filtered=True, overwrite=True)
         rows = table(tmp_path / "out")
         assert {row["denoised_reward"] for row in rows} == {None}
         assert sum(row["probability_wrong"] > 0.5 for row in rows) == 16
-        made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+        made = filtered(tmp_path / "out")
         assert len(made) == (48 if strategy == "drop" else 64)
         assert {row["reward"] for row in made} == {0.0, 1.0}
         weights = [row["weight"] for row in rows]
@@ -94,16 +94,16 @@ def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
         assert strategy != "weight" or weights == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_curated_dump_holds_denoised_rewards_and_their_advantages(tmp_path, run):
+def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):
     unscored = {**verdicts()[0], "reward": None}
     path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
-    run(path, curator="denoise", settings=EXPECTED, skip_bad=True, mixed_groups=True)
+    run(path, curator="denoise", settings=EXPECTED, skip_bad=True, mixed_groups=True, filtered=True)
     rows = table(tmp_path / "out")
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    made = filtered(tmp_path / "out")
     assert [one["reward"] for one in made] == [row["new_reward"] for row in rows]
     assert made[0]["reward"] is rows[0]["probability_wrong"] is rows[0]["denoised_reward"] is None
-    assert [one["geoalign_weight"] for one in made] == [0.0] + [1.0] * 63
-    advantages = np.array([one["geoalign_advantage"] for one in made]).reshape(8, 8)
+    assert [one["weight"] for one in made] == [0.0] + [1.0] * 63
+    advantages = np.array([one["advantage"] for one in made]).reshape(8, 8)
     assert advantages[0, 0] == 0.0
     # The advantages are those of the rewards beside them, on a smaller scale: the truth is not known for sure.
     rewards = np.array([one["reward"] for one in made[8:]]).reshape(7, 8)
@@ -111,17 +111,6 @@ def test_the_curated_dump_holds_denoised_rewards_and_their_advantages(tmp_path, 
     ratio = advantages[1:] / centred
     assert ratio == pytest.approx(np.broadcast_to(ratio[:, :1], ratio.shape), rel=1e-4)
     assert (ratio[:, 0] < 1 / rewards.std(axis=1, ddof=1)).all()
-
-
-def test_every_row_of_a_file_has_an_advantage_or_none_has(tmp_path, run):
-    # The first step's rewards are all equal and stay as they are: GRPO's advantages, 0.
-    path = write_lines(tmp_path / "d.jsonl", [*verdicts(rewards=(1,) * 8), *verdicts(step=2)])
-    run(path, curator="denoise")
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
-    assert [one["geoalign_advantage"] for one in made[:64]] == [0.0] * 64
-    assert all(one["geoalign_advantage"] for one in made[64:])
-    run(write_lines(tmp_path / "same.jsonl", verdicts(rewards=(1,) * 8)), curator="denoise", overwrite=True)
-    assert b"geoalign_advantage" not in (tmp_path / "out" / "curated" / "same.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["trl", "responses", "verl"])
@@ -145,14 +134,7 @@ def test_denoised_rewards_in_every_kind_of_dump(tmp_path, run, name):
     run(path, curator="denoise", overwrite=True)
     rows = table(tmp_path / "out")
     assert sum(row["new_reward"] != row["reward"] for row in rows) > 24
-    curated = tmp_path / "out" / "curated" / path.name
-    if name == "trl":
-        made = pq.read_table(curated)
-        assert made["accuracy_reward"].to_pylist() == [row["new_reward"] for row in rows]
-        assert len(made["geoalign_advantage"].drop_null()) == GROUPS * SIZE
-    else:
-        made = [json.loads(line) for line in curated.read_bytes().splitlines()]
-        assert [one["score"] for one in made] == [row["new_reward"] for row in rows]
+    assert None not in {row["advantage"] for row in rows}
 
 
 def test_states_are_used_where_there_are_some(tmp_path, run):
@@ -163,16 +145,16 @@ def test_states_are_used_where_there_are_some(tmp_path, run):
     states[:, 0] += torch.tensor([4.0 * (letter == "a") for letter in ANSWERS]).repeat(24)
     np.save(tmp_path / "states.npy", states.numpy())
     path = write_lines(tmp_path / "d.jsonl", rows)
-    summary = run(path, curator="denoise", hidden=(tmp_path / "states.npy",))
+    summary = run(path, curator="denoise", hidden=(tmp_path / "states.npy",), filtered=True)
     assert summary["curator"]["geometry"] == "states"
     assert "note" not in summary["hidden"]
     assert summary["steps"][0]["metrics"]["geoalign/states_used"] == 1
     found = table(tmp_path / "out")
     wrong = np.array([row["probability_wrong"] for row in found]).reshape(24, 8).mean(axis=0)
     assert set(np.argsort(-wrong)[:2].tolist()) == {3, 5}
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    made = filtered(tmp_path / "out")
     own = group_advantages(torch.tensor([one["reward"] for one in made]), torch.arange(24).repeat_interleave(8))
-    given = torch.tensor([one["geoalign_advantage"] for one in made])
+    given = torch.tensor([one["advantage"] for one in made])
     assert torch.cosine_similarity(own, given, dim=0) > 0.9
 
 
@@ -186,14 +168,14 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
     """PODS keeps the four rollouts of the widest spread, of the expected rewards: "a" against "b" and "c"."""
     path = write_lines(tmp_path / "d.jsonl", verdicts())
     members = ("curator.members=[{type: denoise}, {type: pods, m: 4}]",)
-    summary = run(path, curator="chain", settings=members)
+    summary = run(path, curator="chain", settings=members, filtered=True)
     assert [member.get("geometry") for member in summary["curator"]["members"]] == ["none", None]
     assert "geometry=none" in summary["hidden"]["note"]
     rows = table(tmp_path / "out")
     assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
     # The columns are those of `denoise` alone: a chain's reward is its last member's.
     assert {row["denoised_reward"] for row in rows} == {None}
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
+    made = filtered(tmp_path / "out")
     assert len(made) == 32
     for one in made:
         assert (one["reward"] > 0.5) == ("boxed{a}" in one["response"])

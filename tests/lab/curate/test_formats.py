@@ -1,10 +1,8 @@
 """Every format: found by itself, read, curated, and read again."""
 
-import gzip
 import json
 from pathlib import Path
 
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from dumps import (
@@ -12,8 +10,8 @@ from dumps import (
     OUTLIERS,
     SIZE,
     each,
+    filtered,
     plain,
-    responses,
     trinity,
     trl,
     verl,
@@ -22,7 +20,7 @@ from dumps import (
     write_lines,
 )
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.layouts import find_layout
 from geoalign.lab.dumps.reading import read_dump
 
@@ -66,104 +64,62 @@ def test_what_else_the_formats_say(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_round_trip(name, tmp_path, run):
+def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
     path = write_dump(tmp_path / "in", name)
-    before, was = path.read_bytes(), path.stat()
-    summary = run(path)
+    before = path.read_bytes()
+    summary = run(path, filtered=True)
     assert path.read_bytes() == before
-    assert path.stat().st_mtime_ns == was.st_mtime_ns
     assert summary["inputs"][0]["format"] == name
     assert summary["counts"]["flagged"] == summary["counts"]["replaced"] == len(OUTLIERS)
-    original, again = read(path), read(tmp_path / "out" / "curated" / path.name)
-    assert again.layout.format.name == name
+    original, again = read(path), read(tmp_path / "out" / "filtered.jsonl")
+    assert again.layout.format.name == "plain"
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     assert len(again.rows) == len(original.rows) == len(scores)
     for place, (row, old, score) in enumerate(zip(again.rows, original.rows, scores, strict=True)):
         donor = original.rows[score["source"]]
-        assert (row.response, row.reward, row.correct, row.tokens) == (
-            donor.response, donor.reward, donor.correct, donor.tokens,
-        )  # fmt: skip
+        assert (row.response, row.reward) == (donor.response, donor.reward)
         # Its place is its own still.
-        assert (row.id, row.group, row.prompt, row.step) == (old.id, old.group, old.prompt, old.step)
+        assert (row.id, row.prompt) == (old.id, old.prompt)
+        assert row.group == str(place // SIZE)
+        assert (score["file"], score["line"], score["sample"]) == (str(path), old.line, old.sample)
         flagged = (place // SIZE, place % SIZE) in OUTLIERS
         assert (score["source"] != place) == flagged == score["anomalous"]
         assert donor.group == old.group
 
 
-def test_a_curated_dump_is_read_again_by_what_wrote_the_original(tmp_path, run):
-    run(write_dump(tmp_path / "in", "trl"))
-    table = pd.read_parquet(tmp_path / "out" / "curated" / "trl.parquet")
-    assert list(table.columns) == [*trl().columns, "geoalign_source", "geoalign_weight"]
-    assert table["geoalign_source"].tolist()[:4] == [0, 1, 2, 3]
-    assert set(table["geoalign_weight"]) == {1.0}
-
-
-def test_rows_that_stay_keep_their_bytes(tmp_path, run):
-    rows = [json.dumps(row) for row in plain()]
-    # Numbers, blanks and escapes that a parser would not give back.
-    rows[0] = rows[0].replace(
-        '"extra": [0, 0]', '"extra": 1.00000000000000000001, "x":1e400,  "y":"\\u00e9", "z":"\\ud800"'
-    )
-    path = tmp_path / "plain.jsonl.gz"
-    path.write_bytes(gzip.compress(("\ufeff" + "\r\n\n".join(rows)).encode()))
+def test_nothing_is_copied_unasked(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
     run(path)
-    lines = gzip.decompress((tmp_path / "out" / "curated" / path.name).read_bytes()).decode().splitlines()
-    assert lines[0] == rows[0][:-1] + ', "geoalign_source": 0, "geoalign_weight": 1.0}'
-    assert len(lines) == len(rows)
-
-
-def test_lists_move_together_and_conversations_stay(tmp_path, run):
-    rows = [{**row, "messages": [{"role": "user", "content": "a"}] * SIZE} for row in responses()]
-    path = write_lines(tmp_path / "lists.jsonl", rows)
-    run(path)
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "lists.jsonl").read_text().splitlines()]
-    source = made[3]["geoalign_source"][2] - 3 * SIZE
-    assert source != 2
-    for name in ("response", "pred", "score", "pred_score"):
-        assert made[3][name][2] == rows[3][name][source]
-        assert made[3][name][0] == rows[3][name][0]
-    assert made[3]["messages"] == rows[3]["messages"]
-    assert made[3]["history"] == []
+    assert not (tmp_path / "out" / "filtered.jsonl").exists()
+    with pytest.raises(ConfigError, match="--filtered: expected without --redact"):
+        run(path, filtered=True, redact=True, output=tmp_path / "other")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_that_are_dropped_are_not_written(name, tmp_path, run):
     path = write_dump(tmp_path / "in", name)
-    summary = run(path, settings=("curator.strategy=drop",))
+    summary = run(path, settings=("curator.strategy=drop",), filtered=True)
     assert summary["counts"]["left_out"] == len(OUTLIERS)
-    layout, _ = find_layout(path, name=None, fields={})
-    again = read_dump(tmp_path / "out" / "curated" / path.name, layout, mixed_groups=True)
-    assert len(again.rows) == GROUPS * SIZE - len(OUTLIERS)
-    assert max(row.reward for row in again.rows) < 1
+    again = filtered(tmp_path / "out")
+    assert len(again) == GROUPS * SIZE - len(OUTLIERS)
+    assert max(row["reward"] for row in again) < 1
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     left = [row for row in scores if row["source"] == -1]
     assert [(row["reward"], row["new_reward"], row["weight"]) for row in left] == [(9.0, None, 0.0)] * len(OUTLIERS)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_weights_are_written(name, tmp_path, run):
-    path = write_dump(tmp_path / "in", name)
-    summary = run(path, settings=("curator.strategy=zero_weight",))
-    assert summary["counts"]["zero_weighted"] == len(OUTLIERS)
-    place = OUTLIERS[0][0] * SIZE + OUTLIERS[0][1]
-    made = tmp_path / "out" / "curated" / path.name
-    if made.suffix == ".parquet":
-        weights = pd.read_parquet(made)["weight" if name == "geoalign" else "geoalign_weight"].tolist()
-    else:
-        opened = gzip.open if made.suffix == ".gz" else open
-        with opened(made, "rt") as file:
-            found = [json.loads(line)["geoalign_weight"] for line in file]
-        weights = [one for entry in found for one in (entry if isinstance(entry, list) else [entry])]
-    assert weights[place] == 0.0
-    assert sum(weights) == GROUPS * SIZE - len(OUTLIERS)
-
-
-def test_advantages_of_a_curator_are_written(tmp_path, run):
+def test_weights_and_advantages_of_a_curator_are_written(tmp_path, run):
     path = write_dump(tmp_path / "in", "verl")
-    run(path, curator="mc_grpo", settings=("curator.drop_median=false",))
-    rows = [json.loads(line) for line in (tmp_path / "out" / "curated" / "verl.jsonl").read_text().splitlines()]
+    summary = run(path, settings=("curator.strategy=zero_weight",), filtered=True)
+    assert summary["counts"]["zero_weighted"] == len(OUTLIERS)
+    weights = [row["weight"] for row in filtered(tmp_path / "out")]
+    assert [divmod(place, SIZE) for place, weight in enumerate(weights) if weight != 1.0] == list(OUTLIERS)
+    assert "advantage" not in filtered(tmp_path / "out")[0]
+    run(path, curator="mc_grpo", settings=("curator.drop_median=false",), filtered=True, overwrite=True)
+    advantages = [row["advantage"] for row in filtered(tmp_path / "out")]
     # Rewards 0, 0.1, 0.2, 0.3: below the median 0.15 negative, above it positive.
-    assert [row["geoalign_advantage"] > 0 for row in rows[:4]] == [False, False, True, True]
+    assert [advantage > 0 for advantage in advantages[:4]] == [False, False, True, True]
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["advantage"].to_pylist() == advantages
 
 
 @pytest.mark.parametrize("name", ["verl", "trl", "responses"])
@@ -173,10 +129,9 @@ def test_rewards_that_a_curator_changes_are_written(name, tmp_path, run, monkeyp
     path = write_dump(tmp_path / "in", name)
     monkeypatch.setattr(PAR, "requires", ())
     monkeypatch.setattr(PAR, "curate", lambda self, rollouts, **_: halved(rollouts))
-    summary = run(path, curator="par")
+    summary = run(path, curator="par", filtered=True)
     assert summary["counts"]["changed_rewards"] == sum(reward != 0 for _, _, reward in each())
-    again = read(tmp_path / "out" / "curated" / path.name)
-    assert [row.reward for row in again.rows] == [reward / 2 for _, _, reward in each()]
+    assert [row["reward"] for row in filtered(tmp_path / "out")] == [reward / 2 for _, _, reward in each()]
 
 
 def halved(rollouts):
@@ -296,51 +251,19 @@ def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
     ]
     assert [one["step"] for one in summary["steps"]] == [1, 3]
     assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
-    assert sorted(path.name for path in (tmp_path / "out" / "curated").iterdir()) == [
-        "completions_00001.parquet",
-        "completions_00003.parquet",
-    ]
     # One reward more or less is another table.
     tables[2].loc[0, "accuracy_reward"] = 0.05
     tables[2].to_parquet(names[1])
     assert [one["step"] for one in run(tmp_path / "in", overwrite=True)["steps"]] == [1, 2, 3]
 
 
-def array(rows, **options):
-    return ("\ufeff \n" + json.dumps(rows, **options)).encode()
-
-
-@pytest.mark.parametrize("name", ["array.json", "array.json.gz"])
-@pytest.mark.parametrize("indent", [None, 2])
-def test_one_array_of_rows(name, indent, tmp_path, run):
-    path = tmp_path / name
-    data = array(plain(), indent=indent)
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    assert [row.reward for row in read(path).rows] == [reward for _, _, reward in each()]
-    run(path)
-    made = (tmp_path / "out" / "curated" / name).read_bytes()
-    made = gzip.decompress(made) if name.endswith(".gz") else made
-    found = json.loads(made)
-    assert isinstance(found, list)
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    assert [row["geoalign_source"] for row in found] == [row["source"] for row in scores]
-    assert found[14]["response"] == plain()[scores[14]["source"]]["response"] != plain()[14]["response"]
-    # A row that stays keeps its blanks and line feeds.
-    row = json.dumps(plain()[0], indent=indent)[:-1].rstrip()
-    assert ("\n".join(f"  {line}" for line in row.splitlines()).lstrip() if indent else row).encode() in made
-    assert read(tmp_path / "out" / "curated" / name).layout.format.name == "plain"
-
-
-def test_an_array_of_lists_of_responses(tmp_path, run):
-    path = tmp_path / "lists.json"
-    path.write_bytes(array(responses()))
-    assert run(path)["counts"]["replaced"] == len(OUTLIERS)
-    assert len(json.loads((tmp_path / "out" / "curated" / "lists.json").read_text())) == GROUPS
-
-
-def test_lines_in_a_json_file_are_lines(tmp_path):
+def test_lines_in_a_json_file_are_lines_and_one_array_is_refused(tmp_path):
     path = write_lines(tmp_path / "trinity.json", trinity())
     assert len(read(path).rows) == GROUPS * SIZE
+    for indent in (None, 2):
+        path.write_text(json.dumps(trinity(), indent=indent))
+        with pytest.raises(InputError, match=r"trinity\.json, line 1: expected .*: a dump has one object a line"):
+            read(path)
 
 
 def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):

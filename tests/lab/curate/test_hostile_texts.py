@@ -14,6 +14,7 @@ from dumps import (
     OUTLIERS,
     SIZE,
     changed,
+    filtered,
     plain,
     write_lines,
 )
@@ -30,11 +31,11 @@ def test_hostile_texts_come_through(tmp_path, run):
     rows = changed(rows, flagged, response="=1+1\ud800")
     path = write_lines(tmp_path / "dump.jsonl", rows)
     before = path.read_bytes()
-    run(path)
+    run(path, filtered=True)
     assert path.read_bytes() == before
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "dump.jsonl").read_bytes().split(b"\n")[:-1]]
+    made = filtered(tmp_path / "out")
     assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
     with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -74,12 +75,12 @@ def test_redacted(redact, tmp_path, run, monkeypatch):
     rows = [{**row, "group": place // SIZE} for place, row in enumerate(rows)]
     rows = changed(rows, 5, reward="secret reward")
     path = write_lines(tmp_path / "dump.jsonl", rows)
-    summary = run(path, redact=redact, skip_bad=True, fields=("final_answer=final",))
+    summary = run(path, redact=redact, filtered=not redact, skip_bad=True, fields=("final_answer=final",))
     assert summary["redacted"] is redact
     assert summary["counts"]["flagged"] == len(OUTLIERS)
     assert summary["skipped"][0]["reason"] == ("expected a number" if redact else "expected a number, got a text")
     found = {item.name for item in (tmp_path / "out").rglob("*") if item.is_file() and "secret" in unpacked(item)}
-    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "dump.jsonl"})
+    assert found == (set() if redact else {"scores.parquet", "flagged.csv", "report.html", "filtered.jsonl"})
     table = pq.read_table(tmp_path / "out" / "scores.parquet")
     assert ({"prompt", "response"} <= set(table.column_names)) is not redact
     header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]

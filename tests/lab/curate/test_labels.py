@@ -77,9 +77,6 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     assert all(row["new_reward"] > 0.5 for row in before if row["index"] % 8 == 3)
     # Three of "a" were rewarded, a trusted one is known to be wrong: all of "a" is less likely to be right.
     assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
-    assert [one["geoalign_trusted"] for one in made] == [row["trusted"] for row in rows]
-    assert b"geoalign_trusted" not in (tmp_path / "first" / "curated" / "d.jsonl").read_bytes()
 
 
 def test_the_same_file_gives_anchors_to_a_training(tmp_path, run):
@@ -102,11 +99,8 @@ def test_the_label_is_the_reward_whatever_the_strategy(tmp_path, run, strategy):
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
     labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": "0"}])
     run(dump, curator="denoise", settings=(f"curator.strategy={strategy}",), labels=(labels,))
-    made = [json.loads(line) for line in (tmp_path / "out" / "curated" / "d.jsonl").read_bytes().splitlines()]
-    first = next(one for one in made if one["id"] == "0-0")
-    assert (first["reward"], first["geoalign_trusted"]) == (0.0, True)
-    assert first["geoalign_weight"] == pytest.approx(1.0, abs=1e-4)
     row = table(tmp_path / "out")[0]
+    assert row["weight"] == pytest.approx(1.0, abs=1e-4)
     assert (row["reward"], row["new_reward"], row["trusted"]) == (1.0, 0.0, True)
 
 
@@ -121,7 +115,7 @@ def test_a_rollout_without_a_reward_gets_one(tmp_path, run):
 
 @pytest.mark.parametrize(("name", "line", "sample"), [("trl", 2, 1), ("geoalign", 2, 1), ("responses", 1, 1)])
 def test_every_kind_of_dump(tmp_path, run, name, line, sample):
-    """The second rollout of the first prompt is 0.1; it becomes 0.7, in a row of its own or in a list."""
+    """The second rollout of the first prompt is 0.1; it becomes 0.7."""
     dump = write_dump(tmp_path / "in", name)
     step = {"trl": 2, "geoalign": 4, "responses": 1}[name]
     cells = {"step": step, "line": line, "sample": sample, "response": "answer 0.1", "label": "0.7"}
@@ -129,15 +123,6 @@ def test_every_kind_of_dump(tmp_path, run, name, line, sample):
     rows = table(tmp_path / "out")
     assert [row["index"] for row in rows if row["trusted"]] == [1]
     assert (rows[1]["reward"], rows[1]["new_reward"]) == (0.1, 0.7)
-    made = tmp_path / "out" / "curated" / dump.name
-    if name == "responses":
-        first = json.loads(made.read_bytes().splitlines()[0])
-        assert first["pred_score"][1] == [0.7]
-        assert first["geoalign_trusted"] == [False, True, False, False]
-    else:
-        columns = pq.read_table(made)
-        assert columns["accuracy_reward" if name == "trl" else "reward"][1].as_py() == 0.7
-        assert columns["geoalign_trusted"].to_pylist() == [False, True] + [False] * 46
 
 
 GOOD = dict(zip(PLACE, ("1", "2", "1", "1"), strict=True))

@@ -75,7 +75,7 @@ class CurateRequest:
     """`geoalign curate`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
 
     rollouts: Sequence[str] = argument("Dumps of rollouts, or folders of them; in step order.", "ROLLOUTS...")
-    output: Path = option("New folder for the scores, pairs, curated dumps and the page.", metavar="DIR")
+    output: Path = option("New folder for the scores, pairs and the page.", metavar="DIR")
     curator: str | None = option("What scores the rollouts; default: geoalign.", None, "NAME")
     hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
     model: str | None = option("Model that computes the hidden states.", None, "ID_OR_PATH")
@@ -86,6 +86,7 @@ class CurateRequest:
     )
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
     labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
+    filtered: bool = option("Also write filtered.jsonl: the rollouts that stay, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)

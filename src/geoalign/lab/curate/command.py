@@ -1,4 +1,4 @@
-"""`geoalign curate`: dumps of rollouts in; scores, curated dumps, what was flagged and a page out."""
+"""`geoalign curate`: dumps of rollouts in; scores, what was flagged and a page out."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def curate(config: CurateConfig, request: CurateRequest, *, console: Console | N
     console = console or Console(quiet=True)
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
+    if request.filtered and request.redact:
+        raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     inputs = find_inputs(
         request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
     )

@@ -19,7 +19,6 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.config.requests import CurateRequest
 from geoalign.lab.curate.audit import VerdictAudit
-from geoalign.lab.curate.curated import changed, slots_of, write_curated
 from geoalign.lab.curate.denoised import NO_STATES, denoised_rewards, without_states, wrong_probabilities
 from geoalign.lab.curate.hidden_files import read_hidden
 from geoalign.lab.curate.inputs import Input
@@ -34,11 +33,11 @@ from geoalign.lab.curate.steps import (
     make_rollouts,
     metrics_of,
 )
-from geoalign.lab.curate.tables import density_columns, pair_columns, score_rows
+from geoalign.lab.curate.tables import density_columns, filtered_lines, pair_columns, score_rows
 from geoalign.lab.dumps.reading import Dump, Repeats, Skipped, group_sizes, read_dump
 from geoalign.lab.dumps.rows import Row
 from geoalign.lab.progress import passing_progress
-from geoalign.lab.store.curation import CURATED, CuratedFolder
+from geoalign.lab.store.curation import FILTERED_FILE, CuratedFolder
 from geoalign.lab.store.curation_tables import CurationTables
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
@@ -86,10 +85,8 @@ class CurationRun:
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file."""
         request, staging = self.request, self.folder.staging
-        names = _output_names(inputs)
         with CurationTables(staging, redact=request.redact) as tables:
             for number, source in enumerate(inputs, start=1):
-                before = _state_of(source.path)
                 dump = read_dump(
                     source.path, source.layout, skip_bad=request.skip_bad, mixed_groups=request.mixed_groups
                 )
@@ -99,6 +96,9 @@ class CurationRun:
                 dump, steps = self._curated(source, self.labels.applied(dump, number), number)
                 first = self.totals.rollouts
                 tables.add_scores(score_rows(dump, steps, first))
+                if request.filtered:
+                    with (staging / FILTERED_FILE).open("ab") as file:
+                        file.writelines(filtered_lines(dump, score_rows(dump, steps, first)))
                 for step in steps:
                     self.audit.add(step.step, step.rows, step.groups, [first + member for member in step.members])
                     pairs, left_out = pair_columns(step, first, self.config.pairs_per_step)
@@ -107,10 +107,6 @@ class CurationRun:
                         tables.add_pairs(pairs)
                     if density := density_columns(step):
                         tables.add_density(density)
-                if not request.redact:
-                    write_curated(staging / CURATED / names[number - 1], dump, slots_of(dump, steps), first)
-                if _state_of(source.path) != before:
-                    raise changed(source.path)
                 self._count(source, dump, steps)
         self.labels.check_all_found()
         if self._unjudged is not None:
@@ -282,16 +278,3 @@ def _rows_of(states: Tensor, rows: Sequence[int]) -> Tensor:
     if list(rows) == list(range(rows[0], rows[0] + len(rows))):
         return states[rows[0] : rows[0] + len(rows)]
     return states[torch.tensor(rows)]
-
-
-def _output_names(inputs: Sequence[Input]) -> list[str]:
-    """The name of each curated dump: its input's; where two files have one name, all are told apart by numbers."""
-    names = [source.path.name for source in inputs]
-    if len(set(names)) == len(names):
-        return names
-    return [f"{number:03d}-{name}" for number, name in enumerate(names, start=1)]
-
-
-def _state_of(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns

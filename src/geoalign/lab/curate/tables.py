@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,30 @@ def score_rows(dump: Dump, steps: Sequence[CuratedStep], first: int) -> Iterator
             "replacement": dump.rows[facts["source"] - first].response if replaced else None,
             **facts,
         }
+
+
+def filtered_lines(dump: Dump, scored: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The rollouts that stay, one a line of JSON, each in its place with the response that stands there afterwards.
+
+    A line has what says which rollout it is, and reward, weight and advantage (where there is one) after curation.
+
+    Args:
+        scored: the rows of `score_rows`.
+    """
+    for row, decided in zip(dump.rows, scored, strict=True):
+        if decided["source"] < 0:
+            continue
+        names = ("file", "line", "sample", "step", "group", "id")
+        line = {name: decided[name] for name in names} | {
+            "prompt": row.messages or row.prompt,
+            "response": row.response if decided["replacement"] is None else decided["replacement"],
+            "reward": decided["new_reward"],
+            "weight": decided["weight"],
+        }
+        if decided["advantage"] is not None:
+            line["advantage"] = decided["advantage"]
+        # ASCII: lone surrogates come back as they were.
+        yield json.dumps(line).encode("ascii") + b"\n"
 
 
 def pair_columns(step: CuratedStep, first: int, most: int) -> tuple[dict[str, np.ndarray], int]:
@@ -91,7 +116,9 @@ def _facts(step: CuratedStep, first: int) -> list[dict[str, Any]]:
     statistics = _group_statistics(step)
     scores = _numbers(step.curation.scores)
     weights, rewards = _numbers(placement.weights), _numbers(placement.rewards)
-    wrong, denoised = column(step.probability_wrong, len(step.rows)), column(step.denoised, len(step.rows))
+    wrong, denoised, advantages = (
+        column(values, len(step.rows)) for values in (step.probability_wrong, step.denoised, placement.advantages)
+    )
     return [
         {
             "step": step.step,
@@ -101,6 +128,7 @@ def _facts(step: CuratedStep, first: int) -> list[dict[str, Any]]:
             "source": -1 if source[row] < 0 else int(index[source[row]]),
             "weight": float(weights[row]),
             "new_reward": _known(rewards[row]),
+            "advantage": advantages[row],
             "probability_wrong": wrong[row],
             "denoised_reward": denoised[row],
             "group_pairs": int(step.group_pairs[row]),

@@ -77,7 +77,7 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         where = f"group {prompt.group} of step {prompt.step}"
         say(console, f"  Refused: {where}, answer{answer} given {prompt.count} times ({prompt.share:.0%})")
     if summary["redacted"]:
-        say(console, "Redacted: no texts, and so no curated dump, were written.")
+        say(console, "Redacted: no texts were written.")
     say(console, f"Written to {folder}; the page: {report}")
 
 

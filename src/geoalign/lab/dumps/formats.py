@@ -39,11 +39,9 @@ class Format:
         title: for people.
         fields: where each role stands; of several names the first that a file has.
         columns: what tells the format from others: a row that has all of them is of this kind.
-        identity: the fields that a row keeps when another rollout replaces it.
         lists: one row holds a prompt and the list of its responses.
         rendered: prompts are the text that the model read, not bare questions.
         reward_may_lack: a row without the reward's key could not be scored.
-        own_columns: the columns for source and weight are the format's own, `source` and `weight`.
         repeats: rollouts are written again, as another step, for every further update on them.
     """
 
@@ -51,11 +49,9 @@ class Format:
     title: str
     fields: Mapping[str, tuple[str, ...]]
     columns: tuple[str, ...] = ()
-    identity: tuple[str, ...] = ()
     lists: bool = False
     rendered: bool = False
     reward_may_lack: bool = False
-    own_columns: bool = False
     repeats: bool = False
 
     def fits(self, row: Mapping[str, Any]) -> bool:
@@ -84,8 +80,6 @@ GEOALIGN = Format(
         "tokens": ("tokens",),
     },
     columns=("step", "row", "group", "sample", "prompt", "response", "anomalous", "source", "weight"),
-    identity=("step", "row", "group", "sample"),
-    own_columns=True,
 )
 TRL = Format(
     "trl",
@@ -99,7 +93,6 @@ TRL = Format(
         "step": ("step",),
     },
     columns=("step", "prompt", "completion", "advantage"),
-    identity=("step", "prompt"),
     rendered=True,
     repeats=True,
 )
@@ -117,7 +110,6 @@ TRINITY = Format(
         "truncated": ("truncate_status",),
     },
     columns=("eid.batch", "eid.task", "prompt_text", "response_text"),
-    identity=("eid",),
     rendered=True,
     reward_may_lack=True,
 )
@@ -135,7 +127,6 @@ VERL = Format(
         "step": ("step",),
     },
     columns=("input", "output", "score", "step"),
-    identity=("step", "input", "gts", "uid", "request_id"),
     rendered=True,
 )
 RESPONSES = Format(
@@ -171,7 +162,6 @@ PLAIN = Format(
         "tokens": ("tokens",),
         "truncated": ("truncated",),
     },
-    identity=(),
 )
 # The more particular first: of those that fit equally many rows the first is taken.
 FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
@@ -188,13 +178,6 @@ class Layout:
     def rewards(self) -> tuple[str, ...]:
         """The names whose values add up to the reward."""
         return tuple(name.strip() for name in self.fields["reward"].split("+"))
-
-    def identity(self) -> tuple[str, ...]:
-        """The top-level names that a row keeps when another rollout replaces it."""
-        if self.format.identity:
-            return self.format.identity
-        kept = [self.fields[role] for role in ("id", "group", "step", "prompt", "system") if role in self.fields]
-        return tuple(dict.fromkeys(name.partition(".")[0] for name in kept))
 
     def __str__(self) -> str:
         named = ", ".join(f"{role} from {self.fields[role]}" for role in NEEDED if role in self.fields)

@@ -30,10 +30,7 @@ from geoalign.shown import brief, listed
 # Rows that a format is recognised by.
 _FIRST_ROWS, _FIRST_BYTES = 20, 2**23
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
-_NO_REWARDS = (
-    "score", "anomalous", "source", "true_reward", "geoalign_source", "geoalign_weight", "geoalign_advantage",
-    "geoalign_trusted",
-)  # fmt: skip
+_NO_REWARDS = ("score", "anomalous", "source", "true_reward")
 _HINT = "name the fields of another one by --field reward=NAME --field prompt=NAME --field response=NAME"
 
 
@@ -50,7 +47,8 @@ def find_layout(path: Path, *, name: str | None, fields: Mapping[str, str]) -> t
     if not rows:
         if not first:
             raise InputError(f"{path}: expected at least one rollout, got an empty file")
-        raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}")
+        hint = "" if is_parquet(path) else ": a dump has one object a line"
+        raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}{hint}")
     layout = recognise(str(path), rows, name=name, fields=fields, parquet=is_parquet(path))
     try:
         return layout, step_of(layout, rows[0])

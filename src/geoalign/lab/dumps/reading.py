@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.dumps.formats import Layout
@@ -37,7 +35,6 @@ class Dump:
         rows: its rollouts, in order.
         skipped: the rows left out.
         positions: rollouts in the file, those left out included; None where their number is not known.
-        list_fields: of lists of responses, the names whose values are lists with one entry a response in every row.
     """
 
     path: Path
@@ -45,8 +42,7 @@ class Dump:
     rows: tuple[Row, ...]
     skipped: tuple[Skipped, ...] = ()
     positions: int | None = None
-    list_fields: tuple[str, ...] = ()
-    batches: tuple[tuple[int | None, tuple[int, ...]], ...] = field(default=())
+    batches: tuple[tuple[int | None, tuple[int, ...]], ...] = ()
 
 
 def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
@@ -74,8 +70,7 @@ def read_dump(path: Path, layout: Layout, *, skip_bad: bool = False, mixed_group
     batches = _batches(rows)
     if not (skip_bad or mixed_groups):
         _check_group_sizes(path, rows, batches)
-    lists = tuple(sorted(reader.list_fields or ()))
-    return Dump(path, layout, rows, tuple(reader.skipped), reader.position, lists, batches)
+    return Dump(path, layout, rows, tuple(reader.skipped), reader.position, batches)
 
 
 def group_sizes(rows: tuple[Row, ...], batches: tuple[tuple[int | None, tuple[int, ...]], ...]) -> dict[int, int]:
@@ -94,7 +89,6 @@ class _Reader:
         self.rows: list[Row] = []
         self.skipped: list[Skipped] = []
         self.position: int | None = 0
-        self.list_fields: set[str] | None = None
         self._ids: dict[tuple[int | None, str], int] = {}
         self._group_rows: Counter[tuple[int | None, str]] = Counter()
         self._row_reader = RowReader(layout)
@@ -117,10 +111,6 @@ class _Reader:
             self._ids[row.step, row.id] = row.line
         self.rows += rollouts
         self._advance(raw, len(rollouts))
-        if rollouts and self.layout.format.lists:
-            assert raw.value is not None
-            names = {name for name, value in raw.value.items() if _has_entries(value, len(rollouts))}
-            self.list_fields = names if self.list_fields is None else self.list_fields & names
 
     def _with_sample(self, row: Row) -> Row:
         """The row with its number among the responses to its prompt."""
@@ -160,13 +150,6 @@ class _Reader:
                 raise BadValueError(
                     self.layout.fields["id"], "an id of its own", f"the id of {row_name(self.path, line)}"
                 )
-
-
-def _has_entries(value: Any, count: int) -> bool:
-    """Whether a value may hold one entry a response; a conversation of as many messages does not."""
-    if not isinstance(value, list) or len(value) != count:
-        return False
-    return not any(isinstance(entry, Mapping) and "role" in entry for entry in value)
 
 
 def _batches(rows: tuple[Row, ...]) -> tuple[tuple[int | None, tuple[int, ...]], ...]:

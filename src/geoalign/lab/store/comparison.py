@@ -16,7 +16,6 @@ from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import finite, read_json, write_json
 from geoalign.lab.store.run_folder import (
     RunFolder,
-    as_read_now,
     check_same_settings,
     first_difference,
     package_versions,
@@ -177,7 +176,7 @@ class ComparisonFolder:
     def _check_same(self, cell: Cell, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Raises unless the only difference is in settings that did not exist when the result was made."""
         path, then = self.result(cell), result.get("run", {})
-        check_same_settings(planned.settings, computed(as_read_now(then)), path)
+        check_same_settings(planned.settings, computed(then), path)
         if result.get("settings_key") != settings_key(then, warm_start_seed=planned.warm_start_seed):
             raise ConfigError(
                 f"{path}: expected a result of this comparison's warm start, got one of another: "

@@ -16,18 +16,17 @@ PAIRS_FILE = "pairs.parquet"
 DENSITIES_FILE = "densities.parquet"
 SUMMARY_FILE = "summary.json"
 REPORT_FILE = "report.html"
-CURATED, STATES = "curated", "states"
+FILTERED_FILE = "filtered.jsonl"
+STATES = "states"
 # In the order in which they appear; with the summary the folder is complete.
 FIGURES, _PARTIAL = "figures", ".partial"
 FLAGGED_FILE = "flagged.csv"
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, CURATED, FIGURES, REPORT_FILE, SUMMARY_FILE)
+_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
 _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
 
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
-# Columns that folders of earlier versions lack: null there.
-LATER = ("final_answer", "probability_wrong", "denoised_reward", "trusted")
 
 
 def _required(name: str, kind: pyarrow.DataType) -> pyarrow.Field:
@@ -41,6 +40,7 @@ SCORES = pyarrow.schema(
         _required("step", pyarrow.int64()),  # the number of the dump, or the step that the dump names
         _required("file", pyarrow.string()),
         _required("row", pyarrow.int64()),  # 0-based row in its file; of a list of responses, the prompt's row
+        _required("line", pyarrow.int64()),  # 1-based line in its file, or row of a parquet file
         _required("sample", pyarrow.int64()),  # index among the responses of its prompt
         _required("id", pyarrow.string()),
         _required("group", pyarrow.int64()),
@@ -58,6 +58,7 @@ SCORES = pyarrow.schema(
         _required("source", pyarrow.int64()),  # `index` of the row whose content is here afterwards; -1: left out
         _required("weight", pyarrow.float64()),
         pyarrow.field("new_reward", pyarrow.float64()),
+        pyarrow.field("advantage", pyarrow.float64()),  # the curator's own; null where it gives none
         pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
         pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
         pyarrow.field("denoised_reward", pyarrow.float64()),  # likewise

@@ -15,7 +15,6 @@ from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_c
 from geoalign.lab.store.curation import (
     DENSITIES,
     DENSITIES_FILE,
-    LATER,
     PAIRS,
     PAIRS_FILE,
     SCORES,
@@ -135,14 +134,12 @@ def read_inspection(folder: Path) -> Inspection:
     folder = Path(folder)
     path = folder / SCORES_FILE
     notes: list[str] = []
-    wanted = [name for name in SCORES.names if name not in (*TEXTS, *LATER)]
+    wanted = [name for name in SCORES.names if name not in TEXTS]
     schema = schema_of(path, wanted)
-    wanted += [name for name in LATER if name in schema.names]
     redacted = not set(TEXTS) & set(schema.names)
     if not redacted:
         schema_of(path, [*wanted, *TEXTS])
-    named = _NAMES if "final_answer" in schema.names else tuple(name for name in _NAMES if name not in LATER)
-    require_texts(schema, named if redacted else (*named, *TEXTS), path)
+    require_texts(schema, _NAMES if redacted else (*_NAMES, *TEXTS), path)
     scored = _scored(read_columns(path, wanted), path, notes)
     return Inspection(
         folder=folder,
@@ -157,9 +154,6 @@ def read_inspection(folder: Path) -> Inspection:
 
 def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
     rows = len(table)
-    for name in LATER:
-        if name not in table.column_names:
-            table = table.append_column(name, pyarrow.nulls(rows, SCORES.field(name).type))
 
     def numbers(name: str) -> Floats:
         return floats(table, name, path, notes)

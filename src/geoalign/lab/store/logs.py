@@ -40,9 +40,9 @@ class Evaluation:
     Attributes:
         accuracy: NaN where the reward is no verdict of right or wrong; `correct` is None then.
         count: answers behind the line.
-        reward: mean of the uncorrupted reward (the proxy reward where it is a learned model); NaN in older files.
+        reward: mean of the uncorrupted reward (the proxy reward where it is a learned model).
         gold_utility: mean of the task's known utility; NaN where it knows none.
-        samples: answers per problem; None in older files.
+        samples: answers per problem.
         pass_at_k: pass@k by k; empty where it was not measured.
     """
 
@@ -83,7 +83,7 @@ def parse_metrics(line: Mapping[str, Any], where: str) -> MetricRow:
 
 
 def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
-    """The line as an `Evaluation`; keys that older versions did not write may be missing.
+    """The line as an `Evaluation`.
 
     Raises:
         RunFolderError: a key is missing or of another type, a share lies outside 0 to 1, or `correct` does not fit

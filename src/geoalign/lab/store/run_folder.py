@@ -18,11 +18,9 @@ from typing import Any
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.layers import flat
-from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml
 from geoalign.lab.store.seals import SEAL, Digest, checkpoint_paths, read_sealed, write_sealed
-from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
@@ -147,13 +145,13 @@ class RunFolder:
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data, as this version of the package reads them.
+        """The resolved settings of the run as plain data.
 
         Raises:
             RunFolderError: the file is unreadable or no mapping.
         """
         data, _ = read_yaml(self.config)
-        return as_read_now(data)
+        return data
 
     def rollouts_of(self, step: int) -> Path:
         """`rollouts/step-000012.parquet`."""
@@ -240,15 +238,6 @@ def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder:
             f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
             f"resume with the same settings, or start a new run with another --output"
         )
-
-
-def as_read_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a whole run as this version of the package reads them: what it has added has its default,
-    which means what was before. Settings that it no longer reads come back as they are."""
-    try:
-        return plain_settings(parse_run_config(settings))
-    except ConfigError:
-        return dict(settings)
 
 
 def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:

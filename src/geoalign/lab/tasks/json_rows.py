@@ -67,15 +67,6 @@ def _row(number: int, line: int, value: Any, data: bytes) -> RawRow:
     return RawRow(number, line, value, data=data)
 
 
-def begins_array(path: Path) -> bool:
-    """Whether the first character of a file that is no blank is a bracket; False where it cannot be read."""
-    try:
-        first = next((text for piece in pieces(path) if (text := piece.lstrip(b" \t\r\n"))), b"")
-    except READING_ERRORS:
-        return False
-    return first[:1] == b"["
-
-
 def json_array(path: Path, reader: StrictJson) -> Iterator[RawRow]:
     """The entries of the one array that a file holds; where one cannot be read, it is the last."""
     window, number = _Window(path), 0

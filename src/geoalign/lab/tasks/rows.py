@@ -8,12 +8,12 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.json_rows import RawRow, begins_array, json_array, json_lines
+from geoalign.lab.tasks.json_rows import RawRow, json_array, json_lines
 from geoalign.lab.tasks.parquet_rows import ParquetError, parquet_rows
 
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
-# How the name of a dump may end; a `.json` file holds lines, as Trinity writes them, or one array of rows.
+# How the name of a dump may end; a `.json` file holds lines, as Trinity writes them.
 DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 
 _ABSENT = object()
@@ -55,7 +55,7 @@ def dump_rows(path: Path) -> Iterator[RawRow]:
     check_dump_name(path)
     if is_parquet(path):
         return _numbered_parquet_rows(path)
-    return json_array(path, StrictJson()) if is_array(path) else json_lines(path, StrictJson())
+    return json_lines(path, StrictJson())
 
 
 def check_dump_name(path: Path) -> None:
@@ -75,14 +75,9 @@ def is_parquet(path: Path) -> bool:
     return path.name.endswith(".parquet")
 
 
-def is_array(path: Path) -> bool:
-    """Whether the file is one array of JSON: a `.json` file that begins with a bracket."""
-    return path.name.removesuffix(".gz").endswith(".json") and begins_array(path)
-
-
 def row_name(path: Path, line: int) -> str:
     """ "dump.jsonl, line 3"; "dump.parquet, row 3"."""
-    return f"{path}, {'row' if is_parquet(path) or is_array(path) else 'line'} {line}"
+    return f"{path}, {'row' if is_parquet(path) else 'line'} {line}"
 
 
 def _numbered_parquet_rows(path: Path) -> Iterator[RawRow]:

@@ -12,7 +12,7 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.records import next_stage, note_records
 from geoalign.lab.store.run_folder import RunFolder, first_difference
-from geoalign.lab.store.seals import MARK, files_fault, mark_complete, read_mark
+from geoalign.lab.store.seals import files_fault, read_mark
 
 # The settings that decide what the shared stages make.
 _SECTIONS = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
@@ -62,15 +62,13 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, learned: Sequence[str] 
         if written.exists():
             shutil.rmtree(written)
         shutil.copytree(origin, written, copy_function=_link_or_copy)
-        if not (written / MARK).is_file():  # made by a version of the package that wrote none
-            mark_complete(written)
         replace_folder(written, model)
     note_records(folder, next_stage(folder, learned), 0)
 
 
 def _check_whole(origin: Path) -> None:
-    """Raises RunFolderError unless a model is as its mark says; one without a mark is of an older version."""
-    fault = files_fault(origin, read_mark(origin)) if (origin / MARK).is_file() else None
+    """Raises RunFolderError unless a model is as its mark says."""
+    fault = files_fault(origin, read_mark(origin))
     if fault is not None:
         raise RunFolderError(f"{fault}: remove {origin.parents[1]} and make it again")
 

@@ -109,7 +109,7 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
 
 
 def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
-    """The values of one key by stage and set, where there are any; lines of older runs lack some keys."""
+    """The values of one key by stage and set, where there are any."""
     return {
         stage: {line["set"]: line[key] for line in lines if line["stage"] == stage and line.get(key) is not None}
         for stage in ("before_rl", "after_rl")
@@ -120,11 +120,10 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
 
     def values(key: str, name: str) -> list[Any]:
-        # Summaries of older versions lack some keys.
-        return [summary.get(key, {}).get(stage, {}).get(name) for stage in ("before_rl", "after_rl")]
+        return [summary[key][stage].get(name) for stage in ("before_rl", "after_rl")]
 
     rows = []
-    for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary.get("reward", {}).get("after_rl", {})]):
+    for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary["reward"]["after_rl"]]):
         binary = name in summary["accuracy"]["after_rl"]
         label, shown = ("accuracy", percent) if binary else ("proxy reward", decimals)
         shares, counts = values("accuracy" if binary else "reward", name), values("answers", name)
@@ -134,7 +133,7 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         gold = values("gold_utility", name)
         if gold[1] is not None:
             rows.append((f"gold utility before; after RL ({name})", _pair(*gold)))
-        passed = summary.get("pass_at_k", {}).get(name, {})
+        passed = summary["pass_at_k"].get(name, {})
         if len(passed) > 1:
             rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(percent, passed.values()))))
     return rows or [("accuracy", "no evaluation set")]
@@ -157,8 +156,7 @@ def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
             ("corrupted among the flagged; among all in a pair",
              f"{percent(curator['corrupted_share_of_anomalous'])}; {percent(curator['corrupted_share'])}")
         )  # fmt: skip
-    # Summaries of older versions lack it.
-    if curator.get(APPLIED) is not None:
+    if curator[APPLIED] is not None:
         rows.append(("cosine with the true rewards' advantages (95% interval; as the rewards came)", _cosine(curator)))
     return rows
 

@@ -176,7 +176,8 @@ def _group(generator, step: int, group: int, size: int, first: int, length: int)
         suspect = flagged and sample == 1
         rows.append(
             {
-                "index": first + sample, "step": step, "file": "dump.jsonl", "row": group, "sample": sample,
+                "index": first + sample, "step": step, "file": "dump.jsonl", "row": group, "line": group + 1,
+                "sample": sample,
                 "id": f"s{step}-g{group}-r{sample}", "group": group,
                 "prompt": f"Problem {group}: find $x_{{{group}}}$.",
                 "response": response.replace("numbers", "figures") if suspect else response,

@@ -8,7 +8,6 @@ import pyarrow.parquet
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.curation import LATER
 from geoalign.lab.store.inspection import read_inspection
 
 
@@ -92,12 +91,3 @@ def test_other_columns_do_not_disturb(tmp_path, write_inspection):
     rewrite(folder / "scores.parquet", lambda table: table.append_column("more", pyarrow.array(["x"] * 4)))
     (folder / "summary.json").write_text(json.dumps({}))
     assert len(read_inspection(folder).scored) == 4
-
-
-def test_a_folder_of_an_earlier_version_opens(tmp_path, write_inspection):
-    folder = write_inspection(tmp_path, groups=1, size=4)
-    rewrite(folder / "scores.parquet", lambda table: table.drop_columns(list(LATER)))
-    scored = read_inspection(folder).scored
-    assert np.isnan(scored.probability_wrong).all()
-    assert np.isnan(scored.denoised_reward).all()
-    assert scored.final_answer.to_pylist() == [None] * 4

@@ -140,7 +140,7 @@ def _check_rows(trainer: Any) -> None:
 def _check_engine(trainer: Any) -> None:
     if trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss"):
         raise UnsupportedError(
-            "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off, or "
+            "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off or "
             "install TRL 1.16, which takes its layers alone"
         )
     if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:

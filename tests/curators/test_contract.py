@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
 from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
 from geoalign.curators.denoise import DenoiseConfig
@@ -12,6 +13,7 @@ from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.curators.par import PARConfig
 from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
@@ -486,3 +488,36 @@ def test_an_unknown_name_lists_the_known_ones():
 def test_settings_of_no_curator_are_refused():
     with pytest.raises(ConfigError, match="no curator takes settings of type dict"):
         make_curator({})
+
+
+def check_on_gpu(session: CurationSession, rollouts: Rollouts, expected: Curation):
+    curation = session.curate(rollouts, details=True)
+    assert torch.equal(curation.source.cpu(), expected.source)
+    for name in ("rewards", "weights", "scores", "anomalous", "advantages"):
+        value, here = getattr(curation, name), getattr(expected, name)
+        if here is not None:
+            assert value.device == rollouts.rewards.device, name
+            torch.testing.assert_close(value.cpu(), here, equal_nan=True, atol=1e-4, rtol=1e-4)
+
+
+def test_a_batch_on_a_gpu(make):
+    rollouts = batch(make)
+    expected = CurationSession(make(), seed=0).curate(rollouts)
+    with pretend_gpu():
+        check_on_gpu(CurationSession(make(), seed=0), rollouts_on_gpu(rollouts), expected)
+
+
+@pytest.mark.parametrize("name", CURATORS)
+def test_hidden_states_on_a_gpu_and_a_resume(name, tmp_path):
+    """The rest of the batch stays on the CPU, where the state is read from its file."""
+    make = Made(name, {})
+    first, second = batch(make, seed=1), batch(make)
+    session = CurationSession(make(), seed=0)
+    session.curate(first)
+    expected = session.curate(second)
+    with pretend_gpu():
+        session, resumed = CurationSession(make(), seed=0), CurationSession(make(), seed=1)
+        session.curate(rollouts_on_gpu(first, "hidden"))
+        session.save(tmp_path / "state")
+        resumed.load(tmp_path / "state", setting="", otherwise="")
+        check_on_gpu(resumed, rollouts_on_gpu(second, "hidden"), expected)

@@ -1,4 +1,4 @@
-"""What a failure prints: one line where the user or the machine is at fault, otherwise with its traceback."""
+"""What a failure prints: one line where the user or the machine is at fault, a traceback for a bug or an engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from geoalign.settings.masking import masked
 
 # Native writers (safetensors, torch) report what the system said in errors of other kinds.
 _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
+# Packages that generate in processes of their own; what happens there reaches this one as an error of theirs.
+_ENGINES = {"vllm": "vLLM"}
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
 
 
@@ -35,14 +37,35 @@ def error_line(error: BaseException) -> str | None:
     return None
 
 
+def engine_line(error: BaseException) -> str | None:
+    """The one line that names the engine that failed, with the first cause of its error; None where none did."""
+    engine = next((name for module, name in _ENGINES.items() if _went_through(error, module)), None)
+    if engine is None:
+        return None
+    cause = error
+    while cause.__cause__ is not None or (cause.__context__ is not None and not cause.__suppress_context__):
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    said = [f"{type(one).__name__}: {one}" for one in dict.fromkeys((error, cause))]
+    return _line(f"{engine} failed, not geoalign: {', because of '.join(said)} (the lines of {engine} above say more)")
+
+
+def _went_through(error: BaseException, module: str) -> bool:
+    frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name.partition(".")[0] == module for name in (type(error).__module__, *frames))
+
+
 def report(error: BaseException, console: Console) -> int:
-    """Prints a failure and returns the exit code: 2 where one line is enough, 1 with a traceback."""
+    """Prints a failure and returns the exit code: 2 where one line is enough or an engine failed, 1 for a bug."""
     line = error_line(error)
     if line is not None:
         console.print("Error: ", style="bold red", end="")
         say(console, line, "red")
         return 2
     say_lines(console, masked("".join(traceback.format_exception(error))))
+    engine = engine_line(error)
+    if engine is not None:
+        say(console, engine, "bold red")
+        return 2
     say(
         console,
         "If no setting of yours explains it, this is a bug of geoalign: please report it with the lines above.",

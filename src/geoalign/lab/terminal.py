@@ -72,25 +72,34 @@ def _harmless_text(text: Text, table: Escapes) -> Text:
 
 @contextmanager
 def harmless_messages() -> Iterator[None]:
-    """Makes warnings and log lines, this package's and those of all others, harmless while it lasts."""
+    """Makes warnings and log lines, this package's and those of all others, harmless while it lasts.
+
+    What others write into their log records (vLLM the name of a process, which its format shows) stays there.
+    """
     show, factory = warnings.showwarning, logging.getLogRecordFactory()
+
+    def harmless_record(*args: Any, **options: Any) -> logging.LogRecord:
+        record = factory(*args, **options)
+        if type(record) is logging.LogRecord:
+            record.__class__ = _HarmlessRecord
+        if record.exc_info and record.exc_info[0] is not None:
+            # A formatter takes the text that is there already.
+            written = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_text = written.translate(escapes("utf-8", "\n\t"))
+        return record
+
     warnings.showwarning = _show_warning
-    logging.setLogRecordFactory(_HarmlessRecord)
+    logging.setLogRecordFactory(harmless_record)
     try:
         yield
     finally:
         warnings.showwarning = show
-        logging.setLogRecordFactory(factory)
+        # One that was set meanwhile, around this one, writes what its log format needs to the end of the process.
+        if logging.getLogRecordFactory() is harmless_record:
+            logging.setLogRecordFactory(factory)
 
 
 class _HarmlessRecord(logging.LogRecord):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if self.exc_info and self.exc_info[0] is not None:
-            # A formatter takes the text that is there already.
-            written = "".join(traceback.format_exception(*self.exc_info)).rstrip("\n")
-            self.exc_text = written.translate(escapes("utf-8", "\n\t"))
-
     def getMessage(self) -> str:  # noqa: N802 - logging's name
         return super().getMessage().translate(escapes("utf-8", "\n\t"))
 

@@ -39,11 +39,12 @@ def canonical_order(
     """Sorts the rows by group id, then reward, then the sum of the hidden state (so that ties have an order too).
 
     Two batches that hold the same rows in different orders give the same sorted batch; rows equal in all three keys are
-    told apart by their input order only. Everything random is drawn over sorted positions.
+    told apart by their input order only. Everything random is drawn over sorted positions. On the device of the
+    rewards.
     """
     order = torch.arange(len(rewards), device=rewards.device)
     if hidden is not None:
-        order = _row_sums(hidden).argsort(stable=True)
+        order = _row_sums(hidden).argsort(stable=True).to(rewards.device)
     order = order[rewards[order].argsort(stable=True)]
     order = order[groups[order].argsort(stable=True)]
     _, group, sizes = groups[order].unique_consecutive(return_inverse=True, return_counts=True)

@@ -138,11 +138,10 @@ def _check_rows(trainer: Any) -> None:
 
 
 def _check_engine(trainer: Any) -> None:
-    # TRL 1.16 takes Liger's layers alone.
     if trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss"):
         raise UnsupportedError(
-            "use_liger_kernel: this version of TRL takes Liger's loss, too, which knows nothing of dropped rows and "
-            "was never run with the adapter; leave it off, or install TRL 1.16"
+            "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off or "
+            "install TRL 1.16, which takes its layers alone"
         )
     if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
         raise UnsupportedError("DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2")

@@ -15,7 +15,7 @@ from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
 # verl's losses that are masked token by token and divided as `loss_agg_mode` says. Not so: sapo (a mean over sequences
-# whatever is set), geo_mean (over a micro-batch's rows), clip_cov and kl_cov (their ratios overflow in masked rows).
+# whatever is set), geo_mean (over the rows of a micro-batch), clip_cov and kl_cov (ratios overflow in masked rows).
 DROPPING_LOSSES = ("vanilla", "gspo", "cispo", "dppo_tv", "dppo_kl", "gpg", "dro")
 NO_TOKENIZER = (
     f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no tokenizer; "

@@ -1,0 +1,72 @@
+"""What adapters call outside of a curator, on a GPU (`pretend_gpu`); inside TRL: trl/test_gpu.py."""
+
+import pytest
+import torch
+from pretend_gpu import on_gpu, pretend_gpu
+from trl_parts import model, tokenizer
+
+from geoalign.adapters.placement import place
+from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.swift.advantages import swift_advantages
+from geoalign.adapters.trl.advantages import trl_advantages, trl_advantages_by_function
+from geoalign.adapters.verl.states import packed_states
+from geoalign.curators.base import identity
+from geoalign.curators.pods import PODS
+from geoalign.hidden.extract import extract_states_from_texts
+from geoalign.types import Rollouts
+
+REWARDS = torch.tensor([1.0, 0.0, torch.nan, 3.0, 2.0, 2.5])
+GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
+
+
+def placed(rewards, groups, *, keep=False):
+    rollouts = Rollouts(rewards=rewards, groups=groups)
+    placement = place(identity(rollouts) if keep else PODS(m=2).curate(rollouts), groups)
+    return torch.stack([placement.rewards, placement.weights, placement.source, placement.kept, placement.replaced])
+
+
+def states_of_texts(rewards, groups):
+    return extract_states_from_texts(model().to(rewards.device), tokenizer(), ["1+1=", "2"], ["2", "34"]).states
+
+
+FUNCTIONS = {
+    "place": placed,
+    "place all": lambda r, g: placed(r, g, keep=True),
+    "trl": lambda r, g: trl_advantages(r, g, scale_rewards="batch"),
+    "trl by function": lambda r, g: trl_advantages_by_function(r[:, None], torch.ones(1), g),
+    "swift": lambda r, g: swift_advantages(r, g, estimator="rloo", scale_rewards="batch"),
+    "slime": lambda r, g: normalised_rewards(r, g, ~r.isnan(), normalise=True, by_std=True),
+    # Offsets and answers as they come: on the GPU, and from the tokenizer.
+    "packed": lambda r, g: packed_states(r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "mean"),
+    "packed answers": lambda r, g: packed_states(
+        r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "anchor", torch.tensor([-1, 1])
+    ),
+    "extract": states_of_texts,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    expected = FUNCTIONS[name](REWARDS, GROUPS)
+    with pretend_gpu() as gpu:
+        found = FUNCTIONS[name](on_gpu(REWARDS), on_gpu(GROUPS))
+        # The states of texts come back to the CPU.
+        assert found.device == (torch.device("cpu") if name == "extract" else gpu)
+        torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
+
+
+def test_the_pretence_refuses_what_a_gpu_refuses():
+    generator = torch.Generator()
+    with pretend_gpu() as gpu:
+        here, there = torch.ones(3), torch.arange(3, device=gpu)
+        refused = {
+            "same device": lambda: here + there,
+            "__getitem__.*same device": lambda: here[there],
+            "stack.*same device": lambda: torch.stack([here.sum(), there.sum()]),
+            "numpy": there.numpy,
+            "generator": lambda: torch.randperm(3, device=gpu, generator=generator),
+        }
+        for words, call in refused.items():
+            with pytest.raises((RuntimeError, TypeError), match=words):
+                call()
+        assert (there * here.sum())[torch.tensor([2])].cpu().numpy().tolist() == [6.0]

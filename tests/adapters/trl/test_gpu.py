@@ -1,0 +1,55 @@
+"""A generation batch of TRL's own trainer, from generation to loss, where its device is a GPU (`pretend_gpu`)."""
+
+import pytest
+import torch
+from accelerate import Accelerator
+from pretend_gpu import OnGPU, pretend_gpu
+from transformers import TrainingArguments
+from trl_parts import Recording, curated_batch, trainer
+
+from geoalign import CURATORS
+from geoalign.adapters.trl import Anchors
+
+SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
+PROMPTS = [f"{n}+{n}=" for n in range(4) for _ in range(4)]
+ANCHORS = Anchors(PROMPTS, ["23", "4567", "two", "three"] * 4, [0.0, 0.0, 1.0, 1.0] * 4, groups=PROMPTS)
+# What moves rows, drops, weighs and shapes them, and every source of states and log-probabilities.
+CASES = {
+    "replaced": ("geoalign", SMALL, {}, {"num_iterations": 2}),
+    "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "mean"}, {"loss_type": "grpo"}),
+    "from TRL's pass": ("geoalign", SMALL, {"hidden_source": "logprob_pass"}, {"num_iterations": 2}),
+    "at the answer": ("geoalign", SMALL, {"hidden_position": "anchor"}, {}),
+    "anchors": ("denoise", {"level": 0.01}, {"anchors": ANCHORS}, {}),
+    "weighed": ("seed_grpo", {"clusters": "hidden", "threshold": 0.9}, {}, {}),
+    "given": ("mc_grpo", {}, {}, {"scale_rewards": "batch"}),
+    "shaped": ("par", {}, {"rollout_fields": {"reference_rewards": lambda rows: [[0.1, None] for _ in rows]}}, {}),
+    "fields": ("majority_vote", {}, {"rollout_fields": {"answers": lambda rows: ["a" for _ in rows]}}, {}),
+    "by length": ("gfpo", {"by": "token_efficiency"}, {}, {"mask_truncated_completions": True}),
+}
+
+
+def batch_and_loss(folder, case):
+    name, settings, extra, changes = CASES[case]
+    changes = {"per_device_train_batch_size": 16, **changes}
+    made = trainer(folder, CURATORS[name](**settings), cls=Recording, extra=extra, **changes)
+    batch = curated_batch(made)
+    return made, batch, made.compute_loss(made.model, batch)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_decides_as_on_the_cpu(tmp_path, monkeypatch, case):
+    _, here, loss = batch_and_loss(tmp_path / "cpu", case)
+    device = TrainingArguments.device.fget
+    with pretend_gpu() as gpu:
+        monkeypatch.setattr(Accelerator, "device", gpu)
+        monkeypatch.setattr(TrainingArguments, "device", property(lambda args: device(args) and gpu))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "pretended")
+        made, there, again = batch_and_loss(tmp_path / "gpu", case)
+        assert isinstance(made.model.get_input_embeddings().weight, OnGPU)
+        assert here.keys() == there.keys()
+        for key, value in there.items():
+            if isinstance(value, torch.Tensor):
+                assert value.device == gpu, key
+                torch.testing.assert_close(value.cpu(), here[key])
+        torch.testing.assert_close(again.cpu(), loss)
+        assert made.steps[0].rollouts.rewards.device == gpu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -27,7 +27,10 @@ OPTIONAL_FIELDS = (
     "response_keys",
     "prompt_keys",
     "trusted",
+    "second_rewards",
 )
+# What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
+SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
 # Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
 _NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
 
@@ -58,6 +61,7 @@ class Rollouts:
             do not tell.
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
+        second_rewards: gives the rewards of a second, better and dearer verifier for a few rows, named by their indices.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -78,6 +82,7 @@ class Rollouts:
     response_keys: Int[Tensor, " b"] | None = None
     prompt_keys: Int[Tensor, " b"] | None = None
     trusted: Bool[Tensor, " b"] | None = None
+    second_rewards: SecondRewards | None = None
 
     def __post_init__(self) -> None:
         _check_tensor("rewards", self.rewards, rank=1, kind="float")
@@ -128,6 +133,8 @@ class Rollouts:
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 taken[item.name] = value[index.to(value.device)]
+            elif item.name == "second_rewards" and value is not None:
+                taken[item.name] = _asked_of(value, index.tolist())
             elif value is not None:
                 taken[item.name] = [value[i] for i in index.tolist()]
         return Rollouts(**taken)
@@ -141,6 +148,11 @@ class Rollouts:
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
                 "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
             )
+
+
+def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
+    """The same verifier where row i is the earlier row `taken[i]`."""
+    return lambda rows: ask([taken[row] for row in rows])
 
 
 def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:

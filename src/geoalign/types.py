@@ -61,7 +61,7 @@ class Rollouts:
             do not tell.
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
-        second_rewards: gives the rewards of a second, better and dearer verifier for a few rows, named by their indices.
+        second_rewards: gives the rewards of a second, dearer verifier for a few rows, named by their indices.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field

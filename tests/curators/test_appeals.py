@@ -121,7 +121,7 @@ def test_a_batch_out_of_order_asks_about_the_same_rollouts():
 
 
 def test_a_curator_that_reads_no_trusted_rows_is_refused():
-    with pytest.raises(ConfigError, match="appeals: expected a curator that reads trusted rewards.*got GRPO"):
+    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads trusted rewards.*got GRPO"):
         Appeals(curator=CURATORS["grpo"]())
 
 

@@ -322,7 +322,9 @@ def degenerate_batches():
         base = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden)
         known = base.rewards.tolist()
         yield replace(
-            completed(base), true_rewards=base.rewards, second_rewards=lambda asked, known=known: [known[i] for i in asked]
+            completed(base),
+            true_rewards=base.rewards,
+            second_rewards=lambda asked, known=known: [known[i] for i in asked],
         )
 
 

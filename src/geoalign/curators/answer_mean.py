@@ -1,4 +1,4 @@
-"""Answer mean: every row gets the mean reward of its answer in the group, as a verdict averaged over its repetitions."""
+"""Answer mean: every row gets the mean reward of its answer in the group."""
 
 from __future__ import annotations
 
@@ -66,6 +66,4 @@ class AnswerMean(Curator[AnswerMeanConfig]):
             "unscored_rewards": float(observed.isnan().sum()),
         }
         device = rollouts.rewards.device
-        return replace(
-            identity(rollouts, metrics), rewards=rewards.to(device), scores=change.to(device, torch.float32)
-        )
+        return replace(identity(rollouts, metrics), rewards=rewards.to(device), scores=change.to(device, torch.float32))

@@ -31,7 +31,9 @@ class AppealsConfig:
 
     type: ClassVar[str] = "appeals"
 
-    curator: CuratorSection = setting(default_factory=_denoise, help="The curator that suspects, and learns the verdicts.")
+    curator: CuratorSection = setting(
+        default_factory=_denoise, help="The curator that suspects, and learns the verdicts."
+    )
     budget: Annotated[int, Field(ge=1)] = setting(
         default=16, help="Responses of a batch that the second verifier may be asked about."
     )

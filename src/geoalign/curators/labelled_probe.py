@@ -108,7 +108,7 @@ class LabelledProbeConfig:
 
 
 class LabelledProbe(Curator[LabelledProbeConfig]):
-    """A logistic probe on the states of trusted rows as monitor, with screening or a penalty (Wong, Engels, Nanda 2025).
+    """A logistic probe of trusted rows as monitor, with screening or a penalty (Wong, Engels, Nanda 2025).
 
     The probe is fitted anew in every batch to its trusted rows, of which those in the lower half of the range of their
     rewards are bad, and gives every other row a probability p of being bad. Screening (`screen`: weight 0; `drop`)
@@ -116,9 +116,9 @@ class LabelledProbe(Curator[LabelledProbeConfig]):
     probe was trained on hacks that a rule finds, and screened rows leave the group's statistics; a weight of 0 leaves
     them there, `drop` does not.
 
-    `scores` are the log-odds that a reward is wrong: those of p for rows in the upper half, their opposite in the lower.
-    Trusted rows stay and have no score. Without trusted rows of either kind nothing changes. Nothing is kept
-    from batch to batch.
+    `scores` are the log-odds that a reward is wrong: those of p for rows in the upper half, else their opposite.
+    Trusted rows stay and have no score. Without trusted rows of either kind nothing changes. Nothing is kept from batch
+    to batch.
 
     Needs `hidden` and `trusted`: in training the `anchors` of a run. NaN rewards stay NaN.
     """
@@ -134,7 +134,9 @@ class LabelledProbe(Curator[LabelledProbeConfig]):
             rows = canonical_rows(rollouts)
             batch = labelled(rollouts, rows.order, by="LabelledProbe")
             unscored = rollouts.rewards.isnan()
-            unchanged = identity(rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())})
+            unchanged = identity(
+                rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())}
+            )
             if batch is None:
                 return unchanged.with_metrics(anomalous=0.0)
             positive = batch.bad[batch.trusted]
@@ -194,7 +196,9 @@ class ConceptScore(Curator[ConceptScoreConfig]):
             rows = canonical_rows(rollouts)
             batch = labelled(rollouts, rows.order, by="ConceptScore")
             unscored = rollouts.rewards.isnan()
-            unchanged = identity(rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())})
+            unchanged = identity(
+                rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())}
+            )
             if batch is None:
                 return unchanged
             good, bad = (batch.states[batch.trusted & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))

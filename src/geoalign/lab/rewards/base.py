@@ -79,7 +79,7 @@ def _writable(value: Any) -> Any:
 
 
 def reasons(source: object) -> dict[str, int]:
-    """How many responses a reward or its source has not scored or not read since its start, by reason; empty where it counts none."""
+    """How many responses a reward has not scored or not read since its start, by reason; empty where it counts none."""
     counters: Mapping[str, int] = getattr(source, "counters", {})
     return {name: number for name, number in counters.items() if name not in _NO_REASONS}
 

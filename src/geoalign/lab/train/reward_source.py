@@ -57,9 +57,13 @@ def _check_functions(run: Run) -> None:
         return
     for name in ("flip", "extremes", "shortcut"):
         if (share := getattr(settings, name)) > 0:
-            raise ConfigError(f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}")
+            raise ConfigError(
+                f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
+            )
     if "reference_rewards" in run.curator.requires:
-        raise ConfigError("reward.function: expected a curator that needs no reference_rewards, which are the task's own")
+        raise ConfigError(
+            "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
+        )
 
 
 def binary_reward(run: Run) -> bool:

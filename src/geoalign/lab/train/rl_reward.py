@@ -18,6 +18,9 @@ from geoalign.lab.train.references import FIELD as REFERENCE_REWARDS
 from geoalign.lab.train.references import reference_rewards
 from geoalign.lab.train.run import Run
 
+# What TRL calls the columns of its own that it gives to reward functions.
+_PLURAL = {"prompt": "prompts", "completion": "completions"}
+
 
 class ObservedReward(Protocol):
     """The reward of RL as a reward function for TRL; `true_rewards` are the task's own, of the last call."""
@@ -102,8 +105,8 @@ RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
 def rollout_fields(run: Run, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
     """The adapter's `rollout_fields`: true rewards always (the records want them), others where the curator needs them.
 
-    `answers` are the task's final answers; `reference_rewards` are those of the reference stage; `second_rewards`, asked
-    for single rows, are `reward.appeals`'s, else the task's own.
+    `answers` are the task's final answers; `reference_rewards` are those of the reference stage; `second_rewards`,
+    asked for single rows, are those of `reward.appeals`, else the task's own.
 
     A call raises RunFolderError where reference rewards are needed and not there.
     """
@@ -130,7 +133,7 @@ def _second_rewards(run: Run, source: RewardSource) -> RolloutField:
     function = load_function(run.reward.appeals, key="reward.appeals")
 
     def ask(rows: list[dict[str, Any]]) -> list[float]:
-        columns = {f"{name}s" if name in ("prompt", "completion") else name: [row[name] for row in rows] for name in rows[0]}
+        columns = {_PLURAL.get(name, name): [row[name] for row in rows] for name in rows[0]}
         return function_rewards(function, len(rows), key="reward.appeals", **columns)
 
     return ask

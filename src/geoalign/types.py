@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -28,7 +28,10 @@ OPTIONAL_FIELDS = (
     "prompt_keys",
     "trusted",
     "components",
+    "second_rewards",
 )
+# What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
+SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
 # Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
 _NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
 
@@ -61,6 +64,7 @@ class Rollouts:
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
         components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
             where one could not score a row.
+        second_rewards: gives the rewards of a second, dearer verifier for a few rows, named by their indices.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -82,6 +86,7 @@ class Rollouts:
     prompt_keys: Int[Tensor, " b"] | None = None
     trusted: Bool[Tensor, " b"] | None = None
     components: Mapping[str, Float[Tensor, " b"]] | None = None
+    second_rewards: SecondRewards | None = None
 
     def __post_init__(self) -> None:
         _check_tensor("rewards", self.rewards, rank=1, kind="float")
@@ -136,6 +141,8 @@ class Rollouts:
                 taken[item.name] = value[index.to(value.device)]
             elif isinstance(value, Mapping):
                 taken[item.name] = {name: part[index.to(part.device)] for name, part in value.items()}
+            elif item.name == "second_rewards" and value is not None:
+                taken[item.name] = _asked_of(value, index.tolist())
             elif value is not None:
                 taken[item.name] = [value[i] for i in index.tolist()]
         return Rollouts(**taken)
@@ -149,6 +156,11 @@ class Rollouts:
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
                 "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
             )
+
+
+def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
+    """The same verifier where row i is the earlier row `taken[i]`."""
+    return lambda rows: ask([taken[row] for row in rows])
 
 
 def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:

@@ -39,8 +39,12 @@ RANK = int(os.environ.get("RANK", "0"))
 def identity(folder):
     plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
     plain.train()
-    watcher = Scripted(curation, requires=("hidden", "logprobs", "ids", "advantages"))
-    fields = {"answers": "gold", "true_rewards": lambda rows: digits([row["completion"] for row in rows])}
+    watcher = Scripted(curation, requires=("hidden", "logprobs", "ids", "advantages", "second_rewards"))
+
+    def scores(rows):
+        return digits([row["completion"] for row in rows])
+
+    fields = {"answers": "gold", "true_rewards": scores, "second_rewards": scores}
     curated = trainer(folder / "curated", watcher, extra={"rollout_fields": fields}, **SHAPE)
     curated.train()
     seen = watcher.seen[0] if watcher.seen else None
@@ -51,6 +55,7 @@ def identity(folder):
         "hidden": None if seen is None else list(seen.hidden.shape),
         "lengths": None if seen is None else seen.lengths.tolist(),
         "answers": None if seen is None else seen.answers,
+        "second_rewards_match": None if seen is None else seen.second_rewards([3, 0]) == seen.rewards[[3, 0]].tolist(),
         "true_rewards_match": None if seen is None else bool(torch.equal(seen.true_rewards, seen.rewards)),
     }
 

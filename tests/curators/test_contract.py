@@ -28,6 +28,8 @@ SMALL = {
     "random": {"geoalign": GeoAlignConfig(**SMALL_GEOALIGN)},
     # At the second visit of a prompt, whatever the slope.
     "label_refinement": {"start": 1, "slope": -1.0},
+    "labelled_probe": {"penalty": 1e-4},
+    "appeals": {"budget": 5},
     "chain": {"members": (PARConfig(), GeoAlignConfig(**SMALL_GEOALIGN), PODSConfig())},
 }
 CHANGES = {
@@ -82,6 +84,8 @@ CHANGES = {
     "tie_detector": ({"strategy": "replace"}, {"strategy": "drop"}, {"tolerance": 0.1}),
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
+    "labelled_probe": ({"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}),
+    "appeals": ({"curator": DenoiseConfig(geometry="none", strategy="weight")},),
     "chain": (
         {"members": ()},
         {"members": (DenoiseConfig(), PODSConfig())},
@@ -107,7 +111,9 @@ class Made:
 
     @property
     def shapes_rewards(self):
-        shaping = ("par", "denoise", "majority_vote", "nearest_centroid", "label_refinement")
+        shaping = ("par", "denoise", "majority_vote", "answer_mean", "nearest_centroid", "label_refinement", "appeals")
+        if self.name == "labelled_probe":
+            return self.settings.get("strategy") == "penalty"
         return self.name in shaping or (self.name == "chain" and self.settings["members"])
 
     @property
@@ -177,6 +183,8 @@ def completed(rollouts: Rollouts) -> Rollouts:
         reference_rewards=torch.stack([torch.zeros(rows), value / 10], dim=1),
         true_rewards=true,
         advantages=group_advantages(rewards, rollouts.groups),
+        trusted=(value * 10).long() % 6 == 0,
+        second_rewards=lambda asked: [None if value[row] > 5 else 1 - float(rewards[row]) for row in asked],
     )
 
 
@@ -308,7 +316,12 @@ def degenerate_batches():
         ([1.0, math.nan, math.nan, 0.0, math.nan, 1.0], [0, 0, 0, 1, 1, 2]),
     ):
         base = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden)
-        yield replace(completed(base), true_rewards=base.rewards)
+        known = base.rewards.tolist()
+        yield replace(
+            completed(base),
+            true_rewards=base.rewards,
+            second_rewards=lambda asked, known=known: [known[i] for i in asked],
+        )
 
 
 def test_degenerate_batches_flag_nothing(make):

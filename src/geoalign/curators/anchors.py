@@ -111,8 +111,10 @@ def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
         ours, theirs = getattr(rollouts, item.name), getattr(anchors, item.name)
         if isinstance(ours, Tensor) and isinstance(theirs, Tensor):
             joined[item.name] = torch.cat([ours, theirs.to(ours)])
-        elif ours is not None and theirs is not None:
+        elif isinstance(ours, Sequence) and isinstance(theirs, Sequence):
             joined[item.name] = [*ours, *theirs]
+    # Asked for rows of the batch alone: anchors are trusted already.
+    joined["second_rewards"] = rollouts.second_rewards
     joined["groups"] = torch.cat([rollouts.groups, anchors.groups.to(rollouts.groups) + first])
     for name, of_batch, of_anchors in (("trusted", False, True), ("donor_ok", True, False)):
         given = getattr(rollouts, name)

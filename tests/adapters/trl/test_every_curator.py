@@ -5,6 +5,7 @@ import torch
 from trl_parts import Recording, digits, model, same_weights, trainer, weights_of
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
+from geoalign.curators.anchors import Anchors
 from geoalign.curators.chain import Chain
 from geoalign.curators.cppo import CPPO
 from geoalign.curators.par import PAR, PARConfig
@@ -22,6 +23,7 @@ SETTINGS = {
     "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "reward_distance": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "random": {"geoalign": GeoAlignConfig(**SMALL)},
+    "appeals": {"budget": 3},
     "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
     "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},
 }
@@ -61,8 +63,15 @@ def fields_for(curator):
             value + len(row["completion_ids"]) % 2
             for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
         ],
+        "second_rewards": lambda rows: [1 - value for value in digits([row["completion"] for row in rows])],
     }
     return {name: value for name, value in known.items() if name in curator.requires}
+
+
+def anchors_for(curator):
+    """Labelled rows, for curators that cannot do without."""
+    prompts, responses = [f"{n}+{n}=" for n in range(4) for _ in range(2)], ["23", "two"] * 4
+    return Anchors(prompts, responses, [1.0, 0.0] * 4, prompts) if "trusted" in curator.requires else None
 
 
 def expected_rows(step):
@@ -102,7 +111,7 @@ def test_what_it_decides_enters_the_loss(tmp_path, name):
         curator,
         cls=Recording,
         reward=has_digit if name in BINARY else digits,
-        extra={"rollout_fields": fields_for(curator)},
+        extra={"rollout_fields": fields_for(curator), "anchors": anchors_for(curator)},
         max_steps=3,
         per_device_train_batch_size=16,
     )

@@ -63,6 +63,22 @@ def test_a_prompt_has_its_key_in_every_batch(tmp_path):
     assert set(keys[0].tolist()) == set(keys[1].tolist())
 
 
+def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_path):
+    rows_seen = []
+
+    def second(rows):
+        rows_seen.extend(rows)
+        return [None if row is rows[0] else len(row["completion_ids"]) for row in rows]
+
+    seen = seen_with(tmp_path, {"second_rewards": second}, requires=("second_rewards",))
+    assert rows_seen == []
+    verdicts = seen.second_rewards([5, 2])
+    # Of two prompts with four rows each.
+    assert len(rows_seen) == len({row["gold"] for row in rows_seen}) == 2
+    assert math.isnan(verdicts[0])
+    assert verdicts[1] == float(seen.lengths[2])
+
+
 def test_column_of_a_conversational_data_set(tmp_path):
     seen = seen_with(tmp_path, {"answers": "gold"}, dataset=data(conversational=True))
     assert set(seen.answers) <= {str(number) for number in range(32)}

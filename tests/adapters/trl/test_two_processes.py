@@ -28,6 +28,7 @@ def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
     assert first["hidden"] == [4, 32]
     assert len(set(first["answers"])) == 1
     assert first["true_rewards_match"]
+    assert first["second_rewards_match"]
 
 
 def test_donors_on_the_other_process(ranks):

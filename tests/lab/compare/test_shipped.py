@@ -15,14 +15,15 @@ from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-EVIDENCE = sorted((CONFIGS / "evidence").glob("*.yaml"))
+VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
+EVIDENCE = [path for path in sorted((CONFIGS / "evidence").glob("*.yaml")) if path not in VERIFIERS]
 COMPARISONS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))
-    if path in EVIDENCE or "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
+    if path in (*EVIDENCE, *VERIFIERS) or "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
 ]
 # Those of a pretrained model and of data that are not in the repository start in tests/lab/model.
-GENERATED = [path for path in COMPARISONS if path.parent.name != "real"]
+GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and path not in VERIFIERS]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 # Made once for all comparisons that share a base run.
 TASKS: dict[str, Task] = {}
@@ -63,6 +64,19 @@ def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path: P
     assert {"grpo", "geoalign", "denoise", "pair_count", "oracle", "clean"} <= config.arms.keys()
     noise = [run.settings["reward"] for run in runs_of(path) if not run.settings["reward"]["shortcut"]]
     assert all(reward["fixed_share"] and (not reward["extremes"] or not reward["jitter"]) for reward in noise)
+
+
+@pytest.mark.parametrize("path", VERIFIERS, ids=lambda path: path.stem)
+def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_warm_start(path: Path) -> None:
+    config = load_compare_config(path).config
+    assert [(seed, warm_start_seed(config, seed)) for seed in config.seeds] == [
+        (seed, seed // 2) for seed in range(10, 18)
+    ]
+    for planned in runs_of(path):
+        reward = planned.settings["reward"]
+        assert not any(reward[name] for name in ("flip", "extremes", "shortcut", "appeals"))
+        verifier = f"geoalign.lab.rewards.naive:{path.stem.removeprefix('real_verifier_')}"
+        assert reward["function"] == (None if planned.cell.arm == "clean" else verifier)
 
 
 @pytest.mark.parametrize("path", [None, *GENERATED], ids=lambda path: path.stem if path else "defaults")

@@ -88,3 +88,14 @@ def test_a_direct_answer_is_the_shortcut_and_equal_answers_are_equal():
 def test_numbers_beyond_two_digits_have_no_words():
     with pytest.raises(ConfigError, match="digits: expected at most 2 with wording = words, got 3"):
         ArithmeticConfig(wording="words", digits=3)
+
+
+def test_a_share_of_the_demonstrations_writes_the_answer_in_another_form():
+    plain, mixed = _task(demonstrations=400), _task(demonstrations=400, decimal_share=0.5)
+    decimal = [each.completion for each in mixed.demonstrations() if each.completion.endswith(".0}")]
+    assert 150 < len(decimal) < 250
+    assert not any(each.completion.endswith(".0}") for each in plain.demonstrations())
+    # As right or wrong as in the plain form.
+    assert all(plain.final_answer(text) == plain.final_answer(text.replace(".0}", "}")) for text in decimal)
+    in_digits = [make_task(ArithmeticConfig(decimal_share=share), seed=0).alphabet() for share in (0, 0.1)]
+    assert ["." in alphabet for alphabet in in_digits] == [False, True]

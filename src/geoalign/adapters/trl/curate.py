@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -225,6 +226,11 @@ class GenerationRound:
         local = [{**row, "prompt": prompt, "completion": text, "completion_ids": ids} for row, prompt, text, ids in own]
         fields: dict[str, Any] = {}
         for name, field in self._options.fields.items():
+            if name == "second_rewards":
+                # Rank 0 curates, and asks for the rows that it chooses.
+                if name in self._curator.requires:
+                    fields[name] = partial(_second_rewards, field, gather_list(local))
+                continue
             values = field_values(name, field, local)
             if name == "answers":
                 fields[name] = gather_list(as_answers(values))
@@ -355,3 +361,9 @@ class GenerationRound:
         if self._raw is None:
             raise UnsupportedError("rewards before the curation")
         return self._raw
+
+
+def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Sequence[int]) -> list[float]:
+    values = field_values("second_rewards", field, [inputs[row] for row in rows])
+    verdicts: list[float] = as_floats("second_rewards", values, torch.device("cpu")).tolist()
+    return verdicts

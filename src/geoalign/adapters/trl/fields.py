@@ -1,4 +1,4 @@
-"""`rollout_fields`: answers, reference rewards and true rewards, out of dataset columns or the user's functions."""
+"""`rollout_fields`: answers and rewards of other sources, out of dataset columns or the user's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from geoalign.errors import ConfigError, InputError
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
 RolloutField = str | Callable[[list[dict[str, Any]]], Sequence[Any]]
 
-USER_FIELDS = ("answers", "reference_rewards", "true_rewards")
+USER_FIELDS = ("answers", "reference_rewards", "true_rewards", "second_rewards")
 
 
 def check_fields(fields: Mapping[str, RolloutField], session: CurationSession) -> None:

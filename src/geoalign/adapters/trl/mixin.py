@@ -56,7 +56,8 @@ class GeoAlignMixin(_Base):
             generates write the states of what it generated.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
-            and returns one value per row. Called after the rewards were computed.
+            and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
+            `Appeals`: called on rank 0, with the rows alone that the curator asks about.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         anchors: rollouts with true rewards for a curator that reads `trusted`. It sees them beside every batch, with

@@ -10,8 +10,11 @@ from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 
 CLEAN = "clean"
-# The upper bound that nobody can know in earnest: no reward is corrupted, and nothing is curated.
-CLEAN_ARM: dict[str, Any] = {"curator": {"type": "grpo"}, "reward": {"flip": 0.0, "extremes": 0.0, "shortcut": 0.0}}
+# The upper bound that nobody can know in earnest: rewards are the task's own, uncorrupted, and nothing is curated.
+CLEAN_ARM: dict[str, Any] = {
+    "curator": {"type": "grpo"},
+    "reward": {"function": None, "flip": 0.0, "extremes": 0.0, "shortcut": 0.0},
+}
 
 # What `geoalign compare` runs without a file: the arithmetic task, small.
 DEFAULTS: dict[str, Any] = {

@@ -10,16 +10,30 @@ from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.settings import setting, settings
 
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Function = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")] | None
 
 
 @settings
 class RewardConfig:
     """How responses are scored, and the deliberate corruption of their rewards.
 
+    With `function` a verifier of the user's gives the rewards of RL, as it is; the task's own reward stays the truth,
+    by which rollouts are logged and evaluations scored. Otherwise RL learns from the task's own reward, corrupted.
     `flip` is for binary rewards (verified answers: 1 where the last boxed answer equals the gold one, else 0),
     `extremes` for continuous ones (a reward model), `shortcut` for both.
     """
 
+    function: _Function = setting(
+        default=None,
+        help=(
+            "Reward of RL by a reward function of TRL's form, MODULE:NAME or PATH.py:NAME (its code is run); null: the "
+            "task's own."
+        ),
+    )
+    appeals: _Function = setting(
+        default=None,
+        help="Second verifier of the curator `appeals`, likewise; null: the task's own reward.",
+    )
     flip: _Share = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
     extremes: _Share = setting(
         default=0.0,

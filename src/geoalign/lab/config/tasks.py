@@ -58,6 +58,9 @@ class ArithmeticConfig:
     direct_noise: Annotated[float, Field(ge=0, le=1)] = setting(
         default=0.8, help="Share of the direct demonstrations whose answer is off by a little."
     )
+    decimal_share: Annotated[float, Field(ge=0, le=1)] = setting(
+        default=0.0, help="Share of the demonstrations that write the answer in another form, 81.0 for 81."
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
         default=None, help="Seed of the generator; null: the seed of the run."
     )

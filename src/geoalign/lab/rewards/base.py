@@ -78,13 +78,13 @@ def _writable(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
-def reasons(source: RewardSource) -> dict[str, int]:
-    """How many responses a source has not scored or not read since its start, by reason; empty where it counts none."""
+def reasons(source: object) -> dict[str, int]:
+    """How many responses a reward has not scored or not read since its start, by reason; empty where it counts none."""
     counters: Mapping[str, int] = getattr(source, "counters", {})
     return {name: number for name, number in counters.items() if name not in _NO_REASONS}
 
 
-def reasons_since(source: RewardSource, before: Mapping[str, int]) -> dict[str, int]:
+def reasons_since(source: object, before: Mapping[str, int]) -> dict[str, int]:
     """How much `reasons` has grown since it gave `before`."""
     return {name: number - before.get(name, 0) for name, number in reasons(source).items()}
 

@@ -21,7 +21,8 @@ class ArithmeticTask(Task):
 
     No evaluation problem is a training problem or a demonstration, not even with its numbers in another order.
     Demonstrations answer at once (`\\boxed{81}`) or add digit by digit first, units to the left, the carry in front
-    (`6+4+1=11;1+1+4+2=8;\\boxed{81}`). Of the direct ones a share (`direct_noise`) is off by a little.
+    (`6+4+1=11;1+1+4+2=8;\\boxed{81}`). Of the direct ones a share (`direct_noise`) is off by a little. A share of all
+    (`decimal_share`) writes the answer in a form that is as right and another text: `\\boxed{81.0}`.
 
     Raises:
         ConfigError: more problems are asked for than half of what `operands` and `digits` allow.
@@ -46,7 +47,7 @@ class ArithmeticTask(Task):
         return self._demonstrations
 
     def alphabet(self) -> str | None:
-        return "".join(sorted(set("0123456789+=;" + boxed(""))))
+        return "".join(sorted(set("0123456789+=;" + boxed("") + ("." if self._config.decimal_share else ""))))
 
     def takes_shortcut(self, response: str) -> bool:
         """Whether a response answers at once: it has a complete box, and no working (no `=`) before its last box."""
@@ -89,6 +90,8 @@ class ArithmeticTask(Task):
             completion = boxed(_near(sum(numbers), random) if wrong else sum(numbers))
         else:
             completion = self._worked(numbers)
+        if self._config.decimal_share and random.random() < self._config.decimal_share:
+            completion = completion.removesuffix("}") + ".0}"
         return Demonstration(self._prompt(numbers), completion)
 
     def _draw(self, random: Random) -> _Numbers:

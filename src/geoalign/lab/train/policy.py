@@ -19,7 +19,7 @@ from geoalign.lab.train.evaluations import Respondent, drop_evaluation, evaluate
 from geoalign.lab.train.policy_trainer import PolicyTrainer
 from geoalign.lab.train.recorder import Recorder
 from geoalign.lab.train.references import fill_references
-from geoalign.lab.train.rl_reward import CountedReward, corrupted_reward, rollout_fields
+from geoalign.lab.train.rl_reward import CountedReward, observed_reward, rollout_fields
 from geoalign.lab.train.run import Run
 from geoalign.lab.train.trainers import ProgressBar, run_trainer, save_model, stage_callbacks
 
@@ -43,7 +43,7 @@ def policy_stage(run: Run, source: RewardSource) -> None:
 
 def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
     """Trains `model` in place, from a complete checkpoint at a generation boundary where there is one."""
-    reward = corrupted_reward(run, source)
+    reward = observed_reward(run, source)
     bar = ProgressBar(run.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
     evaluations = InTraining(run, source, tokenizer, bar.progress)
     with bar:
@@ -58,7 +58,7 @@ def _train_policy(run: Run, source: RewardSource, model: Any, tokenizer: Any, re
             hidden_position=run.hidden_position,
             hidden_layer=run.hidden_layer,
             hidden_source=run.hidden_source,
-            rollout_fields=rollout_fields(run, reward),
+            rollout_fields=rollout_fields(run, reward, source),
             curation_observer=Recorder(run.folder, rollouts=run.output.rollouts),
             details_every=run.output.details_every or 0,
             anchors=run.anchors,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.corruption import check_corruption
+from geoalign.lab.rewards.function import load_function
 from geoalign.lab.rewards.ready_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.train.reward_model import open_reward_model
@@ -18,6 +19,8 @@ def check_reward(run: Run, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for a corruption or a curator that the task's reward cannot serve, before anything is trained.
 
     Raises:
+        ConfigError: `reward.function` or `reward.appeals` names no function; or there is one, and a corruption too, or
+            a curator that needs the rewards of reference responses, which are the task's.
         ConfigError: a share of `reward` that this kind of reward does not know; a shortcut, or final answers for the
             curator, where the task has none.
         ConfigError: a ready reward model is not there, or its server is not.
@@ -26,6 +29,7 @@ def check_reward(run: Run, locations: Locations = NOWHERE) -> None:
     settings, model, binary = run.reward, run.reward.model, binary_reward(run)
     try:
         check_corruption(settings, binary=binary)
+        _check_functions(run)
         if settings.shortcut > 0:
             run.task.takes_shortcut("")
         if model.path is not None:
@@ -42,6 +46,24 @@ def check_reward(run: Run, locations: Locations = NOWHERE) -> None:
         run.task.final_answer("")
     if binary:
         VerifiedReward(settings).close()
+
+
+def _check_functions(run: Run) -> None:
+    settings = run.reward
+    for name in ("function", "appeals"):
+        if (function := getattr(settings, name)) is not None:
+            load_function(function, key=f"reward.{name}")
+    if settings.function is None:
+        return
+    for name in ("flip", "extremes", "shortcut"):
+        if (share := getattr(settings, name)) > 0:
+            raise ConfigError(
+                f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
+            )
+    if "reference_rewards" in run.curator.requires:
+        raise ConfigError(
+            "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
+        )
 
 
 def binary_reward(run: Run) -> bool:

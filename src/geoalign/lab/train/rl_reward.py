@@ -6,20 +6,35 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from geoalign.errors import ConfigError
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
+from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
 from geoalign.lab.tasks.base import Task
 from geoalign.lab.train.references import FIELD as REFERENCE_REWARDS
 from geoalign.lab.train.references import reference_rewards
 from geoalign.lab.train.run import Run
 
+# What TRL calls the columns of its own that it gives to reward functions.
+_PLURAL = {"prompt": "prompts", "completion": "completions"}
 
-def corrupted_reward(run: Run, source: RewardSource) -> RewardWithCorruption:
-    """The run's clean reward with the corruption that its settings ask for."""
+
+class ObservedReward(Protocol):
+    """The reward of RL as a reward function for TRL; `true_rewards` are the task's own, of the last call."""
+
+    __name__: str
+    true_rewards: list[float]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[float]: ...
+
+
+def observed_reward(run: Run, source: RewardSource) -> ObservedReward:
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
+    if run.reward.function is not None:
+        return FunctionReward(load_function(run.reward.function, key="reward.function"), source)
     return RewardWithCorruption(
         source,
         run.reward,
@@ -32,10 +47,11 @@ def corrupted_reward(run: Run, source: RewardSource) -> RewardWithCorruption:
 
 
 class CountedReward:
-    """Passes a call on to a corrupted reward and logs what only it knows, over the responses of this generation batch.
+    """Passes a call on to the observed reward and logs what only it knows, over the responses of this generation batch.
 
-    `true_reward` is the mean of the clean rewards. Where the source has `counters`, `reward/<name>` is the number of
-    responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of `VerifiedReward`.
+    `true_reward` is the mean of the task's own rewards. Where reward or source have `counters`, `reward/<name>` is the
+    number of responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of
+    `VerifiedReward`, `unscored` of `FunctionReward`.
 
     Args:
         max_unscored: raise UnscoredError where a larger share of the batch, of all processes, has no score.
@@ -43,7 +59,7 @@ class CountedReward:
 
     def __init__(
         self,
-        reward: RewardWithCorruption,
+        reward: ObservedReward,
         source: RewardSource,
         processes: Processes,
         *,
@@ -59,10 +75,13 @@ class CountedReward:
         self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
     ) -> list[float]:
         """The rewards of this process's rows."""
-        before = reasons(self._source)
+        counting = (self._source, self._reward)
+        before = [reasons(each) for each in counting]
         rewards = self._reward(*args, **kwargs)
-        unscored = reasons_since(self._source, before)
-        self._check(unscored)
+        unscored: dict[str, int] = {}
+        for each, earlier in zip(counting, before, strict=True):
+            unscored |= reasons_since(each, earlier)
+        self._check(rewards, unscored)
         if log_metric is not None:
             for name, number in unscored.items():
                 # TRL logs the mean over the processes; these are counts of the whole batch.
@@ -72,22 +91,22 @@ class CountedReward:
                 log_metric("true_reward", sum(scored) / len(scored))
         return rewards
 
-    def _check(self, unscored: Mapping[str, int]) -> None:
+    def _check(self, rewards: Sequence[float], unscored: Mapping[str, int]) -> None:
         """Every process comes to the same verdict, so that none waits for one that has stopped."""
         whole: Counter[str] = Counter()
         for counts in self._processes.gather([dict(unscored)]):
             whole.update(counts)
-        clean = self._processes.gather(list(self._reward.true_rewards))
-        check_scored(clean, self._max_unscored, why=whole, what="a generation batch")
+        check_scored(self._processes.gather(list(rewards)), self._max_unscored, why=whole, what="a generation batch")
 
 
 RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
 
 
-def rollout_fields(run: Run, reward: RewardWithCorruption) -> dict[str, RolloutField]:
+def rollout_fields(run: Run, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
     """The adapter's `rollout_fields`: true rewards always (the records want them), others where the curator needs them.
 
-    `answers` are the task's final answers; `reference_rewards` are those of the reference stage.
+    `answers` are the task's final answers; `reference_rewards` are those of the reference stage; `second_rewards`,
+    asked for single rows, are those of `reward.appeals`, else the task's own.
 
     A call raises RunFolderError where reference rewards are needed and not there.
     """
@@ -99,7 +118,25 @@ def rollout_fields(run: Run, reward: RewardWithCorruption) -> dict[str, RolloutF
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(run))
         fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
+    if "second_rewards" in needs:
+        fields["second_rewards"] = _second_rewards(run, source)
     return fields
+
+
+def _second_rewards(run: Run, source: RewardSource) -> RolloutField:
+    if run.reward.appeals is None:
+        return lambda rows: source.score(
+            [response_text(row["completion"]) for row in rows],
+            [row["answer"] for row in rows],
+            prompts=[row["prompt"] for row in rows],
+        )
+    function = load_function(run.reward.appeals, key="reward.appeals")
+
+    def ask(rows: list[dict[str, Any]]) -> list[float]:
+        columns = {_PLURAL.get(name, name): [row[name] for row in rows] for name in rows[0]}
+        return function_rewards(function, len(rows), key="reward.appeals", **columns)
+
+    return ask
 
 
 def _has_answers(task: Task) -> bool:

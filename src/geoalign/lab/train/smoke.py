@@ -46,7 +46,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
     learned = bool(make_task(task, seed=config.seed).preference_pairs())
     if learned:
         reward = replace(reward, extremes=max(reward.extremes, _CORRUPTED))
-    else:
+    elif reward.function is None:
         reward = replace(reward, flip=max(reward.flip, _CORRUPTED))
     shape = generation_shape(grpo_options(without_gpu(config.grpo), seed=config.seed, folder=Path()))
     return replace(

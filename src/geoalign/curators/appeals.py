@@ -1,0 +1,155 @@
+"""Appeals: a second, dearer verifier judges the most suspicious rows, and what it says is known from then on."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, cast
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from geoalign.curators.anchors import check_reads_trusted
+from geoalign.curators.base import Curator, identity
+from geoalign.curators.batches import tie_order
+from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
+from geoalign.errors import ConfigError, InputError
+from geoalign.settings import setting, settings
+from geoalign.types import Curation, Rollouts
+
+
+def _denoise() -> CuratorSettings:
+    return cast("CuratorSettings", CURATORS["denoise"].config_class())
+
+
+@settings
+class AppealsConfig:
+    """The settings of `Appeals`; in YAML `curator` is a section of its own, with its `type`."""
+
+    type: ClassVar[str] = "appeals"
+
+    curator: CuratorSection = setting(
+        default_factory=_denoise, help="The curator that suspects, and learns the verdicts."
+    )
+    budget: Annotated[int, Field(ge=1)] = setting(
+        default=16, help="Responses of a batch that the second verifier may be asked about."
+    )
+
+
+class Appeals(Curator[AppealsConfig]):
+    """Asks a second verifier about the most suspicious rows, and curates the batch again with its verdicts as trusted.
+
+    The inner curator scores the batch on trial. The `budget` rows of highest score that are not trusted yet go to
+    `Rollouts.second_rewards`, whatever their score (where a verifier errs alike on alike responses, none looks
+    suspicious); of identical responses of a group one is asked about for all. Their rewards become the second
+    verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None
+    or NaN leaves its row as it was, and is counted.
+
+    `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
+    reward, and no other score of theirs counts. Where no row has a score, nobody is asked.
+
+    Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
+
+    Args:
+        curator: as a keyword, a curator that reads `trusted`, or its settings.
+
+    Raises:
+        ConfigError: the inner curator makes no use of trusted rows.
+        InputError: the second verifier returns another number of verdicts than it was asked for.
+    """
+
+    config_class = AppealsConfig
+
+    def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
+        inner = settings.get("curator")
+        if isinstance(inner, Curator):
+            settings["curator"] = inner.config
+        super().__init__(config, **settings)
+        self.inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
+        check_reads_trusted(self.inner, setting="appeals")
+        self.requires = (*self.inner.requires, "second_rewards")
+        self.optional = tuple(dict.fromkeys((*self.inner.optional, "response_keys")))
+        self.library_only = self.inner.library_only
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Tries, asks, and decides; only the decision draws from `generator`."""
+        rollouts.require("second_rewards", by="Appeals")
+        if not len(rollouts):
+            return identity(rollouts)
+        trial = deepcopy(self.inner).curate(rollouts, generator=torch.Generator().manual_seed(0))
+        asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
+        device = rollouts.rewards.device
+        place = asked.to(device)
+        rewards = rollouts.rewards.index_copy(0, place, verdicts.to(rollouts.rewards))
+        trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
+        trusted[place] = True
+        known = replace(rollouts, rewards=rewards, trusted=trusted)
+        decided = self.inner.curate(known, generator=generator, details=details)
+        overturned = rewards[place] != rollouts.rewards[place]
+        scores, anomalous = decided.scores.clone(), decided.anomalous.clone()
+        scores[place] = trial.scores[place].to(scores)
+        anomalous[place] = overturned
+        metrics = {
+            "appeals": float(len(asked)),
+            "appeals_unanswered": float(unanswered),
+            "overturned": float(overturned.sum()),
+            "anomalous": float(anomalous.sum()),
+        }
+        return replace(decided, scores=scores, anomalous=anomalous).with_metrics(**metrics)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the curator inside."""
+        return {"curator": self.inner.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`.
+
+        Raises:
+            ConfigError: the state is of another curator.
+        """
+        if set(state) != {"curator"}:
+            raise ConfigError(f"Appeals state: expected the key curator, got {sorted(state)}")
+        self.inner.load_state_dict(state["curator"])
+
+    def _verdicts(
+        self, rollouts: Rollouts, scores: Float[Tensor, " b"]
+    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"], int]:
+        """The rows with a verdict, the verdicts, and how many questions had no answer."""
+        assert rollouts.second_rewards is not None
+        alike = self._suspicious(rollouts, scores.cpu())
+        asked = [rows[0] for rows in alike]
+        answers = list(rollouts.second_rewards(asked)) if asked else []
+        if len(answers) != len(asked):
+            raise InputError(f"second_rewards: expected {len(asked)} verdicts, got {len(answers)}")
+        known = [
+            (row, float(answer))
+            for rows, answer in zip(alike, answers, strict=True)
+            if answer is not None and not math.isnan(answer)
+            for row in rows
+        ]
+        unanswered = sum(answer is None or math.isnan(answer) for answer in answers)
+        rows = torch.tensor([row for row, _ in known], dtype=torch.long)
+        return rows, torch.tensor([verdict for _, verdict in known], dtype=torch.float64), unanswered
+
+    def _suspicious(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
+        """The rows to ask about, most suspicious first, each with the rows of its group that hold the same response."""
+        open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
+        if rollouts.trusted is not None:
+            open_rows &= ~rollouts.trusted.cpu()
+        first = tie_order(rollouts)
+        order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
+        keys, groups = rollouts.response_keys, rollouts.groups.tolist()
+        content = list(range(len(rollouts))) if keys is None else keys.tolist()
+        alike: dict[tuple[int, int], list[int]] = {}
+        for row in order[open_rows[order]].tolist():
+            name = (groups[row], content[row])
+            if name in alike:
+                alike[name].append(row)
+            elif len(alike) < self.config.budget:
+                alike[name] = [row]
+        return list(alike.values())

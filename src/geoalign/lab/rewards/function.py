@@ -1,0 +1,116 @@
+"""A verifier of the user's own: a reward function of TRL's form, named in the settings, beside the task's truth."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.rewards.base import RewardSource, response_text
+from geoalign.shown import shown
+
+RewardFunction = Callable[..., Sequence[float | None]]
+
+
+def load_function(name: str, *, key: str) -> RewardFunction:
+    """The function `MODULE:NAME`: of an importable module, or of a file `PATH.py` as seen from the working directory.
+
+    Importing runs the module's code; nothing is imported unless the settings name it.
+
+    Args:
+        key: the setting that names it, for messages.
+
+    Raises:
+        ConfigError: there is no such module or file, it has nothing of that name, or that cannot be called.
+    """
+    module, _, attribute = name.rpartition(":")
+    try:
+        found = getattr(_imported(module), attribute)
+    except (ImportError, OSError, AttributeError) as error:
+        raise ConfigError(
+            f"{key}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
+            f"got {shown(name)}: {error}"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{key}: expected a function, got {type(found).__name__} as {shown(name)}")
+    function: RewardFunction = found
+    return function
+
+
+def _imported(module: str) -> Any:
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    path = Path(module).expanduser()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns: Any) -> list[float]:
+    """What the function says of `rows` rows; NaN where it returns None or NaN: a row that could not be scored.
+
+    Raises:
+        InputError: another number of results, or a result that is no finite number and neither None nor NaN.
+    """
+    results = list(function(**columns))
+    if len(results) != rows:
+        raise InputError(f"{key}: expected {rows} results, one per completion, got {len(results)}")
+    rewards = []
+    for row, result in enumerate(results):
+        try:
+            reward = math.nan if result is None else float(result)
+        except (TypeError, ValueError):
+            reward = math.inf
+        if math.isinf(reward):
+            raise InputError(f"{key}: expected a finite number or None, got {shown(result)} for completion {row}")
+        rewards.append(reward)
+    return rewards
+
+
+class FunctionReward:
+    """A reward function for TRL that returns what the user's function says, with the task's verdict as the truth.
+
+    Nothing is corrupted: where both differ, the function is wrong.
+
+    Attributes:
+        true_rewards: the task's own rewards of the last call.
+        counters: `unscored`, how many responses the function has returned None or NaN for, since the start.
+
+    Args:
+        function: called with all that TRL gives a reward function: `prompts`, `completions`, the data set's columns.
+        source: the task's own reward.
+    """
+
+    def __init__(self, function: RewardFunction, source: RewardSource) -> None:
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+        self._source = source
+        self.true_rewards: list[float] = []
+        self.counters = {"unscored": 0}
+
+    def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[Any], *, answer: Sequence[str], **columns: Any
+    ) -> list[float]:
+        """The function's rewards of this process's rows."""
+        responses = [response_text(completion) for completion in completions]
+        self.true_rewards = list(self._source.score(responses, answer, prompts=prompts))
+        rewards = function_rewards(
+            self._function,
+            len(completions),
+            key="reward.function",
+            prompts=prompts,
+            completions=completions,
+            answer=answer,
+            **columns,
+        )
+        self.counters["unscored"] += sum(map(math.isnan, rewards))
+        if (log_extra := columns.get("log_extra")) is not None:
+            log_extra("true_reward", list(self.true_rewards))
+        return rewards

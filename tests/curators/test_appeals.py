@@ -1,0 +1,142 @@
+"""A second verifier, asked about the most suspicious rows alone; its verdicts are trusted rows of the batch."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geoalign import CURATORS, Curator, Rollouts
+from geoalign.curators.anchors import Anchors, with_anchors
+from geoalign.curators.appeals import Appeals
+from geoalign.curators.base import identity
+from geoalign.curators.denoise import Denoise
+from geoalign.curators.session import agreement
+from geoalign.errors import ConfigError, InputError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+
+
+class Suspicious(Curator):
+    """Scores the rows as it is told, keeps every reward, and notes each batch that it learns from."""
+
+    config_class = type(None)
+    optional = ("trusted",)
+
+    def __init__(self, scores):
+        self.scores, self.seen = torch.tensor(scores), []
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        self.seen.append(rollouts)
+        return replace(identity(rollouts), scores=self.scores.masked_fill(rollouts.rewards.isnan(), torch.nan))
+
+
+def asked_about(rollouts, budget=2, second=None, **fields):
+    """The curation, the rows that were asked about, and the inner curator; unless told, every reward was wrong."""
+    asked = []
+
+    def ask(rows):
+        asked.append(list(rows))
+        return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
+
+    curator = Appeals(budget=budget)
+    curator.inner = Suspicious([0.1, -2, 3, -1, 0.5, 2, -3, 1])
+    curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
+    [rows] = asked
+    return curation, rows, curator.inner
+
+
+def batch():
+    return Rollouts(
+        rewards=torch.tensor([1.0, 1, 0, 0, 1, 1, 0, 1]),
+        groups=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
+        answers=["7", "7", "7", "9", "3", "4", "5", "3"],
+    )
+
+
+def test_the_most_suspicious_rows_are_asked_about_within_the_budget():
+    # By score: 2 (3), 5 (2), 7 (1), 4 (0.5), ...
+    curation, asked, _ = asked_about(batch(), budget=3)
+    assert asked == [2, 5, 7]
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 1, 0, 0, 0]
+    assert curation.scores[asked].tolist() == [3, 2, 1]
+    assert curation.anomalous.nonzero()[:, 0].tolist() == asked
+    assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
+
+
+def test_a_verdict_that_confirms_the_reward_flags_nothing():
+    curation, asked, _ = asked_about(batch(), second=lambda rows: [float(batch().rewards[row]) for row in rows])
+    assert asked == [2, 5]
+    assert torch.equal(curation.rewards, batch().rewards)
+    assert not curation.anomalous.any()
+    assert curation.metrics["overturned"] == 0
+
+
+def test_the_inner_curator_learns_once_and_from_the_verdicts():
+    _, _, inner = asked_about(batch(), second=lambda rows: [0.5] * len(rows))
+    [learnt] = inner.seen
+    assert learnt.trusted.tolist() == [row in (2, 5) for row in range(8)]
+    assert learnt.rewards.tolist() == [1, 1, 0.5, 0, 1, 0.5, 0, 1]
+
+
+def test_one_of_identical_responses_is_asked_about_for_all():
+    # Rows 0 to 2 hold one response, of which row 2 is the most suspicious; in the other group the key is another's.
+    curation, asked, _ = asked_about(batch(), budget=2, response_keys=torch.tensor([1, 1, 1, 2, 1, 1, 3, 4]))
+    assert asked == [2, 5]
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0, 0, 1]
+    assert curation.metrics["appeals"] == 5
+
+
+def test_trusted_rows_and_rows_without_a_reward_are_not_asked_about():
+    rewards = batch().rewards.index_fill(0, torch.tensor([5]), math.nan)
+    rollouts = replace(batch(), rewards=rewards, trusted=torch.arange(8) == 2)
+    _, asked, inner = asked_about(rollouts, budget=8)
+    assert asked == [7, 4, 0, 3, 1, 6]
+    assert inner.seen[0].trusted.tolist() == [row != 5 for row in range(8)]
+
+
+def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
+    curation, _, inner = asked_about(batch(), second=lambda rows: [None, math.nan])
+    assert torch.equal(curation.rewards, batch().rewards)
+    assert not inner.seen[0].trusted.any()
+    assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
+    with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
+        asked_about(batch(), second=lambda rows: [1.0])
+
+
+def test_anchors_are_never_asked_about():
+    anchors = Anchors(prompts=["p"] * 2, responses=["a", "b"], rewards=[0.0, 1.0], groups=[0, 0])
+    rows = Rollouts(rewards=torch.tensor(anchors.rewards), groups=anchors.group_numbers, answers=["1", "2"])
+    rollouts = batch()
+    asked = []
+    given = replace(rollouts, second_rewards=lambda rows: asked.extend(rows) or [0.0] * len(rows))
+    Appeals(curator=Denoise(geometry="none"), budget=20).curate(with_anchors(given, rows))
+    assert sorted(asked) == list(range(8))
+
+
+def test_a_batch_out_of_order_asks_about_the_same_rollouts():
+    rollouts = batch()
+    given = replace(rollouts, second_rewards=lambda rows: [row / 10 for row in rows])
+    taken = given.take(torch.tensor([6, 0, 3]))
+    assert taken.second_rewards([2, 0]) == [0.3, 0.6]
+
+
+def test_a_curator_that_reads_no_trusted_rows_is_refused():
+    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads trusted rewards.*got GRPO"):
+        Appeals(curator=CURATORS["grpo"]())
+
+
+def test_verdicts_on_a_few_rows_recover_what_no_fit_can():
+    """Wrong rewards that follow a direction of the states: 32 verdicts of 256 rows, batch after batch."""
+    cosines = {}
+    for name, curator in {"alone": Denoise(), "appeals": Appeals(curator=Denoise(), budget=32)}.items():
+        found = []
+        for seed in range(5):
+            made = synthetic_rollouts(32, 8, 16, seed=seed, rewards="binary", corruption=0.0).rollouts
+            true = made.rewards
+            observed = torch.where(made.hidden[:, 3] > 1, 1.0, true)
+            rollouts = replace(
+                made, rewards=observed, true_rewards=true, second_rewards=lambda rows, t=true: t[list(rows)].tolist()
+            )
+            found.append(agreement(curator.curate(rollouts), rollouts)["advantage_cosine"])
+        cosines[name] = sum(found[2:]) / 3
+    assert cosines["appeals"] > cosines["alone"] + 0.05, cosines

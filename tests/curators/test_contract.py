@@ -59,7 +59,7 @@ CHANGES = {
         {"strategy": "replace"},
         {"states": 2},
         {"geometry": "permuted", "level": 0.01},
-        {"answers": False},
+        {"answers": "none"},
         {"window": 1},
     ),
     "seed_grpo": (

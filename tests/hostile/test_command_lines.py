@@ -48,7 +48,6 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("seed=" + "y" * 90_000, "seed"),
             ("grpo.max_steps=10000000", "grpo.max_steps"),
             ("grpo.max_steps=1e7", "grpo.max_steps"),
-            ("grpo.vllm_server_port=0", "grpo.vllm_server_port"),
             ("grpo.bf16=1", "grpo.bf16"),
             ("launch.accelerate=/dev/zero", "launch.accelerate"),
         ]

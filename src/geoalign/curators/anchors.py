@@ -19,7 +19,7 @@ from geoalign.types import Curation, Rollouts
 
 # What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which anchors
 # would enter a history of what it did.
-_UNKNOWN = ("logprobs", "reference_rewards", "advantages", "prompt_keys")
+_UNKNOWN = ("logprobs", "reference_rewards", "advantages")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,9 @@ def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
             joined[item.name] = [*ours, *theirs]
     # Asked for rows of the batch alone: anchors are trusted already.
     joined["second_rewards"] = rollouts.second_rewards
+    if rollouts.prompt_keys is not None:
+        # Keys of prompts are not negative.
+        joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - anchors.groups.to(rollouts.prompt_keys)])
     joined["groups"] = torch.cat([rollouts.groups, anchors.groups.to(rollouts.groups) + first])
     for name, of_batch, of_anchors in (("trusted", False, True), ("donor_ok", True, False)):
         given = getattr(rollouts, name)

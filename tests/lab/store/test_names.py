@@ -17,9 +17,8 @@ NAMES = {
     # of a comparison
     "compare.yaml": "comparison", "results": "comparison", "table.json": "comparison", "table.csv": "comparison",
     "prepared.json": "comparison", "checked.json": "comparison", "shared.log": "comparison",
-    # of an evaluation and a judging
-    "settings.json": "identity", "results.json": "evaluation", "judge.json": "judging", "judgments.jsonl": "judging",
-    "cache.jsonl": "judging",
+    # of an evaluation
+    "settings.json": "identity", "results.json": "evaluation",
     # of a curation
     "scores.parquet": "curation", "pairs.parquet": "curation", "densities.parquet": "curation",
     "flagged.csv": "curation",

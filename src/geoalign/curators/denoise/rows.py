@@ -113,6 +113,8 @@ def noisy_rows(
     if seen is not None and rollouts.prompt_keys is not None:
         unseen = torch.isin(rollouts.prompt_keys.cpu()[permutation], seen)
     content = noisy.nan_to_num() if rollouts.hidden is None else rollouts.hidden[order.order].double().sum(1).cpu()
+    # Of trusted rows the fits learn nothing.
+    unseen = ~unseen | trusted
     return NoisyRows(
         rewards=noisy,
         group=group,
@@ -121,7 +123,7 @@ def noisy_rows(
         answer=_dense(labels),
         answered=torch.tensor([answer is not None for answer in given]),
         trusted=trusted,
-        unseen=~unseen,
+        unseen=unseen,
         predictions=noisy.new_zeros(len(rows), 0, 2),
         inflation=torch.ones_like(noisy),
         weights=torch.ones_like(noisy),

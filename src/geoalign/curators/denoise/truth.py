@@ -185,7 +185,8 @@ def _matched(
     slope = max(float(weights @ missed / (weights @ (missed + variance))), least)
     size = int(group.max()) + 1
     own = total(weights * missed, group, size) / total(weights * (missed + variance), group, size).clamp(min=_FLOOR)
-    return torch.where(weights > 0, prior + (expected - prior) / own.clamp(min=slope)[group], expected), slope
+    beyond = (expected - prior) * (1 / own.clamp(min=slope) - 1)[group]
+    return torch.where(weights > 0, expected + beyond, expected), slope
 
 
 @dataclass(frozen=True, eq=False)

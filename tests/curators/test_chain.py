@@ -114,11 +114,17 @@ def test_requirements_are_the_union():
 
 def test_what_members_make_use_of_is_the_union_too():
     """`denoise` inside a chain gets the answers and response keys that it would get by itself."""
-    assert Chain([Denoise(geometry="none"), PODS()]).reads == ("answers", "response_keys", "trusted")
+    assert Chain([Denoise(geometry="none"), PODS()]).reads == (
+        "answers",
+        "response_keys",
+        "prompt_keys",
+        "trusted",
+    )
     assert Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads == (
         "hidden",
         "answers",
         "response_keys",
+        "prompt_keys",
         "trusted",
     )
 

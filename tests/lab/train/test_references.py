@@ -89,7 +89,7 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
         curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
     )
-    fields = rollout_fields(run, SimpleNamespace(true_rewards=[0.5, 1.5]))  # type: ignore[arg-type]
+    fields = rollout_fields(run, SimpleNamespace(true_rewards=[0.5, 1.5]), None)  # type: ignore[arg-type]
     rows = [
         {"problem_id": "b", "completion": [{"role": "assistant", "content": "x"}]},
         {"problem_id": "a", "completion": ""},

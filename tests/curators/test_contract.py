@@ -54,7 +54,7 @@ CHANGES = {
     "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
     "par": ({"slope": 3.0},),
     "denoise": (
-        {"strategy": "weight"},
+        {"strategy": "weight", "level": 0.01},
         {"strategy": "drop"},
         {"strategy": "replace"},
         {"states": 2},

@@ -98,7 +98,7 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     assert fields["answers"](rows) == ["X", None]
     assert fields["true_rewards"](rows) == [0.5, 1.5]
     run.curator.requires = ("hidden",)
-    assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]))) == {"true_rewards"}  # type: ignore[arg-type]
+    assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]), None)) == {"true_rewards"}  # type: ignore[arg-type]
 
 
 def test_references_of_other_settings_are_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:

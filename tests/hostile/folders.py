@@ -43,7 +43,7 @@ def undamaged(root: Path) -> None:
 
 def interrupted(root: Path) -> None:
     """The same run, ended after its fourth update: checkpoints of steps 2 and 4."""
-    from geoalign.lab.train.trainers import CompleteCheckpoints
+    from geoalign.lab.train.stages.trainers import CompleteCheckpoints
 
     whole = CompleteCheckpoints.on_save
 

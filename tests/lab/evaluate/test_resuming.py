@@ -14,8 +14,7 @@ import pytest
 from evaluating import rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.generation.engine import Generated
-from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.generation.engines import Generated, TransformersEngine
 
 
 def test_real_files_and_resuming_after_every_stop(

@@ -3,8 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from geoalign.errors import InputError
-from geoalign.lab.generation.engine import end_tokens, response_length
-from geoalign.lab.generation.transformers_engine import pad_token
+from geoalign.lab.generation.engines import end_tokens, pad_token, response_length
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from trl.generation.vllm_generation import VLLMGeneration
 
-from geoalign.lab.generation.engine import Generated
-from geoalign.lab.generation.trainer_engine import TrainerEngine, engine_of
+from geoalign.lab.generation.engines import Generated, TrainerEngine, engine_of
 
 
 class Echo:

@@ -9,8 +9,8 @@ import torch
 from transformers import GenerationConfig
 
 from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.generation.engines import TransformersEngine
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts, sharing_prompts
-from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "min_new_tokens": 6, "pad_token_id": 0}

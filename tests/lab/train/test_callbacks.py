@@ -6,8 +6,8 @@ from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.config.run import EvaluationConfig
-from geoalign.lab.train.policy import InTraining
-from geoalign.lab.train.trainers import MetricLines, ProgressBar
+from geoalign.lab.train.stages.policy import InTraining
+from geoalign.lab.train.stages.trainers import MetricLines, ProgressBar
 
 
 @pytest.fixture
@@ -31,7 +31,9 @@ def test_evaluation_every_so_many_steps_but_not_at_the_end(
 ) -> None:
     evaluated: list[tuple[int, str]] = []
     monkeypatch.setattr(InTraining, "_evaluate", lambda self, stage, step, model: evaluated.append((step, model)))
-    run: Any = SimpleNamespace(evaluation=EvaluationConfig(every=3), grpo=SimpleNamespace(use_vllm=False))
+    run: Any = SimpleNamespace(
+        config=SimpleNamespace(evaluation=EvaluationConfig(every=3)), grpo=SimpleNamespace(use_vllm=False)
+    )
     callback = InTraining(run, None, None, None)  # type: ignore[arg-type]
     for step in range(1, 10):
         callback.on_step_end(

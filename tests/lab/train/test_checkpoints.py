@@ -4,7 +4,7 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.store.seals import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
-from geoalign.lab.train.trainers import CompleteCheckpoints
+from geoalign.lab.train.stages.trainers import CompleteCheckpoints
 
 
 def checkpoint(folder: Path, step: int, *, complete: bool = True) -> Path:

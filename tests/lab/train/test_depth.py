@@ -5,7 +5,7 @@ from transformers import LlamaConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
-from geoalign.lab.train.depth import check_depth
+from geoalign.lab.train.plan import check_depth
 from geoalign.settings.locations import Locations
 
 

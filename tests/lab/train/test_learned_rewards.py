@@ -62,7 +62,7 @@ def score_by(monkeypatch: pytest.MonkeyPatch) -> Any:
             yield source
 
         monkeypatch.setattr("geoalign.lab.train.train.reward_source", opened)
-        monkeypatch.setattr("geoalign.lab.train.reward_source.binary_reward", lambda run: False)
+        monkeypatch.setattr("geoalign.lab.train.plan.binary_reward", lambda plan: False)
 
     return put
 

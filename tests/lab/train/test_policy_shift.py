@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoalign.lab.train.policy_trainer import PolicyShift
+from geoalign.lab.train.stages.policy import PolicyShift
 
 
 class Base:

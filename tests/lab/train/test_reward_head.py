@@ -14,8 +14,7 @@ from geoalign.lab.evaluation.preference import pair_accuracy
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.reward_head import fit_head, preference_direction
-from geoalign.lab.train.reward_model import first_reward_model
+from geoalign.lab.train.stages.reward_model import first_reward_model, fit_head, preference_direction
 
 
 def columns(*values: float) -> torch.Tensor:

@@ -19,8 +19,8 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.store.seals import latest_complete
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.options import reward_model_options
-from geoalign.lab.train.reward_model import first_reward_model, train_reward_model
-from geoalign.lab.train.trainers import CompleteCheckpoints
+from geoalign.lab.train.stages.reward_model import first_reward_model, train_reward_model
+from geoalign.lab.train.stages.trainers import CompleteCheckpoints
 
 
 @pytest.fixture(scope="module", autouse=True)

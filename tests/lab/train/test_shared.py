@@ -15,7 +15,7 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train import train as train_module
-from geoalign.lab.train.shared import check_shared, take_shared
+from geoalign.lab.train.resume import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
 
 Train = Callable[..., dict[str, Any]]
@@ -149,7 +149,7 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
     def refuse(*_: Any) -> None:
         raise OSError("another file system")
 
-    monkeypatch.setattr("geoalign.lab.train.shared.os.link", refuse)
+    monkeypatch.setattr("geoalign.lab.train.resume.os.link", refuse)
     take_shared(shared, folder)
     assert weights(folder.warm_started) == b"weights"
     assert (folder.warm_started / "model.safetensors").stat().st_nlink == 1

@@ -12,7 +12,7 @@ from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.run import check_subset, make_run
+from geoalign.lab.train.plan import check_subset, make_plan
 from geoalign.settings.locations import Locations
 
 
@@ -40,5 +40,5 @@ def test_a_run_that_keeps_more_than_a_group_does_not_start_and_names_the_line(tm
     with pytest.raises(
         ConfigError, match=r"run.yaml, line 3: curator.m: expected at most grpo.num_generations = 4, got 5"
     ):
-        make_run(parse_run_config(settings), RunFolder(tmp_path / "run"), Console(quiet=True), locations)
+        make_plan(parse_run_config(settings), RunFolder(tmp_path / "run"), Console(quiet=True), locations)
     assert not (tmp_path / "run").exists()

@@ -16,14 +16,12 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
-from geoalign.lab.evaluation.identity import identity_of
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
-from geoalign.lab.evaluation.running import run_model
+from geoalign.lab.evaluation.running import identity_of, run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
-from geoalign.lab.generation.loading import device_and_dtype
-from geoalign.lab.generation.models import Described, EvaluatedModel, describe
+from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress

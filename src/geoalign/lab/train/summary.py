@@ -74,11 +74,9 @@ def _agreement(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def detection(rollouts: Path) -> dict[str, float | int | None]:
-    """How the scores rank the rollouts whose reward was corrupted, where that is known.
-
-    As `geoalign.lab.analysis.detection` defines it: the mean AUROC over generations, the share of corrupted rewards
-    among the anomalous rollouts of the whole run, beside their share among the rollouts in a pair.
-    """
+    """How the scores rank the rollouts whose reward was corrupted, where that is known: the mean AUROC over
+    generations, the share of corrupted rewards among the anomalous rollouts of the whole run, beside their share among
+    the rollouts in a pair (`geoalign.lab.analysis.detection`)."""
     rankings, counts = [], Tally()
     for step in read_rollouts(rollouts):
         counting = rows_that_count(step.reward, step.group, step.flip_known)

@@ -14,9 +14,8 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.running import make_part
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.engine import Engine
-from geoalign.lab.generation.loading import device_and_dtype, open_engine
-from geoalign.lab.generation.models import EvaluatedModel, describe
+from geoalign.lab.generation.engines import Engine
+from geoalign.lab.generation.models import EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.tasks.base import Problem
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]

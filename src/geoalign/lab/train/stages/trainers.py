@@ -1,8 +1,7 @@
 """What the trainers of all stages have in common: lines of metrics, marked checkpoints, a progress bar, no card.
 
 transformers writes a checkpoint file by file into its final folder, and would resume from one that a kill cut short.
-Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed. The
-mark lists every file with size and digest, so that a resumed run can tell whether all is as it was written.
+Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from geoalign.lab.store.json_files import append_line
 from geoalign.lab.store.records import note_records, records_of
 from geoalign.lab.store.seals import checkpoint_path, mark_complete, prune
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.run import Run
+from geoalign.lab.train.plan import Plan
 
 _Base: Any = object
 if TYPE_CHECKING:
@@ -153,11 +152,11 @@ class InRunFolder(_Base):
         """Writes nothing: a run folder describes itself."""
 
 
-def stage_callbacks(run: Run, stage: str, checkpoints: Path, bar: ProgressBar) -> list[TrainerCallback]:
+def stage_callbacks(plan: Plan, stage: str, checkpoints: Path, bar: ProgressBar) -> list[TrainerCallback]:
     """What every stage does beside training, in the order in which it is done."""
     return [
-        MetricLines(stage, partial(append_line, run.folder.metrics)),
-        CompleteCheckpoints(checkpoints, run.output.keep_checkpoints, records_of(run.folder, stage)),
+        MetricLines(stage, partial(append_line, plan.folder.metrics)),
+        CompleteCheckpoints(checkpoints, plan.config.output.keep_checkpoints, records_of(plan.folder, stage)),
         bar,
     ]
 
@@ -168,9 +167,9 @@ def run_trainer(trainer: Any, resume_from: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
 
 
-def save_model(run: Run, model: Any, tokenizer: Any, path: Path, then: str) -> None:
+def save_model(plan: Plan, model: Any, tokenizer: Any, path: Path, then: str) -> None:
     """Saves a finished model; `then` is the stage that it begins."""
-    if run.processes.is_main:
+    if plan.processes.is_main:
         save_complete(model, tokenizer, path)
-        note_records(run.folder, then, 0)
-    run.processes.barrier()
+        note_records(plan.folder, then, 0)
+    plan.processes.barrier()

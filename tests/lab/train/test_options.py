@@ -137,13 +137,6 @@ def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str
     assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [{"max_steps": 10_000_000}, {"num_train_epochs": 1e9, "max_steps": -1}])
-def test_a_plan_that_no_memory_holds_is_refused(values: dict[str, Any]) -> None:
-    options = grpo(**values)
-    with pytest.raises(ConfigError, match=rf"grpo\.{next(iter(values))}: expected at most 2,500,000 updates"):
-        plan_prompts(options, generation_shape(options), problems=9)
-
-
 def test_no_update_at_all_is_refused() -> None:
     options = grpo(num_train_epochs=0)
     with pytest.raises(ConfigError, match=r"grpo\.num_train_epochs: expected at least one update, got 0"):

@@ -101,13 +101,6 @@ def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_mode
     assert first.config.num_labels == 1
 
 
-def test_no_pairs_is_an_error(language_model: Path, tmp_path: Path) -> None:
-    model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
-    options = reward_model_options({}, seed=0, folder=tmp_path)
-    with pytest.raises(ConfigError, match="reward_model: expected a task with preference pairs"):
-        train_reward_model(model, tokenizer, [], options, callbacks=[], resume_from=None)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

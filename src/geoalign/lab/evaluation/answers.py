@@ -120,9 +120,6 @@ def answer_together(
         what: the slots in words, for the error.
         batch_size: responses generated at a time by each process; None: all.
         progress: called with how many are done after each batch, all processes counted as this one.
-
-    Raises:
-        UnscoredError: more than the share `max_unscored` could not be scored.
     """
     before = reasons(source)
     share = processes.share(range(len(slots)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from geoalign.errors import ConfigError
+from geoalign.lab.evaluation.scores import mean_of_known
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.tasks.base import PreferencePair
 
@@ -49,11 +50,11 @@ def pair_accuracy(
         everything.append(right)
         by_side[_side(pair, takes_shortcut)].append(right)
     return PairAccuracy(
-        _mean(everything),
+        mean_of_known(everything),
         len(everything),
-        _mean(by_side[1]),
+        mean_of_known(by_side[1]),
         len(by_side[1]),
-        _mean(by_side[-1]),
+        mean_of_known(by_side[-1]),
         len(by_side[-1]),
         len(pairs) - len(everything),
     )
@@ -66,9 +67,6 @@ def hold_out_prompts(
 
     Prompts are held out in an order drawn from `seed` until a `share` of the pairs or `most` of them is reached; the
     first of them always is, the last never, so that both sides have pairs.
-
-    Raises:
-        ConfigError: fewer than two different prompts.
     """
     by_prompt: dict[tuple[tuple[str, str], ...], list[PreferencePair]] = {}
     for pair in pairs:
@@ -93,7 +91,3 @@ def _side(pair: PreferencePair, takes_shortcut: Callable[[str], bool]) -> int:
         return int(takes_shortcut(pair.chosen)) - int(takes_shortcut(pair.rejected))
     except ConfigError:  # the task knows no shortcut, for any response
         return 0
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -117,8 +117,8 @@ def evaluation_values(
         "accuracy": sum(right) / len(answers) if binary else None,
         "correct": sum(right) if binary else None,
         "count": len(answers),
-        "reward": _mean([scored.reward for scored in answers]),
-        "gold_utility": _mean(gold),
+        "reward": mean_of_known([scored.reward for scored in answers]),
+        "gold_utility": mean_of_known(gold),
         "samples": samples,
         "pass_at_k": passed if binary else None,
     }
@@ -201,14 +201,12 @@ def _by_problem(rows: Sequence[_Item], samples: int) -> list[Sequence[_Item]]:
     return [rows[start : start + samples] for start in range(0, len(rows), samples)]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of_known(values: Sequence[float | None]) -> float | None:
+    """The mean of the values that are there and no NaN; None where there is none."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     return math.fsum(known) / len(known) if known else None
 
 
 def _reward(groups: Sequence[Sequence[Row]]) -> Interval:
-    means = []
-    for group in groups:
-        known = [row.reward for row in group if row.reward is not None and not math.isnan(row.reward)]
-        means.append(math.fsum(known) / len(known) if known else math.nan)
-    return mean_interval(np.array(means))
+    means = [mean_of_known([row.reward for row in group]) for group in groups]
+    return mean_interval(np.array([math.nan if mean is None else mean for mean in means]))

@@ -28,20 +28,6 @@ def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path: Path) -> Non
     assert (tmp_path / "checkpoint-best").exists()  # not ours: its name is no step
 
 
-def test_no_checkpoint(tmp_path: Path) -> None:
-    assert latest_complete(tmp_path / "absent") is None
-    checkpoint(tmp_path, 4, complete=False)
-    assert latest_complete(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_pruning_keeps_the_newest_by_step_not_by_name(tmp_path: Path) -> None:
-    for step in (8, 10, 100, 9):
-        checkpoint(tmp_path, step)
-    prune(tmp_path, 2)
-    assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-10", "checkpoint-100"]
-
-
 def test_a_kill_while_pruning_leaves_no_half_checkpoint_that_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

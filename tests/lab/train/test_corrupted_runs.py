@@ -95,12 +95,6 @@ def test_policy_shift_and_clip_fraction_stand_in_the_metrics_whatever_beta_is(
         assert all(line["mean_abs_advantage"] > 0 and line["geoalign/seconds"] >= 0 for line in generations)
 
 
-def test_seed_grpo_gets_the_final_answers(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    train_here(tiny(curator={"type": "seed_grpo"}), tmp_path / "run")
-    found = lines(tmp_path / "run", "metrics.jsonl", "rl")
-    assert any(key.startswith("geoalign/") and "entropy" in key for line in found for key in line)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -113,16 +107,4 @@ def test_a_corruption_that_does_not_fit_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         train_here(tiny(**changed), tmp_path / "run")
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_task_that_lacks_what_is_asked_for_is_refused_before_anything_is_written(
-    tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps({"question": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(16)))
-    settings = tiny(reward={"shortcut": 0.1})
-    settings["task"] = {"type": "math", "train": str(path)}
-    with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
-        train_here(settings, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -99,16 +99,6 @@ def test_a_run_whose_rewards_fail_stops_and_goes_on_as_if_nothing_had_been(tiny,
     assert told == wanted
 
 
-def test_a_failure_in_the_first_generation_leaves_nothing_to_keep(tiny, train_here, score_by, tmp_path):
-    settings = tiny(reward={"flip": 0.0, "max_unscored": 0.7})
-    score_by(Failing(0))
-    with pytest.raises(UnscoredError, match=r"all but 70% of a generation batch"):
-        train_here(settings, tmp_path / "run")
-    assert not list((tmp_path / "run/checkpoints").glob("rl/checkpoint-*"))
-    score_by(Failing(None))
-    train_here(settings, tmp_path / "run", resume=True)
-
-
 def test_below_the_limit_a_run_goes_on_without_the_unscored(tiny, train_here, score_by, tmp_path):
     score_by(Failing(1, missing=2))  # a half; the limit is passed by more than that
     train_here(tiny(reward={"flip": 0.0}), tmp_path / "run")
@@ -156,9 +146,3 @@ def test_a_model_that_is_not_there_is_found_before_anything_is_trained(tiny, tra
     with pytest.raises(ConfigError, match=message):
         train_here(tiny(reward={"flip": 0.0, "model": model}), tmp_path / "run")
     assert not (tmp_path / "run/config.yaml").exists()
-
-
-def test_noise_of_the_wrong_kind_is_refused_for_a_ready_model(tiny, train_here, classifier, tmp_path):
-    settings = tiny(reward={"flip": 0.1, "model": {"path": str(classifier)}})
-    with pytest.raises(ConfigError, match=r"reward\.flip: expected 0, because this task's reward is continuous"):
-        train_here(settings, tmp_path / "run")

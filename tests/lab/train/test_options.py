@@ -97,22 +97,10 @@ def test_prompts_are_laid_out_epoch_after_epoch() -> None:
     assert plan_prompts(longer, generation_shape(longer), problems=9).order[:20] == plan.order
 
 
-def test_prompts_in_order_where_shuffling_is_off() -> None:
-    options = grpo(max_steps=6, shuffle_dataset=False)
-    plan = plan_prompts(options, generation_shape(options), problems=9)
-    assert plan.order == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]
-
-
 def test_epochs_count_where_no_steps_are_given() -> None:
     options = grpo(num_train_epochs=3)
     # 9 problems: 2 generations of 4 prompts an epoch, 2 updates each, 3 epochs.
     assert plan_prompts(options, generation_shape(options), problems=9).max_steps == 12
-
-
-def test_too_few_problems_for_one_generation() -> None:
-    options = grpo()
-    with pytest.raises(ConfigError, match=r"at least 4 training problems.*got 3"):
-        plan_prompts(options, generation_shape(options), problems=3)
 
 
 @pytest.mark.parametrize(

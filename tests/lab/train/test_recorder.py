@@ -1,6 +1,5 @@
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -77,12 +76,6 @@ def test_the_table_of_a_step() -> None:
     assert table["response"][2] == "?"  # a lone surrogate is no text that a file could hold
 
 
-def test_unknown_corruption_is_null() -> None:
-    step = curated()
-    unknown = replace(step, rollouts=replace(step.rollouts, true_rewards=None))
-    assert rollout_columns(unknown)["corrupted"] == [None] * 4
-
-
 def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
     curation = Curation(
         source=torch.tensor([3, 1, 1]),
@@ -112,11 +105,3 @@ def test_files_of_a_step(tmp_path: Path) -> None:
         density = json.loads(file.metadata()["density"])
     assert density == {"peak": 0.5, "mode": 0.5, "alpha": 0.05, "threshold": None}
     assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_details_without_a_density(tmp_path: Path) -> None:
-    Recorder(RunFolder(tmp_path), rollouts=False)(curated(details=details(density=False)))
-    assert not (tmp_path / "rollouts").exists()
-    with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
-        assert "density.grid" not in set(file.keys())
-        assert not file.metadata()

@@ -45,11 +45,6 @@ def test_every_prompt_of_the_run_has_its_clean_references(run: Path) -> None:
     assert all(0.5 < value < 0.732 for value in shaped)
 
 
-def test_a_curator_that_needs_no_references_gets_none(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    train_here(tiny(), tmp_path / "run")
-    assert not (tmp_path / "run" / "reference_rewards.json").exists()
-
-
 def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +92,3 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     assert fields["true_rewards"](rows) == [0.5, 1.5]
     run.curator.requires = ("hidden",)
     assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]), None)) == {"true_rewards"}  # type: ignore[arg-type]
-
-
-def test_the_members_of_a_chain_get_what_they_need(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    chain = {"type": "chain", "members": [{"type": "par"}, {"type": "pods"}]}
-    train_here(tiny(**{**PAR, "curator": chain}), tmp_path / "run", report=True)
-    assert len(kept(tmp_path / "run")["rewards"]) == 8

@@ -91,25 +91,8 @@ def test_a_changed_setting_is_named(tmp_path: Path, override: str, message: str)
         check_same_settings(plain_settings(load_run_config(None, [override]).config), then, tmp_path)
 
 
-def test_what_is_kept_may_change(tmp_path: Path) -> None:
-    then = plain_settings(load_run_config().config)
-    check_same_settings(plain_settings(load_run_config(None, ["output.keep_checkpoints=7"]).config), then, tmp_path)
-
-
 def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
     folder = started(tmp_path)
     append_lines(folder.evaluation, [{"stage": "before_rl", "step": 0, "set": "a"}])
     assert evaluated(folder, "before_rl", 1)
     assert not evaluated(folder, "before_rl", 2)
-
-
-def test_settings_that_did_not_exist_at_the_start_stand_at_their_default(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    now = folder.read_config()
-    then = yaml.safe_load(folder.config.read_text())
-    then["reward"].pop("jitter")
-    folder.config.write_text(yaml.safe_dump(then))
-    assert folder.read_config() == now
-    then["reward"]["no_longer_known"] = 1
-    folder.config.write_text(yaml.safe_dump(then))
-    assert folder.read_config() == then

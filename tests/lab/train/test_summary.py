@@ -94,15 +94,6 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
         assert part in text
 
 
-def test_plain_grpo_says_nothing_of_pairs(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "reward": 0.5, "geoalign/seconds": 0.1}])
-    console = Console(record=True, width=120, file=(tmp_path / "out").open("w"))
-    print_summary(console, summarise(folder), "grpo", tmp_path)
-    console.file.close()
-    assert "pairs" not in console.export_text()
-
-
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     none = {"accuracy": None, "correct": None, "pass_at_k": None, "samples": 1, "count": 8, "set": "chats"}
@@ -139,16 +130,6 @@ def test_pass_at_k_is_shown_where_several_answers_were_drawn(tmp_path: Path) -> 
     text = printed(found, tmp_path)
     assert "pass@1, 2 after RL (sums)" in text
     assert "50.0%; 75.0%" in text
-
-
-def test_the_summary_of_an_older_version_is_shown_too(tmp_path: Path) -> None:
-    found = summarise(RunFolder(tmp_path))
-    for key in ("reward", "gold_utility", "pass_at_k", "answers"):
-        del found[key]
-    old = {**found, "accuracy": {"before_rl": {"a": 0.25}, "after_rl": {"a": 0.5}}, "evaluated": {"a": 8}}
-    text = printed(old, tmp_path)
-    assert "accuracy before RL (a)" in text
-    assert "50.0%" in text
 
 
 def printed(summary: dict[str, Any], folder: Path) -> str:

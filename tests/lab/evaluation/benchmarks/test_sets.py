@@ -47,18 +47,6 @@ def test_a_system_prompt_of_ones_own_or_none(aime: Path) -> None:
     assert bare.digest() != own.digest()
 
 
-def test_only_the_first_problems(aime: Path, talk: Path) -> None:
-    one, two = load_sets([f"aime24={aime}"], [f"helpful={talk}"], EvaluateConfig(problems=1))
-    assert (len(one.problems), len(two.problems)) == (1, 1)
-    assert "benchmark aime24: the first 1 of 5 problems" in one.notes
-    assert "helpful: the first 1 of 2 prompts" in two.notes
-
-
-def test_a_name_given_again_is_one_set_from_several_places(aime: Path) -> None:
-    (one,) = load_sets([f"aime25={aime}", f"aime25={aime}"], [], EvaluateConfig())
-    assert len(one.problems) == len({problem.id for problem in one.problems}) == 10
-
-
 @pytest.mark.parametrize(
     ("benchmarks", "dialogues", "values", "said"),
     [

@@ -15,7 +15,6 @@ from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import read_json
-from geoalign.lab.store.seals import SEAL, sealed, unsealed
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.evaluations import Respondent, answers_to, saved_respondent
 from geoalign.lab.train.run import Run
@@ -120,14 +119,9 @@ def _kept(run: Run, settings: dict[str, Any]) -> dict[str, list[float | None]]:
     rewards, count = content.get("rewards"), settings["references"]
     if not isinstance(rewards, dict) or not all(isinstance(of, list) and len(of) == count for of in rewards.values()):
         raise RunFolderError(f"{path}: expected rewards with lists of {count}, got something else: remove the file")
-    if SEAL in content:  # versions of the package before this one wrote none
-        try:
-            unsealed(content, path)
-        except RunFolderError as error:
-            raise RunFolderError(f"{error}: remove the file; it is made again") from error
     return rewards
 
 
 def _write(run: Run, settings: dict[str, Any], rewards: dict[str, list[float | None]]) -> None:
-    content = sealed({"settings": settings, "rewards": rewards})
+    content = {"settings": settings, "rewards": rewards}
     write_atomically(run.folder.references, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")

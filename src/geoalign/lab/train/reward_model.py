@@ -18,11 +18,10 @@ from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, 
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
-from geoalign.lab.store.records import next_stage, note_records
+from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
 from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.resume_point import stage_checkpoints
 from geoalign.lab.train.reward_head import fit_head
 from geoalign.lab.train.run import Run
 from geoalign.lab.train.trainers import InRunFolder, ProgressBar, run_trainer, stage_callbacks

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.records import next_stage, note_records
 from geoalign.lab.store.run_folder import RunFolder, first_difference
-from geoalign.lab.store.seals import files_fault, read_mark
 
 # The settings that decide what the shared stages make.
 _SECTIONS = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
@@ -26,11 +24,10 @@ def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
 
     Raises:
         ConfigError: `model`, `task`, `sft`, `reward_model`, ... differ; the message names the first key.
-        RunFolderError: the folder has no finished warm start, or its settings have changed since it was made.
+        RunFolderError: the folder has no finished warm start.
     """
     if not shared.started() or not shared.warm_started.is_dir():
         raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
-    shared.check_start()
     sections = list(_SECTIONS)
     if "seed" in (task := settings.get("task", {})) and task["seed"] is None:
         sections.append("seed")
@@ -49,28 +46,17 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, learned: Sequence[str] 
 
     Args:
         learned: the stages of the run that make a reward model or a gold model.
-
-    Raises:
-        RunFolderError: a model there is not as it was written.
     """
     for model in (folder.reward_model, folder.gold_model, folder.warm_started):
         origin = shared.checkpoints / model.name
         if model.is_dir() or not origin.is_dir():
             continue
-        _check_whole(origin)
         written = beside(model)
         if written.exists():
             shutil.rmtree(written)
         shutil.copytree(origin, written, copy_function=_link_or_copy)
         replace_folder(written, model)
     note_records(folder, next_stage(folder, learned), 0)
-
-
-def _check_whole(origin: Path) -> None:
-    """Raises RunFolderError unless a model is as its mark says."""
-    fault = files_fault(origin, read_mark(origin))
-    if fault is not None:
-        raise RunFolderError(f"{fault}: remove {origin.parents[1]} and make it again")
 
 
 def _link_or_copy(source: str, target: str) -> None:

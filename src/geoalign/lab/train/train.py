@@ -16,15 +16,14 @@ from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import locked, write_atomically
-from geoalign.lab.store.json_files import json_text, read_json
-from geoalign.lab.store.records import note_records
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.evaluations import evaluation_stage
 from geoalign.lab.train.policy import policy_stage
 from geoalign.lab.train.references import reference_stage
-from geoalign.lab.train.resume import check_same_processes, check_vacant, finished_whole, go_back
+from geoalign.lab.train.resume import check_same_processes, check_vacant, go_back
 from geoalign.lab.train.reward_model import gold_model_stage, reward_model_stage
 from geoalign.lab.train.reward_source import check_reward, reward_source
 from geoalign.lab.train.run import Run, make_run
@@ -69,7 +68,7 @@ def train(
     console = _console(console, processes)
     with _held(folder, processes, resume=resume):
         config = _resolved(config, folder, processes)
-        if finished_whole(folder, console):
+        if folder.finished():
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
             )
@@ -122,9 +121,7 @@ def _rl_stages(run: Run) -> None:
 
 def _conclude(folder: RunFolder) -> None:
     """Writes `summary.json` last: until then a killed run is not finished."""
-    text = json_text(summarise(folder))
-    note_records(folder, "done", 0, summary=text.encode("utf-8"))
-    write_atomically(folder.summary, text)
+    write_json(folder.summary, summarise(folder))
 
 
 def _console(console: Console | None, processes: Processes) -> Console:
@@ -140,7 +137,6 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
     check_vacant(folder, resume=resume)
     with locked(folder.root):
         check_vacant(folder, resume=resume)
-        folder.check_kinds()
         yield
 
 
@@ -148,7 +144,6 @@ def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes)
     """The settings given, which must be those of the run's start where there was one; without any, those."""
     if not folder.started():
         return config or RunConfig()
-    folder.check_start()
     if config is None:
         return parse_run_config(folder.read_config())
     if processes.is_main:

@@ -9,23 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, replace_folder, write_atomically
-from geoalign.lab.store.records import STAGES, Records, made_models, next_stage, note_records, noted_records
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, replace_folder
+from geoalign.lab.store.records import STAGES, last_moment, made_models, next_stage, note_records, stage_checkpoints
 from geoalign.lab.store.run_folder import RunFolder, first_difference
-from geoalign.lab.store.seals import (
-    MARK,
-    NOTHING,
-    checkpoint_folders,
-    checkpoint_step,
-    complete_checkpoints,
-    read_mark,
-    remove_checkpoint,
-)
-from geoalign.lab.terminal import Console
+from geoalign.lab.store.seals import MARK, latest_complete
+from geoalign.lab.terminal import Console, say
 
 # The settings that decide what the shared stages make.
 _SHARED = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
@@ -69,51 +60,26 @@ def check_same_processes(folder: RunFolder, count: int) -> None:
 
 
 def go_back(folder: RunFolder, console: Console) -> None:
-    """Takes a run back to its last mark: what followed is removed, so that nothing is written twice.
+    """Takes a run back to its newest moment (`last_moment`): what followed is removed, and so never written twice.
 
     Files that the run has not written itself stay.
     """
-    records = _last_records(folder)
-    if records.step:
-        line = f"Resuming from update {records.step} of stage {records.stage}."
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for model in made_models(folder):
-        if model.is_dir() and model.name not in records.made:
+    moment, noted = last_moment(folder)
+    if noted is not None and noted.name == MARK:
+        say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")
+    for checkpoints in stage_checkpoints(folder).values():
+        latest_complete(checkpoints)
+    for stage, model in made_models(folder).items():
+        # One that the run was killed over, before it had noted it, is made again.
+        if STAGES.index(stage) >= STAGES.index(moment.stage) and model.is_dir():
             shutil.rmtree(model)
-    for stage, checkpoints in _checkpoints(folder).items():
-        for path in checkpoint_folders(checkpoints):
-            if not (path / MARK).is_file() or (STAGES.index(stage), checkpoint_step(path)) > records.rank:
-                remove_checkpoint(path)
     folder.drop_half_written()
-    for path, kept in ((folder.metrics, records.metrics), (folder.evaluation, records.evaluation)):
-        if path.is_file() and path.stat().st_size > kept.size:
-            with path.open("rb") as file:
-                write_atomically(path, file.read(kept.size))
-    for path, _ in folder.step_files():
-        if path.name not in (records.rollouts if path.parent == folder.rollouts else records.details):
-            path.unlink()
-
-
-def _last_records(folder: RunFolder) -> Records:
-    """What the run's own files held when its last mark was made: that of a checkpoint, or `records.json`."""
-    found = [Records("sft", 0, start=NOTHING)]
-    for checkpoints in _checkpoints(folder).values():
-        if complete := complete_checkpoints(checkpoints):
-            found.append(Records.of_plain(read_mark(complete[-1]).run))
-    if (noted := noted_records(folder)) is not None:
-        found.append(noted)
-    # Of two with one rank, `records.json`, which has what followed the checkpoint.
-    return max(reversed(found), key=lambda records: records.rank)
-
-
-def _checkpoints(folder: RunFolder) -> dict[str, Path]:
-    """Where each stage's checkpoints are, in the order of the stages."""
-    return {
-        "sft": folder.sft_checkpoints,
-        "reward_model": folder.reward_model_checkpoints,
-        "gold_model": folder.gold_model_checkpoints,
-        "rl": folder.rl_checkpoints,
-    }
+    for log, size in ((folder.metrics, moment.metrics), (folder.evaluation, moment.evaluation)):
+        if log.is_file() and log.stat().st_size > size:
+            os.truncate(log, size)
+    if moment.stage != "done":
+        # A generation made after N updates is of step N: it follows the checkpoint of step N, which therefore lacks it.
+        folder.drop_steps(moment.step if moment.stage == "rl" else 0)
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:

@@ -16,8 +16,8 @@ from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import locked, write_atomically
-from geoalign.lab.store.json_files import json_text, read_json
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.plan import Plan, check_reward, make_plan
@@ -76,7 +76,7 @@ def train(
             _rl_stages(plan)
             if processes.is_main:
                 # Last of all: until then a killed run is not finished.
-                write_atomically(folder.summary, json_text(summarise(folder)))
+                write_json(folder.summary, summarise(folder))
             processes.barrier()
         summary = read_json(folder.summary)
         if report and processes.is_main:

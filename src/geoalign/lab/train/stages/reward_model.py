@@ -25,8 +25,8 @@ from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, 
 from geoalign.lab.rewards.reply_states import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
-from geoalign.lab.store.records import next_stage, note_records
-from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
+from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
+from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan
@@ -81,7 +81,7 @@ def _trained(
     plan: Plan, stage: str, options: RewardConfig, pairs: Sequence[PreferencePair], seed: int
 ) -> tuple[Any, Any]:
     """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
-    checkpoints, lora = _checkpoints(plan.folder, stage), plan.config.model.lora
+    checkpoints, lora = stage_checkpoints(plan.folder)[stage], plan.config.model.lora
     resume_from = latest_complete(checkpoints)
     done = resume_from if resume_from is not None and is_last(resume_from) else None
     if done is not None and lora is None:
@@ -95,10 +95,6 @@ def _trained(
         callbacks = stage_callbacks(plan, stage, checkpoints, bar)
         train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
     return merged(model), tokenizer
-
-
-def _checkpoints(folder: RunFolder, stage: str) -> Path:
-    return folder.reward_model_checkpoints if stage == REWARD_MODEL else folder.gold_model_checkpoints
 
 
 def _new_model(plan: Plan, folder: Path, seed: int) -> tuple[Any, Any]:
@@ -126,7 +122,7 @@ def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence
     with open_reward_model(plan, written) as scorer:
         accuracy = asdict(pair_accuracy(scorer, held_out, plan.task.takes_shortcut))
     write_json(written / ACCURACY_FILE, accuracy)
-    step = checkpoint_step(latest) if (latest := latest_complete(_checkpoints(folder, stage))) else 0
+    step = checkpoint_step(latest) if (latest := latest_complete(stage_checkpoints(folder)[stage])) else 0
     line = {"stage": stage, "step": step, **{f"heldout/{name}": value for name, value in accuracy.items()}}
     append_line(folder.metrics, line)
     mark_complete(written)

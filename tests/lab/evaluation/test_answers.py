@@ -140,21 +140,6 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
 
 
-def test_pass_at_k_counts_the_right_answers_of_each_problem(tokenizer):
-    calls = iter([True, False, False, False, True, True, False, True])
-
-    def response_to(prompt):
-        first, second = prompt.rstrip("=").split("+")
-        return f"\\boxed{{{int(first) + int(second)}}}" if next(calls) else "0"
-
-    result = evaluated(
-        Script(tokenizer, response_to), tokenizer, _problems(2), Exact(), batch_size=3, max_new_tokens=20, samples=4
-    )
-    # One of four right, then three: k = 1: (1/4 + 3/4) / 2; k = 2: (1 - 3/6 + 1) / 2; k = 4: 1.
-    assert result.pass_at_k == {"1": 0.5, "2": 0.75, "4": 1.0}
-    assert (result.accuracy, result.reward, result.correct, result.count) == (0.5, 0.5, 4, 8)
-
-
 def test_a_response_without_an_end_is_truncated(tokenizer):
     result = evaluated(Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5)
     (row,) = result.rows
@@ -211,29 +196,3 @@ def test_several_processes_give_the_answers_of_one(model, tokenizer, count):
         shared = evaluated(model, tokenizer, _problems(4), Length(), processes=OneOf(rank, count), **options)
     assert [len(part) for part in MADE] == {2: [4, 4], 3: [3, 3, 2]}[count]
     assert shared == alone
-
-
-def test_every_process_asks_for_equally_many(model, tokenizer):
-    """A server of all processes answers once each has asked."""
-
-    class Counting(TransformersEngine):
-        def generate(self, prompts, seeds, **options):
-            asked.append(len(prompts))
-            return super().generate(prompts, seeds, **options)
-
-    asked: list[int] = []
-    for rank in range(3):
-        MADE.clear()
-        evaluated(
-            None,
-            tokenizer,
-            _problems(2),
-            Exact(),
-            batch_size=None,
-            max_new_tokens=2,
-            samples=2,
-            engine=Counting(model, tokenizer),
-            processes=OneOf(rank, 3),
-        )
-        assert len(MADE[0]) == [2, 1, 1][rank]
-    assert asked == [2, 2, 2]

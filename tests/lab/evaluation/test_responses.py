@@ -82,18 +82,13 @@ def test_a_second_response_under_one_key_is_refused_on_both_ways(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"set": 1}, "set: expected str, got int"),
         ({"id": 7}, "id: expected str, got int"),
         ({"id": "a\ud800"}, "id: expected text that UTF-8 can hold"),
-        ({"sample": "0"}, "sample: expected int, got str"),
         ({"sample": True}, "sample: expected int, got bool"),
         ({"sample": -1}, "sample: expected 0 or more, got -1"),
-        ({"response": None}, "response: expected str, got NoneType"),
         ({"truncated": 0}, "truncated: expected bool, got int"),
-        ({"prompt": "Hello"}, "prompt: expected list, got str"),
         ({"prompt": []}, "prompt: expected at least one chat message"),
         ({"prompt": ["Hello"]}, "prompt.0: expected a chat message of role and content, got str"),
-        ({"prompt": [{"role": "user"}]}, "prompt.0: expected a chat message"),
         ({"prompt": [{"role": "user", "content": 3}]}, "prompt.0: content: expected str, got int"),
         ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: expected one of system, user"),
     ],
@@ -103,13 +98,6 @@ def test_a_wrong_field_is_named_with_its_line(change: dict[str, Any], said: str,
     with pytest.raises(InputError, match=r"r\.jsonl, line 2: ") as caught:
         read_responses(path)
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("missing", list(GOOD))
-def test_a_missing_field_is_named(missing: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", json.dumps({name: value for name, value in GOOD.items() if name != missing}))
-    with pytest.raises(InputError, match=f"line 1: {missing}: expected .*, got no such key"):
-        read_responses(path)
 
 
 def test_broken_and_empty_files(tmp_path: Path) -> None:

@@ -62,15 +62,6 @@ def test_responses_are_those_of_generate_and_prompts_are_passed_once(model: Any)
     assert shared.tokens == 3 * 23 + 12 * 1 + 12 * 5
 
 
-def test_a_prompt_drawn_twice_in_a_row_is_still_a_group(model: Any) -> None:
-    given = prompts([24, 24, 20], repeats=2)
-    given = {name: value[[0, 1, 0, 1, 4, 5]] for name, value in given.items()}  # counts 4 and 2
-    with Passes(model) as shared:
-        made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
-    assert torch.equal(made, model.generate(**given, **GREEDY))
-    assert shared.tokens == 3 * 23 + 6 * 6
-
-
 @pytest.mark.parametrize(
     "given",
     [

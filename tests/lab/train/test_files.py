@@ -9,14 +9,6 @@ from geoalign.lab.store.files import replace_folder, write_atomically
 from geoalign.lab.store.json_files import append_lines, finite, keep_lines, read_json, read_lines
 
 
-def test_an_atomic_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "file.txt"
-    write_atomically(path, "one")
-    write_atomically(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert [item.name for item in path.parent.iterdir()] == ["file.txt"]
-
-
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.txt"
     write_atomically(path, "old")

@@ -167,14 +167,6 @@ def said(settings: dict[str, Any]) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def test_the_plan_names_the_gold_stage(settings: dict[str, Any]) -> None:
-    task = make_task(parse_run_config(settings).task, seed=0)
-    text = said(settings)
-    assert f"trained on {len(task.preference_pairs())} preference pairs, 25% of them held out" in text
-    assert f"trained on {len(task.gold_pairs())} other pairs, 25% of them held out" in text
-    assert "gold model" not in said(changed(settings, task={"gold_share": None}) | {"gold_model": {}})
-
-
 def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], tmp_path: Path) -> None:
     none_kept = changed(settings, task={"gold_share": None})
     with pytest.raises(ConfigError, match=r"gold_model: expected nothing where the task keeps no pairs .*max_steps"):

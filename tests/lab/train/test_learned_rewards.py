@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_models import saved_classifier
 
-from geoalign.errors import ConfigError, UnscoredError
+from geoalign.errors import UnscoredError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serve_reward"))
 from running_server import Running
@@ -133,16 +133,3 @@ def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, t
     ]
     assert rewards[0] == pytest.approx(rewards[1], abs=1e-5)
     assert len(set(rewards[0])) > 2
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ({"path": "/nowhere/at/all"}, "reward model: expected a sequence classifier with its tokenizer, got '/nowhere"),
-        ({"url": "http://127.0.0.1:9"}, r"reward\.model\.url: expected a server at http://127\.0\.0\.1:9, got none"),
-    ],
-)
-def test_a_model_that_is_not_there_is_found_before_anything_is_trained(tiny, train_here, tmp_path, model, message):
-    with pytest.raises(ConfigError, match=message):
-        train_here(tiny(reward={"flip": 0.0, "model": model}), tmp_path / "run")
-    assert not (tmp_path / "run/config.yaml").exists()

@@ -97,12 +97,6 @@ def test_prompts_are_laid_out_epoch_after_epoch() -> None:
     assert plan_prompts(longer, generation_shape(longer), problems=9).order[:20] == plan.order
 
 
-def test_epochs_count_where_no_steps_are_given() -> None:
-    options = grpo(num_train_epochs=3)
-    # 9 problems: 2 generations of 4 prompts an epoch, 2 updates each, 3 epochs.
-    assert plan_prompts(options, generation_shape(options), problems=9).max_steps == 12
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

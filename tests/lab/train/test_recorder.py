@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import Recorder, placement, rollout_columns, samples
+from geoalign.lab.train.recorder import Recorder, placement, rollout_columns
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 
@@ -85,10 +85,6 @@ def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
         anomalous=torch.zeros(4, dtype=torch.bool),
     )
     assert placement(curation, 4) == ([-1, 1, -1, 3], [0.0, 3.0, 0.0, 0.5])
-
-
-def test_samples_count_within_scattered_groups() -> None:
-    assert samples(torch.tensor([2, 1, 2, 2, 1])) == [0, 0, 1, 2, 1]
 
 
 def test_files_of_a_step(tmp_path: Path) -> None:

@@ -96,11 +96,6 @@ def test_a_changed_setting_is_named(tmp_path: Path, override: str, message: str)
         check_same_settings(plain_settings(load_run_config(None, [override]).config), then, tmp_path)
 
 
-def test_what_is_kept_may_change(tmp_path: Path) -> None:
-    then = plain_settings(load_run_config().config)
-    check_same_settings(plain_settings(load_run_config(None, ["output.keep_checkpoints=7"]).config), then, tmp_path)
-
-
 def fill(folder: RunFolder, noted: tuple[str, int] | None, **checkpoints: int) -> None:
     """A run killed somewhere: every file that it could have, each stage with a complete checkpoint and half of one."""
     for log, stages in ((folder.metrics, ("sft", "rl")), (folder.evaluation, ("before_rl", "rl"))):

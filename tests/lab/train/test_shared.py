@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from geoalign.errors import ConfigError, RunFolderError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import mark_complete
@@ -105,12 +105,6 @@ def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_p
     check_shared(shared, resolved(seed=0, task={"seed": None}))
     with pytest.raises(ConfigError, match="seed: expected 0, as the shared run in"):
         check_shared(shared, resolved(seed=1, task={"seed": None}))
-
-
-def test_a_folder_without_a_finished_warm_start_is_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="expected a run folder with a finished warm start"):
-        train_here(tiny(), tmp_path / "run", shared=tmp_path / "nothing")
-    assert not (tmp_path / "nothing").exists()
 
 
 def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> None:

@@ -37,13 +37,6 @@ def test_detection_by_hand(tmp_path: Path) -> None:
     assert found["corrupted_share_of_anomalous"] == pytest.approx(1 / 2)
 
 
-def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
-    rollouts(tmp_path, 0, [(0.9, None, True), (0.1, None, False)])
-    nothing = {"auroc": None, "auroc_generations": 0, "corrupted_share": None, "corrupted_share_of_anomalous": None}
-    assert detection(tmp_path) == nothing
-    assert detection(tmp_path / "absent") == nothing
-
-
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     append_lines(

@@ -18,12 +18,6 @@ def test_a_draw_takes_the_token_at_which_the_cumulated_probability_exceeds_it() 
     assert found.tolist() == [0, 0, 1, 2, 3, 3]
 
 
-def test_the_temperature_divides_the_logits() -> None:
-    # At 0.5 the weights are squared: 1, 4, 9, 16 of 30 cumulate to 0.0333, 0.1667, 0.4667, 1.
-    scores = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4])).repeat(4, 1)
-    assert chosen(scores, _draws(0.02, 0.1, 0.3, 0.5), 0.5).tolist() == [0, 1, 2, 3]
-
-
 def test_a_token_without_probability_is_never_taken() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).repeat(4, 1)
     assert chosen(scores, _draws(0.0, 0.49, 0.51, 1 - 2**-53), 1.0).tolist() == [1, 1, 3, 3]

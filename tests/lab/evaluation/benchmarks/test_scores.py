@@ -55,15 +55,6 @@ def test_one_response_each_has_wilsons_interval() -> None:
     assert (found.estimate, found.low, found.high) == pytest.approx((0.75, 0.3006, 0.9544), abs=1e-4)
 
 
-def test_several_responses_go_together_by_problem() -> None:
-    found, how = accuracy_interval([4, 0, 4, 0], 4)
-    # p = 1/2, residuals +-2 of 16: error sqrt(4/3 * 16)/16 = 0.2887, times t(3) = 3.182: beyond 0 and 1.
-    assert (how, found.estimate, found.low, found.high) == ("clustered", 0.5, 0.0, 1.0)
-    wide = accuracy_interval([4, 0] * 50, 4)[0]
-    narrow = accuracy_interval([2, 2, 1, 3] * 25, 4)[0]
-    assert wide.high - wide.low > 2.5 * (narrow.high - narrow.low) > 0
-
-
 @pytest.mark.parametrize(("right", "estimate"), [([0] * 30, 0.0), ([8] * 30, 1.0)])
 def test_all_wrong_or_all_right_has_an_interval_with_a_width(right: list[int], estimate: float) -> None:
     for found in (accuracy_interval(right, 8)[0], pass_interval(right, 8, 4)):

@@ -39,14 +39,6 @@ def test_benchmarks_and_dialogues(aime: Path, talk: Path) -> None:
     assert [message["role"] for message in two.problems[0].prompt] == ["user"]
 
 
-def test_a_system_prompt_of_ones_own_or_none(aime: Path) -> None:
-    (bare,) = load_sets([f"aime24={aime}"], [], EvaluateConfig(system_prompt=None))
-    (own,) = load_sets([f"aime24={aime}"], [], EvaluateConfig(system_prompt="Be brief."))
-    assert [message["role"] for message in bare.problems[0].prompt] == ["user"]
-    assert own.problems[0].prompt[0] == {"role": "system", "content": "Be brief."}
-    assert bare.digest() != own.digest()
-
-
 @pytest.mark.parametrize(
     ("benchmarks", "dialogues", "values", "said"),
     [

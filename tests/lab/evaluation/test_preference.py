@@ -2,7 +2,7 @@ import math
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.evaluation.preference import PairAccuracy, hold_out_prompts, pair_accuracy
+from geoalign.lab.evaluation.scores import PairAccuracy, hold_out_prompts, pair_accuracy
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair
 

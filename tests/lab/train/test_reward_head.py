@@ -10,7 +10,7 @@ import torch
 
 from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.evaluation.preference import pair_accuracy
+from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks.base import PreferencePair

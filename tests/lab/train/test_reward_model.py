@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.evaluation.preference import pair_accuracy
+from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, save
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer

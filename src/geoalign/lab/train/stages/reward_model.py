@@ -20,7 +20,7 @@ from trl import RewardConfig, RewardTrainer
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.reward_model import RewardHeadConfig
-from geoalign.lab.evaluation.preference import hold_out_prompts, pair_accuracy
+from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, with_adapters
 from geoalign.lab.rewards.reply_states import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.store.files import beside, replace_folder

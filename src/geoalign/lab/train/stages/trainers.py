@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback
 
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.processes import Processes
@@ -34,24 +34,14 @@ class MetricLines(TrainerCallback):
     """Passes each logged step on as one dict: stage, step, and TRL's keys; the trainer's own history is not kept.
 
     transformers writes the whole history anew into `trainer_state.json` at every checkpoint and reads none of it back.
-
-    Args:
-        stage: "sft", "reward_model", "gold_model" or "rl".
-        write: takes one dict; it must be on the disk when the call returns, because a checkpoint may follow.
+    What `write` is given must be on the disk when it returns, because a checkpoint may follow.
     """
 
     def __init__(self, stage: str, write: Callable[[Mapping[str, Any]], None]) -> None:
         self.stage = stage
         self.write = write
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Called by the trainer with the metrics of a step."""
         if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
             self.write({"stage": self.stage, "step": state.global_step, **logs})
@@ -65,7 +55,7 @@ class CompleteCheckpoints(TrainerCallback):
     Args:
         folder: the trainer's output folder.
         keep: complete checkpoints kept; None: all.
-        run: called with the number of updates, what the run's own files hold at that moment, for the mark.
+        run: called with the number of updates, how far the run is, for the mark.
     """
 
     def __init__(
@@ -75,9 +65,7 @@ class CompleteCheckpoints(TrainerCallback):
         self.keep = keep
         self.run = run
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Called by the trainer on every process after the last file that it writes itself."""
         Processes.launched().barrier()
         if state.is_world_process_zero:
@@ -89,12 +77,7 @@ class CompleteCheckpoints(TrainerCallback):
 
 
 class ProgressBar(TrainerCallback):
-    """One progress bar per stage, with the last value of a few metrics beside it.
-
-    Args:
-        title: name of the stage.
-        shown: label -> metric key, in the order shown.
-    """
+    """One progress bar per stage, with the last value of a few metrics beside it (`shown`: label -> metric key)."""
 
     def __init__(self, console: Console, title: str, shown: Mapping[str, str]) -> None:
         self.progress = stage_progress(console)
@@ -103,25 +86,16 @@ class ProgressBar(TrainerCallback):
         self.newest: dict[str, float] = {}
         self.task: Any = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Shows the bar; a resumed stage starts at the step of its checkpoint."""
         self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
         self.progress.start()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Moves the bar."""
         self.progress.update(self.task, completed=state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Shows the newest values."""
         for label, key in self.shown.items():
             value = (logs or {}).get(key)

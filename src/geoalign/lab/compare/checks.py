@@ -13,8 +13,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.reward_source import check_reward
-from geoalign.lab.train.run import check_subset, make_run
+from geoalign.lab.train.plan import check_reward, check_subset, make_plan
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -60,7 +59,7 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
         name = json.dumps(settings["task"], sort_keys=True)
     if name not in made:
         made[name] = make_task(config.task, seed=config.seed)
-    run = make_run(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
-    check_reward(run)
-    check_subset(config.curator, run.generation.samples, whole=False)
-    return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}
+    plan = make_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
+    check_reward(plan)
+    check_subset(config.curator, plan.generation.samples, whole=False)
+    return {"max_steps": plan.prompts.max_steps, "updates_per_generation": plan.generation.updates}

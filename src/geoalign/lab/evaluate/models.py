@@ -22,10 +22,6 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
 
     Args:
         checkpoints: of a run every kept checkpoint of its RL stage, and the final model where none of them is it.
-
-    Raises:
-        ConfigError: nothing there, a run that has no final model yet, adapters without their model, no model at all, or
-            `checkpoints` without a run folder.
     """
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")

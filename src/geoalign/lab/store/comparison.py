@@ -190,12 +190,10 @@ class ComparisonFolder:
 
         Raises:
             ConfigError: it was begun with other settings and did not fail; the message has the key.
-            RunFolderError: its settings are not as they were written.
         """
         run = self.run(planned.cell)
         if not run.started():
             return
-        run.check_start()
         then = computed(run.read_config())
         if first_difference(planned.settings, then) is None:
             return

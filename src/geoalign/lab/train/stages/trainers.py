@@ -1,8 +1,7 @@
 """What the trainers of all stages have in common: lines of metrics, marked checkpoints, a progress bar, no card.
 
 transformers writes a checkpoint file by file into its final folder, and would resume from one that a kill cut short.
-Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed. The
-mark lists every file with size and digest, so that a resumed run can tell whether all is as it was written.
+Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback
 
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.processes import Processes
@@ -21,7 +20,7 @@ from geoalign.lab.store.json_files import append_line
 from geoalign.lab.store.records import note_records, records_of
 from geoalign.lab.store.seals import checkpoint_path, mark_complete, prune
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.run import Run
+from geoalign.lab.train.plan import Plan
 
 _Base: Any = object
 if TYPE_CHECKING:
@@ -35,24 +34,14 @@ class MetricLines(TrainerCallback):
     """Passes each logged step on as one dict: stage, step, and TRL's keys; the trainer's own history is not kept.
 
     transformers writes the whole history anew into `trainer_state.json` at every checkpoint and reads none of it back.
-
-    Args:
-        stage: "sft", "reward_model", "gold_model" or "rl".
-        write: takes one dict; it must be on the disk when the call returns, because a checkpoint may follow.
+    What `write` is given must be on the disk when it returns, because a checkpoint may follow.
     """
 
     def __init__(self, stage: str, write: Callable[[Mapping[str, Any]], None]) -> None:
         self.stage = stage
         self.write = write
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Called by the trainer with the metrics of a step."""
         if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
             self.write({"stage": self.stage, "step": state.global_step, **logs})
@@ -66,7 +55,7 @@ class CompleteCheckpoints(TrainerCallback):
     Args:
         folder: the trainer's output folder.
         keep: complete checkpoints kept; None: all.
-        run: called with the number of updates, what the run's own files hold at that moment, for the mark.
+        run: called with the number of updates, how far the run is, for the mark.
     """
 
     def __init__(
@@ -76,9 +65,7 @@ class CompleteCheckpoints(TrainerCallback):
         self.keep = keep
         self.run = run
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Called by the trainer on every process after the last file that it writes itself."""
         Processes.launched().barrier()
         if state.is_world_process_zero:
@@ -90,12 +77,7 @@ class CompleteCheckpoints(TrainerCallback):
 
 
 class ProgressBar(TrainerCallback):
-    """One progress bar per stage, with the last value of a few metrics beside it.
-
-    Args:
-        title: name of the stage.
-        shown: label -> metric key, in the order shown.
-    """
+    """One progress bar per stage, with the last value of a few metrics beside it (`shown`: label -> metric key)."""
 
     def __init__(self, console: Console, title: str, shown: Mapping[str, str]) -> None:
         self.progress = stage_progress(console)
@@ -104,25 +86,16 @@ class ProgressBar(TrainerCallback):
         self.newest: dict[str, float] = {}
         self.task: Any = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Shows the bar; a resumed stage starts at the step of its checkpoint."""
         self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
         self.progress.start()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Moves the bar."""
         self.progress.update(self.task, completed=state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Shows the newest values."""
         for label, key in self.shown.items():
             value = (logs or {}).get(key)
@@ -153,11 +126,11 @@ class InRunFolder(_Base):
         """Writes nothing: a run folder describes itself."""
 
 
-def stage_callbacks(run: Run, stage: str, checkpoints: Path, bar: ProgressBar) -> list[TrainerCallback]:
+def stage_callbacks(plan: Plan, stage: str, checkpoints: Path, bar: ProgressBar) -> list[TrainerCallback]:
     """What every stage does beside training, in the order in which it is done."""
     return [
-        MetricLines(stage, partial(append_line, run.folder.metrics)),
-        CompleteCheckpoints(checkpoints, run.output.keep_checkpoints, records_of(run.folder, stage)),
+        MetricLines(stage, partial(append_line, plan.folder.metrics)),
+        CompleteCheckpoints(checkpoints, plan.config.output.keep_checkpoints, records_of(plan.folder, stage)),
         bar,
     ]
 
@@ -168,9 +141,9 @@ def run_trainer(trainer: Any, resume_from: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
 
 
-def save_model(run: Run, model: Any, tokenizer: Any, path: Path, then: str) -> None:
+def save_model(plan: Plan, model: Any, tokenizer: Any, path: Path, then: str) -> None:
     """Saves a finished model; `then` is the stage that it begins."""
-    if run.processes.is_main:
+    if plan.processes.is_main:
         save_complete(model, tokenizer, path)
-        note_records(run.folder, then, 0)
-    run.processes.barrier()
+        note_records(plan.folder, then, 0)
+    plan.processes.barrier()

@@ -121,3 +121,11 @@ def test_an_unscored_row_may_lack_what_the_others_return():
     batch.rows[0]["extra_fields"] = {"reward_extra_info": {}}
     with pytest.raises(ConfigError, match="got none in row 0"):
         read(batch, fields={"true_rewards": "true"})
+
+
+def test_components_are_numbers_of_the_reward_functions_result():
+    batch = batch_of({"a": [1.0, 2.0]})
+    rollouts = read_rollouts(batch, range(2), (), rollout_fields={}, components=["true"], longest_response=9)
+    assert rollouts.components["true"].tolist() == [0.5, 1.0]
+    with pytest.raises(ConfigError, match="component: expected one of true; got 'answer'"):
+        read_rollouts(batch, range(2), (), rollout_fields={}, components=["answer"], longest_response=9)

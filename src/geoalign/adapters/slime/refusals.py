@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoalign.adapters.components import missing_fields
 from geoalign.adapters.slime.settings import SECTION, SlimeSettings
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -34,7 +35,7 @@ def check_curator(session: CurationSession, settings: SlimeSettings) -> None:
     """Raises UnsupportedError or ConfigError unless this curator can be applied under these settings."""
     if session.curator.library_only:
         raise UnsupportedError(f"{session.name} inside slime: {session.curator.library_only}")
-    missing = session.missing_fields(settings.rollout_fields)
+    missing = missing_fields(session, settings.rollout_fields)
     if missing:
         raise ConfigError(
             f"{session.name} requires {', '.join(missing)}: expected {SECTION}.rollout_fields with "

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from geoalign.adapters.components import wanted_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.slime.advantages import normalised_rewards
 from geoalign.adapters.slime.apply import active_slots, place_samples, reward_metrics, slot_advantages
@@ -85,6 +86,7 @@ class SlimeRun:
             self.session.curator.reads,
             hidden_key=self.settings.hidden_key,
             rollout_fields=self.settings.rollout_fields,
+            components=wanted_components(self.session.curator),
         )
         if "advantages" not in self.session.curator.reads:
             return rollouts

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from geoalign.adapters.components import named_components
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
@@ -93,6 +94,7 @@ def read_rollouts(
     *,
     hidden_key: str,
     rollout_fields: Mapping[str, str],
+    components: Sequence[str] = (),
 ) -> Rollouts:
     """The rollouts as a curator reads them.
 
@@ -101,10 +103,11 @@ def read_rollouts(
 
     Args:
         reads: the fields that the curator looks at.
+        components: `wanted_components` of the curator, in a `Sample.reward` that is a dict.
 
     Raises:
         InputError: a reward is infinite, or a hidden state or log-probabilities are wanted and missing.
-        ConfigError: an entry that `rollout_fields` names is missing.
+        ConfigError: an entry that `rollout_fields` names is missing, or a component.
     """
     lasts = [rollout[-1] for rollout in rollouts]
     masks = [[own_tokens(sample) for sample in rollout] for rollout in rollouts]
@@ -121,13 +124,17 @@ def read_rollouts(
         fields["hidden"] = torch.stack([_state(sample, hidden_key) for sample in lasts])
     if "logprobs" in reads:
         fields["logprobs"] = torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)])
+    observed = torch.tensor(rewards, dtype=torch.float32)
+    if components:
+        found = [sample.reward for sample in lasts]
+        fields["components"] = named_components(components, found, observed, source="dict of numbers in Sample.reward")
     for name, key in rollout_fields.items():
         values = [_entry(sample, key, name) for sample in lasts]
         if name == "answers":
             fields[name] = [None if value is None else str(value) for value in values]
         else:
             fields[name] = torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
-    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=groups, **fields)
+    return Rollouts(rewards=observed, groups=groups, **fields)
 
 
 def _fit(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> bool:

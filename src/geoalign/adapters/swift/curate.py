@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from geoalign.adapters.components import summed_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.swift.advantages import swift_advantages
 from geoalign.adapters.swift.logs import log_columns
@@ -49,6 +50,7 @@ class CurationRound:
         self.generated: list[Any] = []
         self._rollouts: Rollouts
         self._placement: Placement
+        self._per_function: Tensor
 
     def curate(self, samples: list[Any], per_function: Tensor, *, failed: set[str]) -> list[Any]:
         """The samples with which ms-swift goes on, of this process.
@@ -60,6 +62,7 @@ class CurationRound:
         """
         check_batch(self._trainer, samples)
         self.generated = samples
+        self._per_function = per_function
         rewards = self._rewards(samples, per_function, failed)
         self._rollouts = rollouts = self._read(samples, rewards)
         curation = curation_from_rank_0(
@@ -140,6 +143,9 @@ class CurationRound:
             fields["advantages"] = swift_advantages(
                 rewards, groups, estimator=trainer.advantage_estimator, scale_rewards=trainer.scale_rewards
             )
+        if "components" in needs:
+            per_function, weights = self._per_function, trainer.reward_weights
+            fields["components"] = summed_components(per_function, weights, trainer.reward_func_names)
         if trainer.overlong_filter or "donor_ok" in needs:
             hidden = [trainer.overlong_filter and sample.is_truncated for sample in samples]
             fields["donor_ok"] = ~gather(torch.tensor(hidden, device=self._device))

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoalign.adapters.components import named_components
 from geoalign.adapters.placement import Placement
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
@@ -48,6 +49,7 @@ def read_rollouts(
     hidden: Float[Tensor, "b d"] | None = None,
     advantages: Float[Tensor, " b"] | None = None,
     rollout_fields: Mapping[str, str] | None = None,
+    components: Sequence[str] = (),
 ) -> Rollouts:
     """The experiences as a curator reads them; row i is experience i.
 
@@ -57,6 +59,7 @@ def read_rollouts(
     Args:
         requires: the optional fields to fill, as a curator names them.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> entry of `Experience.info`.
+        components: `wanted_components` of the curator, in `Experience.metrics`.
 
     Raises:
         InputError: a reward is infinite, log-probabilities are wanted and absent, or an entry of `info` is missing or
@@ -74,8 +77,13 @@ def read_rollouts(
     for name, key in (rollout_fields or {}).items():
         values = [_entry(experience, key, name) for experience in experiences]
         fields[name] = values if name == "answers" else _numbers(values, experiences, key)
-    rewards = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
-    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=group_ids(experiences), **fields)
+    given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
+    rewards = torch.tensor(given, dtype=torch.float32)
+    if components:
+        parts = [experience.metrics for experience in experiences]
+        source = "numbers in Experience.metrics, where workflows leave their rewards"
+        fields["components"] = named_components(components, parts, rewards, source=source)
+    return Rollouts(rewards=rewards, groups=group_ids(experiences), **fields)
 
 
 def generated(experience: Any) -> Bool[Tensor, " t"]:

@@ -13,6 +13,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from geoalign.adapters.components import missing_fields, wanted_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.sections import FIELDS
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
@@ -57,7 +58,7 @@ class CurationRun:
         self._turn = asyncio.Lock()
         if self.curator.library_only:
             raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
-        for need in self.session.missing_fields(self.settings.rollout_fields):
+        for need in missing_fields(self.session, self.settings.rollout_fields):
             known = f"rollout_fields.{need}: <entry of Experience.info>" if need in FIELDS else "another curator"
             raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
 
@@ -94,6 +95,7 @@ class CurationRun:
                 hidden=hidden,
                 advantages=advantages,
                 rollout_fields=self.settings.rollout_fields,
+                components=wanted_components(self.curator),
             )
             started = time.perf_counter()
             curation = await asyncio.to_thread(self.session.curate, rollouts)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from geoalign.adapters.components import summed_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.anchors import AnchorRows
@@ -182,6 +183,8 @@ class GenerationRound:
             fields["logprobs"] = gather(self._timed("logprob_seconds", self._logprobs).contiguous())
         if "advantages" in needs:
             fields["advantages"] = self._trl_advantages(rewards, raw, groups)
+        if "components" in needs:
+            fields["components"] = summed_components(raw, trainer.reward_weights, trainer.reward_func_names)
         if trainer.mask_truncated_completions or self._written.mask is not None or "donor_ok" in needs:
             unfit = [cut or none for cut, none in zip(self._truncated, self._written.nothing, strict=True)]
             fields["donor_ok"] = ~gather(torch.tensor(unfit, device=device))

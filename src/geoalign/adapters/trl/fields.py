@@ -26,7 +26,7 @@ def check_fields(fields: Mapping[str, RolloutField], session: CurationSession) -
             raise ConfigError(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
-    missing = session.missing_fields(fields)
+    missing = session.missing_fields({*fields, "components"})
     if missing:
         raise ConfigError(
             f"{session.name} requires {', '.join(missing)}: expected rollout_fields with "

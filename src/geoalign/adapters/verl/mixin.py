@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from omegaconf import OmegaConf, open_dict
 from verl.utils.config import omega_conf_to_dataclass
 
+from geoalign.adapters.components import wanted_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
@@ -134,6 +135,7 @@ class CuratedSteps(_Base):
             rows,
             self._run.session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
+            components=wanted_components(self._run.session.curator),
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
         )
         if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from geoalign.adapters.components import missing_fields
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
@@ -61,7 +62,7 @@ def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_rew
     name, curator = session.name, session.curator
     if curator.library_only:
         raise UnsupportedError(f"{name} inside verl: {curator.library_only}")
-    missing = session.missing_fields(settings.rollout_fields)
+    missing = missing_fields(session, settings.rollout_fields)
     if missing:
         given = ", ".join(f"+geoalign.rollout_fields.{need}=<name in the reward function's result>" for need in missing)
         raise ConfigError(f"{name} requires {', '.join(missing)}: expected {given}, got none")

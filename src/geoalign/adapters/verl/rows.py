@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from geoalign.adapters.components import named_components
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.adapters.verl.refusals import check_reward_fields
 from geoalign.errors import InputError
@@ -45,6 +46,7 @@ def read_rollouts(
     needs: Sequence[str],
     *,
     rollout_fields: Mapping[str, str],
+    components: Sequence[str] = (),
     longest_response: int,
 ) -> Rollouts:
     """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
@@ -57,10 +59,11 @@ def read_rollouts(
         rows: rows of it; padding left out.
         needs: the fields that the curator reads.
         rollout_fields: `VerlSettings.rollout_fields`.
+        components: `wanted_components` of the curator, in the reward function's result.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
 
     Raises:
-        ConfigError: the reward function returns no such field.
+        ConfigError: the reward function returns no such field, or no such component.
         InputError: one of its values is no number, or a row has no token of the policy's own.
     """
     wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
@@ -75,7 +78,9 @@ def read_rollouts(
         names.append(responses)
     if "prompt_keys" in needs:
         names.append("prompts")
-    data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
+    if rollout_fields or components:
+        names.append("extra_fields")
+    data = batch.read(rows, names)
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
     fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
@@ -95,8 +100,12 @@ def read_rollouts(
     if "donor_ok" in needs:
         fields["donor_ok"] = lengths < longest_response
     rewards = torch.stack([values.float().sum() for values in data[scores]])
+    infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
+    if components:
+        source = "numbers in the dict that the reward function returns"
+        fields["components"] = named_components(components, infos, rewards, source=source)
     if rollout_fields:
-        fields.update(_reward_fields(data["extra_fields"], rollout_fields, rewards.isnan().tolist()))
+        fields.update(_reward_fields(infos, rollout_fields, rewards.isnan().tolist()))
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
     return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
@@ -112,9 +121,8 @@ def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
     return torch.stack(means)
 
 
-def _reward_fields(extras: list[Any], rollout_fields: Mapping[str, str], unscored: list[bool]) -> dict[str, Any]:
+def _reward_fields(infos: list[Any], rollout_fields: Mapping[str, str], unscored: list[bool]) -> dict[str, Any]:
     """What the reward function returned beside the reward; None or NaN where it could not score a row and says none."""
-    infos: list[Any] = [(extra or {}).get("reward_extra_info") for extra in extras]
     fields: dict[str, Any] = {}
     for name, field in rollout_fields.items():
         check_reward_fields(name, field, infos, unscored)

@@ -29,24 +29,12 @@ def rollouts(seed=0):
     )
 
 
-def here(function, *arguments):
-    return function(*arguments, "cpu")
-
-
 def same(one, other):
     given = [torch.zeros(1) if each.advantages is None else each.advantages for each in (one, other)]
     assert torch.equal(*given)
     assert torch.equal(one.rewards, other.rewards)
     assert torch.equal(one.source, other.source)
     assert torch.equal(one.scores.nan_to_num(), other.scores.nan_to_num())
-
-
-@pytest.mark.parametrize("settings", [SETTINGS, DENOISE])
-def test_the_workers_device_gives_what_the_driver_gives(settings):
-    driver = CuratorRun(settings)
-    worker = CuratorRun(VerlSettings(curator=settings.curator, seed=3, place="worker"), here)
-    for seed in range(3):
-        same(driver.start(rollouts(seed)).result().curation, worker.start(rollouts(seed)).result().curation)
 
 
 def test_a_curation_moves_no_global_generator():

@@ -11,13 +11,13 @@ from geoalign.errors import ConfigError
 def test_nothing_said_is_geoalign_with_its_defaults():
     settings = parse_settings(None)
     assert settings.curator == GeoAlignConfig()
-    assert (settings.hidden_position, settings.seed, settings.place) == ("predicting", 0, "driver")
+    assert (settings.hidden_position, settings.seed) == ("predicting", 0)
 
 
 def test_a_curator_by_its_name_with_its_settings():
-    settings = parse_settings({"curator": {"type": "pods", "m": 4}, "hidden_position": "mean", "place": "worker"})
+    settings = parse_settings({"curator": {"type": "pods", "m": 4}, "hidden_position": "mean"})
     assert settings.curator == PODSConfig(m=4)
-    assert (settings.hidden_position, settings.place) == ("mean", "worker")
+    assert settings.hidden_position == "mean"
 
 
 def test_nested_settings_and_chains():
@@ -35,7 +35,6 @@ def test_nested_settings_and_chains():
         ({"curator": {"alpah": 1}}, "geoalign.curator.alpah: unknown key: expected geoalign.curator.alpha"),
         ({"curator": {"type": "geoaling"}}, "geoalign.curator.type"),
         ({"hidden_position": "first"}, "hidden_position"),
-        ({"place": "gpu"}, "place"),
         ({"seed": -1}, "seed"),
         ({"rollout_fields": {"gold": "true"}}, "expected keys out of answers, reference_rewards, true_rewards"),
         ("geoalign", "expected a section such as"),

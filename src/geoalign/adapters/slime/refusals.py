@@ -52,15 +52,6 @@ def check_drops(args: Any, curator: str) -> None:
         )
 
 
-def check_once(converting: bool) -> None:
-    """Raises ConfigError where the conversion of a curated batch would curate it again."""
-    if converting:
-        raise ConfigError(
-            "curated_conversion: expected a conversion that does not curate, got one that calls post_process_rewards "
-            "or is wrapped twice; leave out either"
-        )
-
-
 def check_saving(args: Any, settings: SlimeSettings, wrapped: bool) -> None:
     """Raises ConfigError where checkpoints would be written without the curator's state."""
     if args.save is None or not settings.resume:

@@ -17,7 +17,7 @@ from geoalign.adapters.components import wanted_components
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.slime.advantages import normalised_rewards
 from geoalign.adapters.slime.apply import active_slots, place_samples, reward_metrics, slot_advantages
-from geoalign.adapters.slime.refusals import check_arguments, check_curator, check_drops, check_once, check_saving
+from geoalign.adapters.slime.refusals import check_arguments, check_curator, check_drops, check_saving
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
 from geoalign.adapters.slime.settings import SECTION, parse_settings
 from geoalign.curators.base import identity
@@ -35,7 +35,6 @@ class SlimeRun:
 
     Attributes:
         saved: whether a data source of ours saves the state with checkpoints.
-        converting: whether a batch that was curated is being converted.
 
     Raises:
         ConfigError: a setting is unknown or out of range, or a field that the curator needs is not given.
@@ -46,7 +45,7 @@ class SlimeRun:
         self.args = args
         self.settings = parse_settings(getattr(args, SECTION, None))
         self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
-        self.saved = self.converting = False
+        self.saved = False
         check_arguments(args)
         check_curator(self.session, self.settings)
 
@@ -55,7 +54,6 @@ class SlimeRun:
 
         The raw reward is that of the slot as generated, NaN where there is none.
         """
-        check_once(self.converting)
         check_saving(self.args, self.settings, self.saved)
         rows = rollout_rows(samples)
         members = [[samples[row] for row in one] for one in rows]

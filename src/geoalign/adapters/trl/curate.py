@@ -20,7 +20,6 @@ from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, fi
 from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
 from geoalign.adapters.trl.step import CuratedStep, CurationObserver
-from geoalign.adapters.trl.vllm_states import EngineStates
 from geoalign.adapters.trl.written import Written
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
@@ -40,7 +39,6 @@ class RoundOptions:
     observer: CurationObserver | None
     details_every: int
     other_loss: str | None = None
-    engine: EngineStates | None = None
     anchors: AnchorRows | None = None
 
 
@@ -69,7 +67,6 @@ class GenerationRound:
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
         self._answers: list[int] | None = None
         self._truncated: list[bool] = []
-        self._not_of_vllm: int | None = None
         self._raw: Tensor | None = None
         self._curated: Tensor | None = None
         self._groups: Tensor | None = None
@@ -201,11 +198,6 @@ class GenerationRound:
         rows = (self._prompt_ids, self._response_ids)
         if self._options.hidden_source == "own_pass":
             return own_hidden(self._trainer, *rows, self._options.place, self._answers, self._written.mask)
-        if self._options.engine is not None:
-            found, self._not_of_vllm = self._options.engine.hidden(
-                self._trainer, *rows, self._answers, self._written.mask
-            )
-            return found
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
@@ -306,9 +298,6 @@ class GenerationRound:
         if self._answers is not None:
             without = torch.tensor(rows_without_answer(self._answers), device=trainer.accelerator.device)
             adapter["rows_without_answer"] = float(trainer.accelerator.gather(without).sum())
-        if self._not_of_vllm is not None:
-            missing = torch.tensor(self._not_of_vllm, device=trainer.accelerator.device)
-            adapter["rows_without_vllm_state"] = float(trainer.accelerator.gather(missing).sum())
         if self._written.mask is not None:
             silent = torch.tensor(sum(self._written.nothing), device=trainer.accelerator.device)
             adapter["rows_without_policy_token"] = float(trainer.accelerator.gather(silent).sum())

@@ -12,7 +12,6 @@ from geoalign.adapters.components import check_components, wanted_components
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
-from geoalign.adapters.trl.vllm_states import engine_problem
 from geoalign.adapters.versions import check_engine
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
@@ -119,14 +118,9 @@ def check_trainer(
 
 
 def _check_source(trainer: Any, source: HiddenSource) -> None:
-    problems = {"own_pass": lambda _: None, "logprob_pass": trl_pass_problem, "vllm": engine_problem}
-    problem = problems[source](trainer)
-    if problem is None:
-        return
-    others = "'own_pass'"
-    if source == "vllm" and trl_pass_problem(trainer) is None:
-        others += ", or 'logprob_pass', which adds no pass"
-    raise UnsupportedError(f"hidden_source={source!r}: {problem}; use {others}")
+    problem = trl_pass_problem(trainer) if source == "logprob_pass" else None
+    if problem is not None:
+        raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'own_pass'")
 
 
 def _check_rows(trainer: Any) -> None:

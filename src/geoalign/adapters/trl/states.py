@@ -18,7 +18,7 @@ from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
-HiddenSource = Literal["own_pass", "logprob_pass", "vllm"]
+HiddenSource = Literal["own_pass", "logprob_pass"]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from geoalign.adapters.verl.refusals import (
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.adapters.verl.run import CuratorRun, Decision, curation_metrics
 from geoalign.adapters.verl.settings import SECTION, parse_settings
-from geoalign.adapters.verl.workers import call_worker_0, engines_of
+from geoalign.adapters.verl.workers import engines_of
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.types import Rollouts
 
@@ -63,7 +63,7 @@ class CuratedSteps(_Base):
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_config(plain)
         self._geoalign = parse_settings(plain.get(SECTION))
-        self._run = CuratorRun(self._geoalign, lambda *args: call_worker_0(self.actor_rollout_wg, *args))
+        self._run = CuratorRun(self._geoalign)
         check_curator(
             self._run.session,
             self._geoalign,
@@ -104,7 +104,7 @@ class CuratedSteps(_Base):
             for key in asked:
                 (result.extra_info or {}).pop(key, None)
             check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
-        if self._geoalign.place == "driver" and "advantages" not in needs:
+        if "advantages" not in needs:
             self._pending = self._start(result)
         return result
 

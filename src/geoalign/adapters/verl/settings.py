@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -28,11 +28,6 @@ class VerlSettings:
         default=LAST, help="After which layer: its number, or a share of the depth; a list: several."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
-    place: Literal["driver", "worker"] = setting(
-        default="driver",
-        help="Where a batch is curated: the driver's CPU, beside verl's reference and value passes, or the device of "
-        "actor worker 0, after them.",
-    )
     rollout_fields: dict[str, str] = setting(
         default_factory=dict, help="answers, reference_rewards, true_rewards: names in the reward function's result."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -22,19 +21,8 @@ def engines_of(group: Any, strategy: str) -> list[str | None]:
     return answers
 
 
-def call_worker_0(group: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Runs `function(*args, device)` in the process of worker 0, `device` being where it computes."""
-    return ray.get(group.workers[0].__ray_call__.remote(_call_here, function, *args))
-
-
 def _engine_here(worker: Any, strategy: str) -> str:
     from verl.workers.engine.base import EngineRegistry
 
     engine = EngineRegistry.get_engine_cls("language_model", strategy)
     return f"{engine.__module__}.{engine.__qualname__}"
-
-
-def _call_here(worker: Any, function: Callable[..., Any], *args: Any) -> Any:
-    from verl.utils.device import get_device_name
-
-    return function(*args, get_device_name())

@@ -6,26 +6,15 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.types import Rollouts
 
 
 def active_slots(placement: Placement) -> Bool[Tensor, " b"]:
     """[B] the slots that enter a group's mean and standard deviation: neither dropped nor unscorable."""
     return placement.kept & ~placement.rewards.isnan()
-
-
-def slot_advantages(placement: Placement, normalised: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    """[B] the engine's normalised rewards or the curator's own advantages, times the weights; 0 where nothing counts.
-
-    A weight of 1 leaves every bit as it is.
-    """
-    base = normalised if placement.advantages is None else placement.advantages.to(normalised)
-    advantages = (base * placement.weights.to(base)).nan_to_num(0.0)
-    return advantages.masked_fill(~active_slots(placement), 0.0)
 
 
 def place_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], placement: Placement) -> list[list[Any]]:
@@ -52,14 +41,3 @@ def _copies(donors: Sequence[Any], victim: Any) -> list[Any]:
             several = victim.rollout_id is None and len(found) > 1
             sample.rollout_id = victim.index if several else victim.rollout_id
     return found
-
-
-def reward_metrics(rollouts: Rollouts, placement: Placement) -> dict[str, float]:
-    """Mean rewards before and after, and how many rollouts were replaced, dropped or had no reward."""
-    return {
-        "raw_reward": rollouts.rewards.nanmean().item(),
-        "curated_reward": placement.rewards.nanmean().item(),
-        "replaced_rows": float(placement.replaced.sum()),
-        "dropped_rows": float((~placement.kept).sum()),
-        "unscored_rows": float(rollouts.rewards.isnan().sum()),
-    }

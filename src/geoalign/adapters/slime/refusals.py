@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoalign.adapters.components import missing_fields
 from geoalign.adapters.slime.settings import SECTION, SlimeSettings
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
 ESTIMATORS = ("grpo", "gspo", "cispo")
@@ -28,18 +26,6 @@ def check_arguments(args: Any) -> None:
     if path is not None:
         raise UnsupportedError(
             f"--custom-advantage-function-path {path}: expected none, so that curated advantages stay"
-        )
-
-
-def check_curator(session: CurationSession, settings: SlimeSettings) -> None:
-    """Raises UnsupportedError or ConfigError unless this curator can be applied under these settings."""
-    if session.curator.library_only:
-        raise UnsupportedError(f"{session.name} inside slime: {session.curator.library_only}")
-    missing = missing_fields(session, settings.rollout_fields)
-    if missing:
-        raise ConfigError(
-            f"{session.name} requires {', '.join(missing)}: expected {SECTION}.rollout_fields with "
-            f"{', '.join(f'{need}: <entry of Sample.metadata>' for need in missing)}, got none"
         )
 
 

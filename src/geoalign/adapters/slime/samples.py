@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from geoalign.adapters.components import named_components
+from geoalign.adapters.step import named_components
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 

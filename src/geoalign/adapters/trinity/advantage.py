@@ -13,8 +13,9 @@ from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
+from geoalign.adapters.step import named
 from geoalign.adapters.trinity.experiences import apply_placement, generated
-from geoalign.adapters.trinity.run import CurationRun, named
+from geoalign.adapters.trinity.run import CurationRun
 from geoalign.errors import ConfigError, UnsupportedError
 
 

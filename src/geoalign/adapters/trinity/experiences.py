@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.adapters.components import named_components
 from geoalign.adapters.placement import Placement
+from geoalign.adapters.step import named_components
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from trinity.buffer.operators import ExperienceOperatorV1
 
+from geoalign.adapters.step import Decision, named
 from geoalign.adapters.trinity.experiences import apply_placement
-from geoalign.adapters.trinity.run import CurationRun, Decision, named
+from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.errors import UnsupportedError
 

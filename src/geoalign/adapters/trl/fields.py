@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoalign.adapters.step import check_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 
@@ -17,8 +18,8 @@ RolloutField = str | Callable[[list[dict[str, Any]]], Sequence[Any]]
 USER_FIELDS = ("answers", "reference_rewards", "true_rewards", "second_rewards")
 
 
-def check_fields(fields: Mapping[str, RolloutField], session: CurationSession) -> None:
-    """Raises ConfigError unless every field is one that can be given, and the curator's needs are met."""
+def check_fields(fields: Mapping[str, RolloutField], session: CurationSession, *, engine: str) -> None:
+    """Raises ConfigError unless every field is one that can be given; then `check_curator`."""
     for name, value in fields.items():
         if name not in USER_FIELDS:
             raise ConfigError(f"rollout_fields: expected keys out of {', '.join(USER_FIELDS)}; got {name!r}")
@@ -26,12 +27,7 @@ def check_fields(fields: Mapping[str, RolloutField], session: CurationSession) -
             raise ConfigError(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
-    missing = session.missing_fields({*fields, "components"})
-    if missing:
-        raise ConfigError(
-            f"{session.name} requires {', '.join(missing)}: expected rollout_fields with "
-            f"{', '.join(f'{name}=<column or callable>' for name in missing)}, got {sorted(fields) or 'none'}"
-        )
+    check_curator(session, fields, engine=engine, how="rollout_fields with {need}=<column or callable>")
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:

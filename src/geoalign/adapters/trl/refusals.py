@@ -8,7 +8,7 @@ from typing import Any, get_args
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
-from geoalign.adapters.components import check_components, wanted_components
+from geoalign.adapters.step import check_components, wanted_components
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
@@ -107,7 +107,7 @@ def check_trainer(
         raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {hidden_source!r}")
     if details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
-    check_fields(rollout_fields, session)
+    check_fields(rollout_fields, session, engine="TRL")
     check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
     _check_rows(trainer)
     _check_engine(trainer)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from omegaconf import OmegaConf, open_dict
 from verl.utils.config import omega_conf_to_dataclass
 
-from geoalign.adapters.components import wanted_components
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.step import Decision, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
@@ -32,11 +31,10 @@ from geoalign.adapters.verl.refusals import (
     check_version,
 )
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.adapters.verl.run import CuratorRun, Decision, curation_metrics
+from geoalign.adapters.verl.run import CuratorRun
 from geoalign.adapters.verl.settings import SECTION, parse_settings
 from geoalign.adapters.verl.workers import engines_of
 from geoalign.hidden.answers import rows_without_answer
-from geoalign.types import Rollouts
 
 if TYPE_CHECKING:
     _Base: Any
@@ -70,7 +68,7 @@ class CuratedSteps(_Base):
             kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
         )
         self._engines: list[str | None] = []
-        self._pending: tuple[list[int], Rollouts, Future[Decision]] | None = None
+        self._pending: tuple[list[int], Future[Decision]] | None = None
         self._without_answer: int | None = None
         # verl compares its mode with names of its own.
         with open_dict(config):
@@ -114,19 +112,22 @@ class CuratedSteps(_Base):
             if "advantages" in self._run.session.curator.requires:
                 batch = compute(batch, {})
             self._pending = self._start(batch)
-        rows, rollouts, future = self._pending
+        rows, future = self._pending
         self._pending = None
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
-        placement = self._place(decision, rollouts)
-        result = apply_curation(QueueBatch(batch, lambda part: compute(part, metrics)), rows, rollouts, placement)
-        metrics.update(curation_metrics(decision, rollouts, placement, waited=waited))
+        placement = decision.placement
+        check_placement(placement, self.config, self._run.session.name)
+        result = apply_curation(
+            QueueBatch(batch, lambda part: compute(part, metrics)), rows, decision.rollouts, placement
+        )
+        metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
 
-    def _start(self, meta: Any) -> tuple[list[int], Rollouts, Future[Decision]]:
+    def _start(self, meta: Any) -> tuple[list[int], Future[Decision]]:
         batch = QueueBatch(meta)
         rows = batch.real_rows()
         check_keys([batch.keys[row] for row in rows])
@@ -141,12 +142,7 @@ class CuratedSteps(_Base):
         if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        return rows, rollouts, self._run.start(rollouts)
-
-    def _place(self, decision: Decision, rollouts: Rollouts) -> Placement:
-        placement = place(decision.curation, rollouts.groups, by=self._run.session.name)
-        check_placement(placement, self.config, self._run.session.name)
-        return placement
+        return rows, self._run.start(rollouts)
 
     def _save_checkpoint(self) -> None:
         # First: verl's last act is to name this step the one to resume from.

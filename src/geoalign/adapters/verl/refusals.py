@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.adapters.components import missing_fields
+from geoalign.adapters import step
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
@@ -59,13 +59,9 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_reward: bool) -> None:
     """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
+    how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
+    step.check_curator(session, settings.rollout_fields, engine="verl", how=how)
     name, curator = session.name, session.curator
-    if curator.library_only:
-        raise UnsupportedError(f"{name} inside verl: {curator.library_only}")
-    missing = missing_fields(session, settings.rollout_fields)
-    if missing:
-        given = ", ".join(f"+geoalign.rollout_fields.{need}=<name in the reward function's result>" for need in missing)
-        raise ConfigError(f"{name} requires {', '.join(missing)}: expected {given}, got none")
     if "advantages" in curator.requires and kl_in_reward:
         raise UnsupportedError(
             f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "

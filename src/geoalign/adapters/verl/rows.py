@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from geoalign.adapters.components import named_components
+from geoalign.adapters.step import named_components
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.adapters.verl.refusals import check_reward_fields
 from geoalign.errors import InputError

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geoalign.adapters.components import named_components, summed_components
+from geoalign.adapters.step import named_components, summed_components
 from geoalign.errors import ConfigError
 
 NAN = float("nan")

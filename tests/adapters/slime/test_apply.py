@@ -5,7 +5,7 @@ import torch
 from slime_parts import arguments
 
 from geoalign.adapters.slime import hooks, post_process_rewards
-from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.slime.apply import normalised_rewards
 from geoalign.adapters.slime.run import SlimeRun
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Curation

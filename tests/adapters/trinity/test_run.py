@@ -259,7 +259,7 @@ def test_without_trinity_the_extra_is_named(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("geoalign.adapters.versions.version", missing)
+    monkeypatch.setattr("geoalign.adapters.exports.version", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'geoalign\[trinity\]'"):
         _ = adapter.GeoAlignOperator
     with pytest.raises(AttributeError, match="no attribute 'GeoalignOperator'"):

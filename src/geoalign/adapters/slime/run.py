@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.slime.advantages import normalised_rewards
-from geoalign.adapters.slime.apply import active_slots, place_samples
+from geoalign.adapters.slime.apply import active_slots, normalised_rewards, place_samples
 from geoalign.adapters.slime.refusals import check_arguments, check_drops, check_saving
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
 from geoalign.adapters.slime.settings import SECTION, parse_settings

@@ -1,4 +1,4 @@
-"""slime's flat list of samples as rollouts. Imports no slime.
+"""slime's flat list of samples as rollouts, and hidden states from SGLang's answers. Imports no slime.
 
 A rollout is one sample, or all samples with the same `rollout_id`: agents split a long run into several. Names are
 those of `slime.utils.types.Sample` (0.3.1), which vime and miles share.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.step import named_components
@@ -176,3 +176,30 @@ def _entry(sample: Any, key: str, name: str) -> Any:
         f"geoalign.rollout_fields.{name}: expected {key!r} in Sample.metadata or in a reward that is a dict, got "
         f"{known} in sample {sample.index}"
     )
+
+
+def generated_state(states: Sequence[Any], tokens: int, answer_start: int = -1) -> Float[Tensor, " d"]:
+    """[d] the state that predicted the last token of a response, or the first one of its final answer.
+
+    SGLang lists the states after the final norm: first those of the tokens of the prompt that it computed [n, d], then
+    one [d] of every step that generated a token after the first. Only the steps' own are used: where prefixes are
+    cached the first element has fewer rows than the prompt, or those of another request of its batch
+    (`scheduler_output_processor_mixin.py` takes as many as the prompt has tokens).
+
+    Args:
+        states: `output["meta_info"]["hidden_states"]`.
+        tokens: of the response.
+        answer_start: as `geoalign.hidden.answer_starts` has it; -1: the last token.
+
+    Raises:
+        InputError: another number of states (speculative decoding), or the token was predicted from the prompt.
+    """
+    if len(states) != tokens:
+        raise InputError(f"hidden_states: expected one of the prompt and {tokens - 1} steps, got {len(states)} in all")
+    number = answer_start if answer_start >= 0 else tokens - 1
+    if not 0 < number < tokens:
+        raise InputError(f"hidden_states: expected a token after the first of {tokens} generated ones, got {number}")
+    state = torch.as_tensor(states[number]).detach().float()
+    if state.dim() != 1:
+        raise InputError(f"hidden_states: expected a state [d] of step {number}, got shape {list(state.shape)}")
+    return state

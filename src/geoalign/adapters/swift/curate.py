@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from copy import deepcopy
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from swift.rlhf_trainers.utils import collate_to_grpo_micro_batch, encode_sample
 from torch import Tensor
 
 from geoalign.adapters.step import final_advantages
 from geoalign.adapters.swift.advantages import swift_advantages
-from geoalign.adapters.swift.logs import log_columns
 from geoalign.adapters.swift.refusals import check_batch, check_drops
-from geoalign.adapters.swift.states import mean_logprobs, token_rows
 from geoalign.adapters.trl.advantages import total_rewards
 from geoalign.adapters.trl.distributed import gather_list
 from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.round import TrainerRound
+from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
 from geoalign.curators.session import CurationSession
+from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
+from geoalign.hidden.extract import eval_mode
 from geoalign.types import Curation, Rollouts
 
 LOSS_SCALE = "geoalign_loss_scale"
@@ -151,3 +155,67 @@ class CurationRound(TrainerRound):
     def _log(self, curation: Curation) -> None:
         log_columns(self._trainer, curation, self._placement.source)
         self._log_metrics(curation)
+
+
+COLUMNS = ("score", "anomalous", "source")
+
+
+def log_columns(trainer: Any, curation: Curation, source: Tensor) -> None:
+    """Adds score, anomalous and source of all processes' rows to the completions table."""
+    _extend(trainer, curation.scores.tolist(), curation.anomalous.tolist(), source.tolist())
+
+
+def log_uncurated_columns(trainer: Any, *, count: int) -> None:
+    """The same columns for rows that nobody curates (evaluation), so that the table's columns stay aligned."""
+    _extend(trainer, [math.nan] * count, [False] * count, list(range(count)))
+
+
+def _extend(trainer: Any, *values: list[Any]) -> None:
+    for column, entries in zip(COLUMNS, values, strict=True):
+        # As long as ms-swift's own columns.
+        trainer._logs.setdefault(column, deque(maxlen=trainer.args.generation_batch_size)).extend(entries)
+
+
+IGNORED = -100
+
+
+def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
+    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training.
+
+    The response reaches from the first token in the loss to the last.
+
+    Raises:
+        UnsupportedError: a sample without a token in the loss.
+    """
+    prompts, responses = [], []
+    with trainer._template_context(trainer.template):
+        for row, sample in enumerate(samples):
+            encoded = encode_sample(sample, trainer.template)
+            ids = [int(token) for token in encoded["input_ids"]]
+            learnt = [place for place, label in enumerate(encoded["labels"]) if label != IGNORED]
+            if not learnt:
+                raise UnsupportedError(f"sample {row} without a response token in the loss: cannot be curated")
+            prompts.append(ids[: learnt[0]])
+            responses.append(ids[learnt[0] : learnt[-1] + 1])
+    return prompts, responses
+
+
+def mean_logprobs(trainer: Any, samples: list[Any]) -> Float[Tensor, " b"]:
+    """Mean log-probability per response token under the current policy, in eval mode, at the sampling temperature."""
+    means = []
+    for batch in trainer.split_by_mini_batches(samples):
+        with trainer._template_context(trainer.template):
+            for sample in batch:
+                sample.encoded = encode_sample(sample, trainer.template)
+                sample.encoded.pop("_extra_kwargs", None)
+            inputs, grpo = collate_to_grpo_micro_batch(
+                batch, trainer.template, device=trainer.accelerator.device, use_logits_to_keep=True
+            )
+        inputs.pop("labels", None)
+        with torch.no_grad(), eval_mode(trainer.model):
+            logprobs = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, grpo)[0]
+        mask = grpo.completion_mask
+        means.append((logprobs.float() * mask).sum(1) / mask.sum(1).clamp(min=1))
+        for sample in batch:
+            sample.encoded = None
+    return torch.cat(means)

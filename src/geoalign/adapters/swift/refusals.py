@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoalign.adapters.exports import check_engine
 from geoalign.adapters.step import check_components, wanted_components
 from geoalign.adapters.trl.fields import RolloutField, check_fields
 from geoalign.adapters.trl.states import StatePlace, check_prompt_learning
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.layers import wanted_layers

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
@@ -15,15 +16,47 @@ from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.distributed import gather_list
 from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.losses import dropping_scale
 from geoalign.adapters.trl.round import TrainerRound
-from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
-from geoalign.adapters.trl.step import CuratedStep, CurationObserver
-from geoalign.adapters.trl.written import Written
+from geoalign.adapters.trl.rows import dropping_scale
+from geoalign.adapters.trl.states import (
+    HiddenSource,
+    StatePlace,
+    TrlPass,
+    Written,
+    own_hidden,
+    own_logprobs,
+    trl_pass_problem,
+)
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.types import Curation, Rollouts
+
+
+@dataclass(frozen=True, eq=False)
+class CuratedStep:
+    """One curation inside a training, over the whole generation batch of B rollouts (all processes).
+
+    Attributes:
+        step: the trainer's `global_step` when the batch was generated.
+        generation: running index of the generation batch in the training, from 0; kept over a resume.
+        rollouts: what the curator read; row i belongs to group `rollouts.groups[i]`.
+        curation: what it decided.
+        prompts: B prompt texts (conversations as the text fed to the model, without special tokens).
+        responses: B response texts, before anything is replaced, without special tokens.
+        lengths: [B] response lengths in tokens.
+    """
+
+    step: int
+    generation: int
+    rollouts: Rollouts
+    curation: Curation
+    prompts: list[str]
+    responses: list[str]
+    lengths: Int[Tensor, " b"]
+
+
+CurationObserver = Callable[[CuratedStep], None]
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
 
 from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
+from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
 from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer, check_version, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.states import HiddenSource, StatePlace
-from geoalign.adapters.trl.step import CurationObserver
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -178,3 +178,10 @@ class GeoAlignMixin(_Base):
                 otherwise="to start curating in the middle of a training that did not, pass its model as `model` "
                 "instead of resuming",
             )
+
+
+class GeoAlignGRPOTrainer(GeoAlignMixin, GRPOTrainer):
+    """`trl.GRPOTrainer` whose generation batches pass through a curator before they enter the loss.
+
+    Takes every argument of `trl.GRPOTrainer`, and those of `GeoAlignMixin` as keywords.
+    """

@@ -8,11 +8,11 @@ from typing import Any, get_args
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
+from geoalign.adapters.exports import check_engine
 from geoalign.adapters.step import check_components, wanted_components
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError

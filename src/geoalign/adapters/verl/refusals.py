@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoalign.adapters import step
+from geoalign.adapters.exports import check_engine
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers

@@ -20,7 +20,7 @@ from torch import Tensor
 from geoalign.adapters.placement import Placement, place
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Curation, Rollouts
 
 
@@ -146,3 +146,70 @@ def named_components(
                             for entry, own, counts in zip(entries, numbers, scored, strict=True)])
         for name in wanted
     }  # fmt: skip
+
+
+def named_fields(
+    wanted: Mapping[str, str],
+    rows: Sequence[Any],
+    rewards: Float[Tensor, " b"],
+    *,
+    setting: str,
+    source: str,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """The user's rollout fields, out of what rows carry by name.
+
+    Args:
+        wanted: field -> name in the rows' dicts.
+        rows: B dicts, or None.
+        rewards: [B]; NaN rows may lack what the others have, and get None or NaN.
+        setting: where `wanted` stands; `source`: where the dicts come from; `names`: of the rows; for messages.
+
+    Raises:
+        ConfigError: a scored row has no such entry.
+        InputError: entries are no numbers, or not equally many.
+    """
+    entries = [row if isinstance(row, Mapping) else {} for row in rows]
+    scored = (~rewards.isnan()).tolist()
+    fields: dict[str, Any] = {}
+    for field, key in wanted.items():
+        for entry, counts, name in zip(entries, scored, names, strict=True):
+            if counts and key not in entry:
+                known = ", ".join(sorted(map(str, entry))) or "nothing"
+                raise ConfigError(f"{setting}.{field}: expected {key!r} in {source}, got {known} in {name}")
+        values = [entry.get(key) for entry in entries]
+        if field == "answers":
+            fields[field] = as_answers(values)
+        else:
+            like = next((value for value in values if value is not None), math.nan)
+            blank = [math.nan] * len(like) if hasattr(like, "__len__") and not isinstance(like, str) else None
+            values = [blank if value is None else value for value in values]
+            fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
+    return fields
+
+
+def as_answers(values: Sequence[Any]) -> list[str | None]:
+    """The values as answers: text, or None where a response gives none."""
+    return [None if value is None else str(value) for value in values]
+
+
+def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:
+    """The values as float32: [B], or [B, M] where each is a list; None becomes NaN.
+
+    Raises:
+        InputError: a value is no number, or the lists differ in length; the message names the field.
+    """
+    try:
+        return torch.tensor([_number_or_numbers(value) for value in values], dtype=torch.float32, device=device)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{setting}.{name}: expected numbers, one or equally many per row: {error}") from error
+
+
+def _number_or_numbers(value: Any) -> Any:
+    if value is None:
+        return math.nan
+    if hasattr(value, "tolist"):  # a tensor or an array
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_number_or_numbers(item) for item in value]
+    return float(value)

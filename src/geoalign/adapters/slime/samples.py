@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.adapters.step import named_components
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.adapters.step import named_components, named_fields
+from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
 # `Sample.Status` of samples whose generation went wrong: whatever reward they have says nothing about a response.
@@ -128,12 +128,16 @@ def read_rollouts(
     if components:
         found = [sample.reward for sample in lasts]
         fields["components"] = named_components(components, found, observed, source="dict of numbers in Sample.reward")
-    for name, key in rollout_fields.items():
-        values = [_entry(sample, key, name) for sample in lasts]
-        if name == "answers":
-            fields[name] = [None if value is None else str(value) for value in values]
-        else:
-            fields[name] = torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
+    if rollout_fields:
+        fields |= named_fields(
+            rollout_fields,
+            [{**(sample.reward if isinstance(sample.reward, Mapping) else {}), **(sample.metadata or {})}
+             for sample in lasts],
+            observed,
+            setting="geoalign.rollout_fields",
+            source="Sample.metadata or in a reward that is a dict",
+            names=[f"sample {sample.index}" for sample in lasts],
+        )  # fmt: skip
     return Rollouts(rewards=observed, groups=groups, **fields)
 
 
@@ -165,17 +169,6 @@ def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> fl
             )
         chosen.extend(value for value, own in zip(found, mask, strict=True) if own)
     return sum(chosen) / len(chosen) if chosen else math.nan
-
-
-def _entry(sample: Any, key: str, name: str) -> Any:
-    for place in (sample.metadata, sample.reward):
-        if isinstance(place, Mapping) and key in place:
-            return place[key]
-    known = ", ".join(sorted(map(str, sample.metadata or {}))) or "nothing"
-    raise ConfigError(
-        f"geoalign.rollout_fields.{name}: expected {key!r} in Sample.metadata or in a reward that is a dict, got "
-        f"{known} in sample {sample.index}"
-    )
 
 
 def generated_state(states: Sequence[Any], tokens: int, answer_start: int = -1) -> Float[Tensor, " d"]:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.step import named_components
+from geoalign.adapters.step import named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
@@ -74,11 +74,17 @@ def read_rollouts(
         fields["prompt_keys"] = response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences)
     if "logprobs" in requires:
         fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
-    for name, key in (rollout_fields or {}).items():
-        values = [_entry(experience, key, name) for experience in experiences]
-        fields[name] = values if name == "answers" else _numbers(values, experiences, key)
     given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
     rewards = torch.tensor(given, dtype=torch.float32)
+    if rollout_fields:
+        fields |= named_fields(
+            rollout_fields,
+            [experience.info for experience in experiences],
+            rewards,
+            setting="rollout_fields",
+            source="Experience.info",
+            names=fields["ids"],
+        )
     if components:
         parts = [experience.metrics for experience in experiences]
         source = "numbers in Experience.metrics, where workflows leave their rewards"
@@ -103,25 +109,6 @@ def _mean_logprob(experience: Any) -> float:
             f"model must return them"
         )
     return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
-
-
-def _entry(experience: Any, key: str, name: str) -> Any:
-    if key not in experience.info:
-        raise InputError(
-            f"rollout_fields.{name}: expected {key!r} in Experience.info, got "
-            f"{', '.join(sorted(map(str, experience.info))) or 'nothing'} in {experience.eid.uid}"
-        )
-    return experience.info[key]
-
-
-def _numbers(values: Sequence[Any], experiences: Sequence[Any], key: str) -> Tensor:
-    try:
-        return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"Experience.info[{key!r}]: expected numbers, of one length where they are lists, got {error} in the batch "
-            f"of {experiences[0].eid.uid}"
-        ) from error
 
 
 def apply_placement(

@@ -12,10 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.step import decision_metrics, summed_components
+from geoalign.adapters.step import as_answers, as_floats, decision_metrics, summed_components
 from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list, gather_to_rank_0
-from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
+from geoalign.adapters.trl.fields import RolloutField, field_values
 from geoalign.adapters.trl.states import TokenIds
 from geoalign.curators.session import CurationSession
 from geoalign.types import Curation, Rollouts, response_keys

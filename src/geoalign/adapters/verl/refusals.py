@@ -161,17 +161,6 @@ def check_engines(engines: Sequence[str | None]) -> None:
         raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {engine}: {_HOW_TO_LOAD}")
 
 
-def check_reward_fields(name: str, field: str, rows: Sequence[Any], unscored: Sequence[bool]) -> None:
-    """Raises ConfigError if a scored row's reward function did not return what `rollout_fields` names."""
-    for row, info in enumerate(rows):
-        if not unscored[row] and (not isinstance(info, Mapping) or field not in info):
-            known = ", ".join(sorted(info)) if isinstance(info, Mapping) else "none"
-            raise ConfigError(
-                f"geoalign.rollout_fields.{name}: expected {field!r} in the dict that the reward function returns, got "
-                f"{known or 'none'} in row {row}"
-            )
-
-
 _HOW_TO_LOAD = (
     f"set {VENDOR_VARIABLE}={VENDOR} for every Ray process (in the shell, and on a cluster with "
     f"+ray_kwargs.ray_init.runtime_env.env_vars.{VENDOR_VARIABLE}={VENDOR}), install geoalign[verl] on every node, and "

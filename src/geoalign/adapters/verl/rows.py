@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from geoalign.adapters.step import named_components
+from geoalign.adapters.step import named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.adapters.verl.refusals import check_reward_fields
+from geoalign.adapters.verl.settings import SECTION
 from geoalign.errors import InputError
 from geoalign.types import Rollouts, response_keys
 
@@ -105,7 +104,9 @@ def read_rollouts(
         source = "numbers in the dict that the reward function returns"
         fields["components"] = named_components(components, infos, rewards, source=source)
     if rollout_fields:
-        fields.update(_reward_fields(infos, rollout_fields, rewards.isnan().tolist()))
+        source, names = "the dict that the reward function returns", [f"row {row}" for row in range(len(rows))]
+        setting = f"{SECTION}.rollout_fields"
+        fields |= named_fields(rollout_fields, infos, rewards, setting=setting, source=source, names=names)
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
     return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
@@ -119,33 +120,3 @@ def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
             raise InputError(f"response_mask: expected a token of the policy's own in every row, got none in row {row}")
         means.append(value.float()[own].mean())
     return torch.stack(means)
-
-
-def _reward_fields(infos: list[Any], rollout_fields: Mapping[str, str], unscored: list[bool]) -> dict[str, Any]:
-    """What the reward function returned beside the reward; None or NaN where it could not score a row and says none."""
-    fields: dict[str, Any] = {}
-    for name, field in rollout_fields.items():
-        check_reward_fields(name, field, infos, unscored)
-        values = [(info or {}).get(field) for info in infos]
-        if name == "answers":
-            fields[name] = [None if value is None else str(value) for value in values]
-        else:
-            fields[name] = _numbers(name, field, values, unscored)
-    return fields
-
-
-def _nan_where(unscored: list[bool], values: list[Any]) -> list[Any]:
-    """The values with NaN, as many as another row has, where an unscored row has none."""
-    like = next((value for value in values if value is not None), math.nan)
-    blank = torch.full_like(torch.as_tensor(like, dtype=torch.float32), math.nan).tolist()
-    return [blank if none and value is None else value for value, none in zip(values, unscored, strict=True)]
-
-
-def _numbers(name: str, field: str, values: list[Any], unscored: list[bool]) -> Tensor:
-    try:
-        return torch.tensor(_nan_where(unscored, values), dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"geoalign.rollout_fields.{name}: expected numbers in {field!r} of the reward function's result, got "
-            f"{values[0]!r} and the like ({error})"
-        ) from error

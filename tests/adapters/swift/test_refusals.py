@@ -28,6 +28,7 @@ def trainer(**changes):
         "is_deepspeed_enabled": False,
         "is_fsdp_enabled": False,
         "is_multimodal": False,
+        "reward_func_names": ["digits", "length"],
     }
     return SimpleNamespace(**{**values, **changes})
 
@@ -107,3 +108,11 @@ def test_other_kinds_of_training():
 
     with pytest.raises(UnsupportedError, match="under GKDConfig: expected --rlhf_type grpo"):
         OtherTraining(model=torch.nn.Linear(1, 1), args=GKDConfig())
+
+
+def test_a_component_that_is_no_reward_function():
+    from geoalign.curators.denoise import Denoise
+
+    check(trainer(), Denoise(geometry="none", component="length"))
+    with pytest.raises(ConfigError, match="component: expected one of digits, length; got 'verdict'"):
+        check(trainer(), Denoise(geometry="none", component="verdict"))

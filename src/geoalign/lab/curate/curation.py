@@ -241,7 +241,6 @@ class CurationRun:
             names = (
                 "hidden_position",
                 "hidden_layer",
-                "hidden_source",
                 "batch_size",
                 "max_tokens",
                 "chat_template_kwargs",

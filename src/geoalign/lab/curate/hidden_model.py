@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
@@ -26,7 +26,6 @@ from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.rows import Row
 from geoalign.lab.generation.models import fingerprint
-from geoalign.lab.generation.vllm_states import VLLMStates
 from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
@@ -43,7 +42,7 @@ _Ids = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class StateModel:
-    """A model that states are computed with, of transformers or in vLLM; `known` tells its weights from others'."""
+    """A model that states are computed with; `known` tells its weights from others'."""
 
     path: str
     model: Any
@@ -55,8 +54,6 @@ class StateModel:
     @property
     def device(self) -> torch.device:
         """Where the model stands."""
-        if isinstance(self.model, VLLMStates):
-            return self.model.device
         return next(self.model.parameters()).device
 
     def states(
@@ -68,8 +65,6 @@ class StateModel:
     ) -> Float[Tensor, "b d"]:
         """[B, d] the states of one batch."""
         place: dict[str, Any] = {"position": config.hidden_position, "answer_starts": answers}
-        if isinstance(self.model, VLLMStates):
-            return self.model.states(prompts, responses, **place)
         place |= {"layer": config.hidden_layer, "batch_size": config.batch_size}
         return extract_states(self.model, prompts, responses, **place).states
 
@@ -120,8 +115,6 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
         ConfigError: there is no causal language model with a tokenizer, or the device is not there.
     """
     where = check_model_path(text)
-    if config.hidden_source == "vllm":
-        return _load_into_vllm(text, where, config)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
     options: dict[str, Any] = {
@@ -147,32 +140,6 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     folder = Path(where)
     known = fingerprint(folder) if folder.is_dir() else f"{where}@{getattr(model.config, '_commit_hash', None)}"
     return StateModel(where, model, tokenizer, known, dtype, longest)
-
-
-def _load_into_vllm(text: str, where: str, config: CurateConfig) -> StateModel:
-    if not Path(where).is_dir():
-        raise ConfigError(f"--model: expected a folder with hidden_source=vllm, got {text!r}")
-    options: dict[str, Any] = {"trust_remote_code": config.trust_remote_code, "setting": "trust_remote_code"}
-    try:
-        tokenizer = from_pretrained(AutoTokenizer, where, **options)
-        settings = from_pretrained(AutoConfig, where, **options).get_text_config()
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--model: expected a causal language model, got {text!r}: {error}") from error
-    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
-    model = VLLMStates(
-        where,
-        depth=settings.num_hidden_layers,
-        dtype=dtype,
-        layer=config.hidden_layer,
-        trust_remote_code=config.trust_remote_code,
-        options=config.vllm,
-    )
-    known = getattr(settings, "max_position_embeddings", None)
-    # vLLM generates a token after what it reads.
-    longest = config.max_tokens or (known and known - 1)
-    return StateModel(where, model, tokenizer, fingerprint(Path(where)), dtype, longest)
 
 
 def compute_states(
@@ -339,7 +306,6 @@ def _key(
     how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]
     how += [] if is_last(config.hidden_layer) else [config.hidden_layer]
     how += [] if answers is None else [answers]
-    how += [] if config.hidden_source == "own_pass" else [config.hidden_source]
     digest.update(json.dumps(how).encode())
     for prompt, response in zip(prompts, responses, strict=True):
         digest.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())

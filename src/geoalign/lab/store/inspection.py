@@ -184,7 +184,9 @@ def _pairs(path: Path, notes: list[str]) -> PairTable | None:
         return None
     table = read_columns(path, PAIRS.names)
     return PairTable(
-        *(ints(table, name) for name in ("step", "better", "worse")),
+        ints(table, "step"),
+        ints(table, "better"),
+        ints(table, "worse"),
         *(floats(table, name, path, notes) for name in ("deviation", "raw_cosine", "projected_cosine")),
     )
 

@@ -79,9 +79,14 @@ def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
     try:
         passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
         return Evaluation(
-            **{name: line[name] for name in ("step", "stage", "set", "correct", "count")},
-            **{name: float_or_nan(line.get(name)) for name in ("reward", "gold_utility")},
+            step=line["step"],
+            stage=line["stage"],
+            set=line["set"],
             accuracy=float_or_nan(line["accuracy"]),
+            correct=line["correct"],
+            count=line["count"],
+            reward=float_or_nan(line.get("reward")),
+            gold_utility=float_or_nan(line.get("gold_utility")),
             samples=line.get("samples"),
             pass_at_k=dict(sorted(passed.items())),
         )

@@ -20,7 +20,6 @@ from geoalign.lab.store.run_folder import (
     first_difference,
     package_versions,
 )
-from geoalign.lab.store.values import whole
 from geoalign.settings.locations import read_yaml
 from geoalign.settings.yaml_text import dump_yaml
 from geoalign.shown import shown
@@ -232,7 +231,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def check_result(result: Mapping[str, Any], path: Path) -> None:
     """Raises RunFolderError unless a result is of this schema, and of a finished or a failed run."""
-    if whole(result.get("schema_version")) != SCHEMA_VERSION:
+    if result.get("schema_version") != SCHEMA_VERSION:
         raise RunFolderError(
             f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(result.get('schema_version'))}"
         )

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.parquet
 
-from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, require_texts, schema_of, texts
+from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, texts
 from geoalign.lab.store.curation import (
     DENSITIES,
     DENSITIES_FILE,
@@ -22,9 +22,13 @@ from geoalign.lab.store.curation import (
     SUMMARY_FILE,
     TEXTS,
 )
-from geoalign.lab.store.json_files import present, read_json
+from geoalign.lab.store.json_files import read_json
 
-_NAMES = ("file", "id", "answer", "final_answer")
+_WHOLE = ("row", "sample", "characters", "source", "group_pairs")
+_NUMBERS = (
+    "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
+    "denoised_reward",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,22 +133,15 @@ def read_inspection(folder: Path) -> Inspection:
     """Reads the tables and the summary; prompts and responses stay in their file.
 
     Raises:
-        RunFolderError: a file is missing or cut off, lacks a column, or contradicts itself; the message names it.
+        RunFolderError: a file is missing or cut off, or lacks a column; the message names it.
     """
     folder = Path(folder)
-    path = folder / SCORES_FILE
     notes: list[str] = []
-    wanted = [name for name in SCORES.names if name not in TEXTS]
-    schema = schema_of(path, wanted)
-    redacted = not set(TEXTS) & set(schema.names)
-    if not redacted:
-        schema_of(path, [*wanted, *TEXTS])
-    require_texts(schema, _NAMES if redacted else (*_NAMES, *TEXTS), path)
-    scored = _scored(read_columns(path, wanted), path, notes)
+    scored, redacted = _scored(folder / SCORES_FILE, notes)
     return Inspection(
         folder=folder,
         scored=scored,
-        pairs=_pairs(folder / PAIRS_FILE, len(scored), notes),
+        pairs=_pairs(folder / PAIRS_FILE, notes),
         densities=_densities(folder / DENSITIES_FILE, notes),
         redacted=redacted,
         summary=read_json(folder / SUMMARY_FILE),
@@ -152,53 +149,24 @@ def read_inspection(folder: Path) -> Inspection:
     )
 
 
-def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
-    rows = len(table)
-
-    def numbers(name: str) -> Floats:
-        return floats(table, name, path, notes)
-
-    def whole(name: str, least: int | None = 0) -> Ints:
-        return ints(table, name, path, least=least)
-
-    index, source = whole("index"), whole("source", least=None)
-    if not np.array_equal(index, np.arange(rows)):
-        raise RunFolderError(f"index: expected 0 to {rows - 1} in order, got other numbers in {path}")
-    _within(source, "source", -1, rows, path)
-    step, identifier = whole("step"), whole("group", least=None)
-    return Scored(
+def _scored(path: Path, notes: list[str]) -> tuple[Scored, bool]:
+    """The rollouts, and whether their texts are not there."""
+    table = read_columns(path, [name for name in SCORES.names if name not in TEXTS])
+    step, group = ints(table, "step"), ints(table, "group")
+    columns: dict[str, Any] = {
+        **{name: ints(table, name) for name in _WHOLE},
+        **{name: floats(table, name, path, notes) for name in _NUMBERS},
+        **{name: texts(table, name) for name in ("file", "answer", "final_answer")},
+    }
+    scored = Scored(
         step=step,
-        group=_numbered(step, identifier),
-        group_id=identifier,
-        row=whole("row"),
-        sample=whole("sample"),
-        reward=numbers("reward"),
-        true_reward=numbers("true_reward"),
-        correct=numbers("correct"),
-        truncated=numbers("truncated"),
-        characters=whole("characters"),
-        tokens=numbers("tokens"),
-        score=numbers("score"),
-        anomalous=numbers("anomalous") == 1,
-        source=source,
-        weight=numbers("weight"),
-        new_reward=numbers("new_reward"),
-        probability_wrong=numbers("probability_wrong"),
-        denoised_reward=numbers("denoised_reward"),
-        group_pairs=whole("group_pairs"),
-        file=texts(table, "file"),
+        group=_numbered(step, group),
+        group_id=group,
+        anomalous=floats(table, "anomalous", path, notes) == 1,
         identity=texts(table, "id"),
-        answer=texts(table, "answer"),
-        final_answer=texts(table, "final_answer"),
+        **columns,
     )
-
-
-def _within(indices: Ints, name: str, least: int, rows: int, path: Path) -> None:
-    wrong = np.flatnonzero((indices < least) | (indices >= rows))
-    if len(wrong):
-        raise RunFolderError(
-            f"{name}: expected {least} to {rows - 1}, got {indices[wrong[0]]} in row {wrong[0]} of {path}"
-        )
+    return scored, not set(TEXTS) <= set(pyarrow.parquet.read_schema(path).names)
 
 
 def _numbered(step: Ints, group: Ints) -> Ints:
@@ -211,30 +179,22 @@ def _numbered(step: Ints, group: Ints) -> Ints:
     return rank[member.ravel()]
 
 
-def _pairs(path: Path, rows: int, notes: list[str]) -> PairTable | None:
-    if not present(path):
+def _pairs(path: Path, notes: list[str]) -> PairTable | None:
+    if not path.is_file():
         return None
-    schema_of(path, PAIRS.names)
     table = read_columns(path, PAIRS.names)
-    better, worse = (ints(table, name, path) for name in ("better", "worse"))
-    for name, indices in (("better", better), ("worse", worse)):
-        _within(indices, name, 0, rows, path)
     return PairTable(
-        step=ints(table, "step", path, least=0),
-        better=better,
-        worse=worse,
-        deviation=floats(table, "deviation", path, notes),
-        raw_cosine=floats(table, "raw_cosine", path, notes),
-        projected_cosine=floats(table, "projected_cosine", path, notes),
+        ints(table, "step"),
+        ints(table, "better"),
+        ints(table, "worse"),
+        *(floats(table, name, path, notes) for name in ("deviation", "raw_cosine", "projected_cosine")),
     )
 
 
 def _densities(path: Path, notes: list[str]) -> DensityTable | None:
-    if not present(path):
+    if not path.is_file():
         return None
-    schema_of(path, DENSITIES.names)
     table = read_columns(path, DENSITIES.names)
     return DensityTable(
-        ints(table, "step", path, least=0),
-        *(floats(table, name, path, notes) for name in ("score", "density", "threshold", "peak")),
+        ints(table, "step"), *(floats(table, name, path, notes) for name in ("score", "density", "threshold", "peak"))
     )

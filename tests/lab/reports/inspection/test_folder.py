@@ -16,10 +16,6 @@ def rewrite(path, change):
     pyarrow.parquet.write_table(change(pyarrow.parquet.read_table(path)), path)
 
 
-def replaced(name, values):
-    return lambda table: table.set_column(table.schema.get_field_index(name), name, pyarrow.array(values))
-
-
 def test_the_columns_of_a_folder(tmp_path, write_inspection):
     def unknown(rows):
         rows[3].update(reward=None, score=None, correct=None)
@@ -62,19 +58,7 @@ def test_a_redacted_folder_has_no_texts(tmp_path, write_inspection):
         (lambda folder: (folder / "scores.parquet").write_bytes(b"PAR1"), "scores.parquet: expected a whole"),
         (lambda folder: rewrite(folder / "scores.parquet", lambda table: table.drop_columns("weight")),
          "columns: expected weight as well"),
-        (lambda folder: rewrite(folder / "scores.parquet", lambda table: table.drop_columns("response")),
-         "columns: expected response as well"),
-        (lambda folder: rewrite(folder / "scores.parquet", replaced("source", [99] + [0] * 11)),
-         "source: expected -1 to 11, got 99 in row 0"),
-        (lambda folder: rewrite(folder / "scores.parquet", replaced("index", list(range(1, 13)))),
-         "index: expected 0 to 11 in order"),
-        (lambda folder: rewrite(folder / "pairs.parquet", lambda table: table.drop_columns("worse")),
-         "columns: expected worse as well"),
-        (lambda folder: rewrite(folder / "pairs.parquet", lambda table: replaced("better", [12] * len(table))(table)),
-         "better: expected 0 to 11, got 12 in row 0"),
         (lambda folder: (folder / "summary.json").unlink(), "summary.json: expected a readable file, got none"),
-        (lambda folder: (folder / "summary.json").write_text("[1]"), "summary.json: expected a JSON object, got list"),
-        (lambda folder: (folder / "summary.json").write_text("{"), "summary.json: expected a JSON object"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, write_inspection, spoil, message):

@@ -10,10 +10,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from geoalign.lab.analysis.agreement import agreement_of
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
-from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, consensus, level_of
+from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, agreement_of, consensus, level_of
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.run_detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect
 from geoalign.lab.analysis.statistics import Interval

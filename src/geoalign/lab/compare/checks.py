@@ -1,4 +1,4 @@
-"""What is checked of every run of a comparison before anything is trained."""
+"""What is checked of every run of a comparison before anything is trained, and the dry run, which does no more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from geoalign.errors import ConfigError
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
@@ -15,6 +19,7 @@ from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.reward_source import check_reward
 from geoalign.lab.train.run import check_subset, make_run
+from geoalign.settings.locations import Locations
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -64,3 +69,29 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
     check_reward(run)
     check_subset(config.curator, run.generation.samples, whole=False)
     return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}
+
+
+def dry_run(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:
+    """Checks every run's settings as the comparison itself does, and prints how many runs of what it has.
+
+    Raises:
+        ConfigError: a run could not start; the message begins with its name.
+    """
+    plan = make_plan(config, locations)
+    shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
+    starts = list(dict.fromkeys(run.warm_start_seed for run in plan))
+    table = Table(title="Plan", title_justify="left", show_header=False)
+    rows = [
+        ("runs", f"{len(plan)} of {len(config.arms)} arms, {len(config.levels)} levels, {len(config.seeds)} seeds"),
+        ("updates a run", ", ".join(str(n) for n in sorted({shape["max_steps"] for shape in shapes.values()}))),
+        ("warm starts", f"{len(starts)}, of seeds {', '.join(map(str, starts))}"),
+        ("compared", f"{config.metric}, mean of the last {config.last_evaluations} evaluations"),
+        ("primary", "; ".join(f"{item.arm} against {item.against}" for item in config.primary) or "none"),
+    ]
+    for level in config.levels:
+        arms = [arm for arm in config.arms if level in config.arms_at.get(arm, config.levels)]
+        rows.append((level, ", ".join(arms)))
+    for name, words in rows:
+        table.add_row(name, words)
+    console.print(table)
+    console.print("Nothing was trained or written.", highlight=False)

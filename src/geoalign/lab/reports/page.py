@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.agreement import agreement_of
-from geoalign.lab.analysis.consensus import consensus
+from geoalign.lab.analysis.consensus import agreement_of, consensus
 from geoalign.lab.analysis.run_detection import Detection, detect, why_no_scores
 from geoalign.lab.reports.documents import (
     Drawn,

@@ -50,13 +50,6 @@ def test_it_agrees_with_scipy():
     assert (found.interval.low, found.interval.high) == pytest.approx((reference.low, reference.high), rel=1e-9)
 
 
-def test_swapping_the_sides_turns_the_sign():
-    first, second = {0: 1.0, 1: 3.0, 2: 2.0}, {0: 0.0, 1: 0.5, 2: 1.5}
-    there, back = paired_difference(first, second), paired_difference(second, first)
-    assert (back.interval.low, back.interval.high) == pytest.approx((-there.interval.high, -there.interval.low))
-    assert there.p == pytest.approx(back.p)
-
-
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_one_or_two_seeds_have_no_interval(seeds):
     found = paired_difference({seed: 5.0 + seed for seed in range(seeds)}, dict.fromkeys(range(seeds), 0.0))
@@ -65,12 +58,6 @@ def test_one_or_two_seeds_have_no_interval(seeds):
     assert math.isnan(found.p)
     assert not found.defined
     assert not found.excludes_zero
-
-
-def test_no_common_seed():
-    found = paired_difference({0: 1.0}, {1: 1.0})
-    assert math.isnan(found.interval.estimate)
-    assert (found.pairs, found.left_out) == (0, 2)
 
 
 def test_equal_arms_differ_by_exactly_nothing():
@@ -85,16 +72,6 @@ def test_differences_without_spread_are_no_proof():
     rounded = paired_difference({0: 0.3, 1: 0.8, 2: 1.1}, {0: 0.2, 1: 0.7, 2: 1.0})
     assert not rounded.excludes_zero
     assert rounded.interval.estimate == pytest.approx(0.1)
-
-
-def test_it_covers_the_truth():
-    draw = np.random.default_rng(1)
-    covered = 0
-    for _ in range(400):
-        difference = paired_difference(dict(enumerate(draw.normal(0.5, 1, 5))), dict.fromkeys(range(5), 0.0))
-        covered += difference.interval.low <= 0.5 <= difference.interval.high
-    # 95% of 400 is 380, standard deviation 4.4.
-    assert 362 <= covered <= 398
 
 
 def test_seed_interval_needs_three_seeds():

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.comparison.scores import (
     by_generation,
     detection,
@@ -33,6 +32,7 @@ from geoalign.lab.analysis.comparison.table import (
     Table,
 )
 from geoalign.lab.analysis.comparison.verdicts import level_statements
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
 from geoalign.lab.store.comparison_plan import Plan, read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results

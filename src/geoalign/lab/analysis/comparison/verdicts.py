@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -215,9 +215,3 @@ def _capital(text: str) -> str:
 
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-def worst_first(statements: Iterable[Statement]) -> list[Statement]:
-    """The statements in the order of reading: headroom, primary, exploratory, bounds, detection."""
-    order = {HEADROOM: 0, PRIMARY: 1, EXPLORATORY: 2, BOUND: 3}
-    return sorted(statements, key=lambda item: order.get(item.kind, 4))

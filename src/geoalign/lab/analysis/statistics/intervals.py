@@ -1,14 +1,17 @@
-"""Intervals and tests: means and differences over seeds, several comparisons at a time, a plain proportion."""
+"""Intervals and tests: over seeds, several at a time, proportions, shares, bootstrap; what a design can detect."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
+from scipy.stats import nct
 from scipy.stats import t as student
 
 from geoalign.errors import InputError
@@ -16,6 +19,7 @@ from geoalign.method.intervals import Interval, mean_interval
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
+DRAWS = 500
 # A spread below this share of the mean is rounding.
 _ROUNDING = 1e-12
 
@@ -148,3 +152,103 @@ def wilson_interval(successes: int, trials: int, *, level: float = 0.95) -> Inte
     centre = (share + z * z / (2 * trials)) / shrink
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / shrink
     return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def smallest_detectable(sd: float, pairs: int, *, power: float = 0.8, level: float = 0.95) -> float:
+    """The smallest mean difference that a two-sided paired t test finds with this probability.
+
+    d sd / sqrt(n) with the d that solves P(T > c) = power for T noncentral t with n - 1 degrees of freedom and
+    noncentrality d, and c the test's critical value. Findings in the wrong direction do not count.
+
+    Args:
+        sd: standard deviation of the paired differences (ddof 1).
+        pairs: paired seeds.
+
+    Returns:
+        A difference in the units of `sd`; 0 where `sd` is 0, NaN where it is NaN or there are fewer than two pairs.
+
+    Raises:
+        InputError: a power outside [0.5, 1), a level outside (0, 1) or a negative `sd`.
+    """
+    if not 0.5 <= power < 1:
+        raise InputError(f"power: expected a number in [0.5, 1), got {power}")
+    if not 0 < level < 1:
+        raise InputError(f"level: expected a number in (0, 1), got {level}")
+    if sd < 0:
+        raise InputError(f"sd: expected a number >= 0, got {sd}")
+    if pairs < 2 or math.isnan(sd):
+        return math.nan
+    critical = float(student.ppf((1 + level) / 2, pairs - 1))
+    high = critical + 1.0
+    while float(nct.sf(critical, pairs - 1, high)) < power:
+        high *= 2
+    shift = float(brentq(lambda d: float(nct.sf(critical, pairs - 1, d)) - power, 0.0, high))
+    return shift * sd / math.sqrt(pairs)
+
+
+def share_interval(parts: ArrayLike, wholes: ArrayLike, *, level: float = 0.95) -> Interval:
+    """mean(parts) / mean(wholes) over paired values, with Fieller's interval (1954).
+
+    All shares r for which mean(parts - r wholes) is not distinguishable from zero by Student's t: the roots of
+    a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. Bounded only where
+    the mean of the wholes is itself distinguishable from zero (a > 0).
+
+    Args:
+        parts, wholes: [n], what was recovered and what there was to recover, of the same seeds.
+
+    Returns:
+        The share; NaN bounds with fewer than three pairs or where the interval is unbounded.
+
+    Raises:
+        InputError: shapes differ or are not one-dimensional.
+    """
+    x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise InputError(f"wholes: expected one dimension and the shape of parts {x.shape}, got {y.shape}")
+    if not len(x) or y.mean() == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    estimate = float(x.mean() / y.mean())
+    if len(x) < 3:
+        return Interval(estimate, math.nan, math.nan)
+    covariance = np.cov(x, y)
+    q = float(student.ppf((1 + level) / 2, len(x) - 1)) ** 2 / len(x)
+    a = y.mean() ** 2 - q * covariance[1, 1]
+    b = x.mean() * y.mean() - q * covariance[0, 1]
+    c = x.mean() ** 2 - q * covariance[0, 0]
+    if a <= 0:
+        return Interval(estimate, math.nan, math.nan)
+    half = math.sqrt(max(0.0, b * b - a * c)) / a
+    return Interval(estimate, float(b / a - half), float(b / a + half))
+
+
+def grouped_bootstrap(
+    statistic: Callable[[Int[np.ndarray, " n"]], float],
+    groups: Int[np.ndarray, " b"],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """The statistic of all rows, with the percentiles of its values on groups drawn with replacement.
+
+    Args:
+        statistic: of rows, given by their indices, repeats included; NaN where it is undefined.
+        groups: [B] the group of each row.
+
+    Returns:
+        The interval; NaN bounds where the statistic is undefined on all rows or on more than half of the draws.
+    """
+    estimate = statistic(np.arange(len(groups)))
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    generator = np.random.default_rng(seed)
+    values = np.array(
+        [
+            statistic(np.concatenate([members[index] for index in generator.integers(len(members), size=len(members))]))
+            for _ in range(draws if not math.isnan(estimate) else 0)
+        ]
+    )
+    known = values[~np.isnan(values)]
+    if len(known) * 2 <= len(values):
+        return Interval(estimate, math.nan, math.nan)
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high))

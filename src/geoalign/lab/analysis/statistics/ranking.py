@@ -1,25 +1,14 @@
 """How well a score ranks marked items above the others: area under the ROC curve, average precision.
 
-numpy only. Rows whose score is NaN are left out; `ranking_counts` says how many.
+numpy only. Rows whose score is NaN are left out.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoalign.errors import InputError
-
-
-@dataclass(frozen=True)
-class RankingCounts:
-    """What a ranking was computed from: marked and unmarked items with a score, and items left out for want of one."""
-
-    positives: int
-    negatives: int
-    left_out: int
 
 
 def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
@@ -77,22 +66,7 @@ def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (last - (counts - 1) / 2)[inverse]
 
 
-def ranking_counts(scores: ArrayLike, positives: ArrayLike) -> RankingCounts:
-    """How many items `auroc` and `average_precision` use, and how many they leave out (NaN score)."""
-    values, marked = _checked(scores, positives)
-    scored = ~np.isnan(values)
-    return RankingCounts(
-        positives=int((scored & marked).sum()), negatives=int((scored & ~marked).sum()), left_out=int((~scored).sum())
-    )
-
-
 def _scored(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    values, marked = _checked(scores, positives)
-    scored = ~np.isnan(values)
-    return values[scored], marked[scored]
-
-
-def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values = np.asarray(scores, dtype=np.float64)
     marked = np.asarray(positives)
     if values.ndim != 1:
@@ -101,4 +75,5 @@ def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float6
         raise InputError(f"positives: expected shape {values.shape} as scores, got {marked.shape}")
     if marked.size and marked.dtype != np.bool_:
         raise InputError(f"positives: expected booleans, got dtype {marked.dtype}")
-    return values, marked.astype(np.bool_)
+    scored = ~np.isnan(values)
+    return values[scored], marked[scored].astype(np.bool_)

@@ -17,7 +17,6 @@ except ModuleNotFoundError as error:
     ) from error
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.curation import SCORES_FILE
-from geoalign.lab.store.json_files import present
 from geoalign.lab.store.run_folder import RunFolder
 
 __all__ = ["build_report"]
@@ -35,11 +34,11 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
         RunFolderError: the folder can be read as none of them; the message says what was expected.
     """
     folder = Path(folder)
-    if present(ComparisonFolder(folder).config):
+    if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
-    if present(folder / SCORES_FILE):
+    if (folder / SCORES_FILE).is_file():
         return build_inspection(folder, say)
-    if folder.is_dir() and not present(RunFolder(folder).config):
+    if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
             "curate, got none of them"

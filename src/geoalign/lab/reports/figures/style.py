@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -131,7 +131,7 @@ def line_panel(
     x: str = STEP_AXIS,
     chance: float | None = None,
     powers: Sequence[float] = (),
-    legend: str = "best",
+    legend: Literal["best", "lower left", "above"] = "best",
     **limits: Any,
 ) -> Panel:
     """Lines and their legend.

@@ -98,15 +98,6 @@ def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
         assert "holds no rollouts" in text
 
 
-def test_a_cut_off_details_file_is_noted(make_run):
-    folder = make_run(steps=2)
-    path = folder / "details" / "step-000002.safetensors"
-    path.write_bytes(path.read_bytes()[:50])
-    text = build_report(folder).read_text(encoding="utf-8")
-    assert "Left out on reading" in text
-    assert (folder / "figures" / "cosines-after.svg").is_file()
-
-
 def test_grpo_sections_say_why_they_are_empty(make_run):
     said = words(build_report(make_run(steps=2, curator="grpo", flip=0.0)).read_text(encoding="utf-8"))
     assert said.count("The curator of this run (grpo)") >= 5

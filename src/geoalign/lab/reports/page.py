@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.consensus import agreement_of, consensus
 from geoalign.lab.analysis.run_detection import Detection, detect, why_no_scores
 from geoalign.lab.reports.documents import (
@@ -53,8 +52,9 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         RunFolderError: the folder cannot be read as a run folder.
     """
     run = read_run(run_folder)
-    details, unread = _chosen_details(run)
-    notes = [inert(note) for note in (*run.notes, *unread)]
+    # Of the first, middle and last step that has some.
+    details = {step: read_details(run.details[step]) for step in first_middle_last(list(run.details))}
+    notes = [inert(note) for note in run.notes]
     detection = detect(run, details)
     sections = figure_sections(run, details, detection)
     flagged, flagged_total = flagged_rows(run)
@@ -89,27 +89,6 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
     for note in notes:
         say(note)
     return files.report
-
-
-def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:
-    """Details of the first, middle and last step that has a readable file; unreadable ones are noted."""
-    details: dict[int, Details] = {}
-    notes = []
-    readable = dict(run.details)
-    while readable:
-        chosen = first_middle_last(list(readable))
-        broken = []
-        for step in chosen:
-            try:
-                details.setdefault(step, read_details(readable[step]))
-            except RunFolderError as error:
-                notes.append(str(error))
-                broken.append(step)
-        if not broken:
-            return {step: details[step] for step in chosen}, notes
-        for step in broken:
-            del readable[step]
-    return {}, notes
 
 
 def _remove_outdated(folder: Path, current: set[str]) -> None:
@@ -198,8 +177,6 @@ def _directions(run: Run, details: dict[int, Details]) -> list[Drawn]:
 
 
 def _why_no_details(run: Run) -> str:
-    if run.details:
-        return "The details of this run could not be read; see the notes at the end."
     if run.curator_name in ("grpo", "unknown"):
         return f"The curator of this run ({run.curator_name}) has no pairs, directions or density."
     return "No details were saved in this run (yet): pairs, directions and density are kept for chosen steps only."

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
 
 NAN = math.nan
@@ -86,10 +85,3 @@ def test_seed_interval_needs_three_seeds():
 def test_spread_by_hand():
     assert spread([1.0, 3.0, NAN]) == pytest.approx(math.sqrt(2))
     assert math.isnan(spread([1.0]))
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match=r"level: expected a number in \(0, 1\), got 95"):
-        paired_difference({}, {}, level=95)
-    with pytest.raises(InputError, match="least: expected at least 2 pairs, got 1"):
-        paired_difference({}, {}, least=1)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, share_interval, smallest_detectable
 
 
@@ -30,12 +29,6 @@ def test_without_spread_or_pairs():
     assert smallest_detectable(0.0, 5) == 0
     assert math.isnan(smallest_detectable(1.0, 1))
     assert math.isnan(smallest_detectable(math.nan, 5))
-    with pytest.raises(InputError, match=r"power: expected a number in \[0.5, 1\), got 1"):
-        smallest_detectable(1.0, 5, power=1)
-    with pytest.raises(InputError, match="sd: expected a number >= 0, got -1"):
-        smallest_detectable(-1, 5)
-    with pytest.raises(InputError, match="level: expected"):
-        smallest_detectable(1, 5, level=1)
 
 
 def test_a_constant_whole_gives_students_interval_divided_by_it():
@@ -63,5 +56,3 @@ def test_it_is_unbounded_where_the_whole_may_be_zero():
     assert math.isnan(share.high)
     assert math.isnan(share_interval([1.0, 2.0], [3.0, 3.0]).low)
     assert math.isnan(share_interval([], []).estimate)
-    with pytest.raises(InputError, match="wholes: expected"):
-        share_interval([1.0], [1.0, 2.0])

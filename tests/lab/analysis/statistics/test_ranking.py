@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import auroc, average_precision
 from geoalign.lab.analysis.statistics.ranking import midranks
 
@@ -71,12 +70,3 @@ def test_average_precision_takes_ties_together():
 def test_average_precision_of_a_constant_score_is_the_base_rate():
     assert average_precision([1, 1, 1, 1], [True, False, False, False]) == 0.25
     assert math.isnan(average_precision([1, 2], [False, False]))
-
-
-@pytest.mark.parametrize(
-    ("scores", "marked", "name"),
-    [([[1.0]], [[True]], "scores"), ([1.0, 2.0], [True], "positives"), ([1.0, 2.0], [0, 1], "positives")],
-)
-def test_bad_input_is_named(scores, marked, name):
-    with pytest.raises(InputError, match=name):
-        auroc(scores, marked)

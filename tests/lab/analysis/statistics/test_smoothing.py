@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import ema
 
 
@@ -18,10 +17,3 @@ def test_ema_passes_over_missing_points():
     smoothed = ema([math.nan, 1, 2, math.nan, 0])
     assert math.isnan(smoothed[0])
     assert smoothed[1:].tolist() == pytest.approx([1, 1.4, 1.4, 0.84])
-
-
-def test_bad_input_is_named():
-    with pytest.raises(InputError, match="keep"):
-        ema([1], keep=1.0)
-    with pytest.raises(InputError, match="values"):
-        ema([[1]])

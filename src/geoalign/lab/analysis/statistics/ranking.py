@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoalign.errors import InputError
-
 
 def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
     """Chance that a marked item scores higher than an unmarked one, ties counting one half.
@@ -23,9 +21,6 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
 
     Returns:
         A number in [0, 1]; NaN where no marked or no unmarked item has a score.
-
-    Raises:
-        InputError: shapes differ or are not one-dimensional, or `positives` is not boolean.
     """
     values, marked = _scored(scores, positives)
     number, others = int(marked.sum()), int((~marked).sum())
@@ -41,7 +36,7 @@ def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
     Items of equal score enter together, so their order cannot matter. A score without information gives about the
     share of marked items, not 1/2.
 
-    Args and errors as in `auroc`.
+    Args as in `auroc`.
 
     Returns:
         A number in (0, 1]; NaN where no marked item has a score.
@@ -69,11 +64,5 @@ def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _scored(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values = np.asarray(scores, dtype=np.float64)
     marked = np.asarray(positives)
-    if values.ndim != 1:
-        raise InputError(f"scores: expected one dimension, got shape {values.shape}")
-    if marked.shape != values.shape:
-        raise InputError(f"positives: expected shape {values.shape} as scores, got {marked.shape}")
-    if marked.size and marked.dtype != np.bool_:
-        raise InputError(f"positives: expected booleans, got dtype {marked.dtype}")
     scored = ~np.isnan(values)
     return values[scored], marked[scored].astype(np.bool_)

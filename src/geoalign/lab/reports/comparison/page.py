@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import Compared, read_compared
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
 from geoalign.lab.analysis.comparison.recovery import footnote, recovery
@@ -35,7 +33,7 @@ from geoalign.lab.reports.documents import Drawn, Section, environment, make_fol
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS
 from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.json_files import read_json, read_text
+from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert
 from geoalign.settings.masking import masked_yaml
 
@@ -97,6 +95,8 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
     levels = [_level_page(level, compared) for level in table.levels]
     overview = section("robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan))
     openings = [level.opening.section for level in levels if level.opening]
+    # The versions may have been left out of what was committed.
+    versions = read_text(files.versions) if files.versions.exists() else "versions.json is not there"
     make_folder(files.figures)
     pictures = {
         panel.name: picture(panel, files.figures)
@@ -118,7 +118,7 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
             failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
             missing=_missing(table),
             config=inert(masked_yaml(read_text(files.config)), CONFIG_LIMIT),
-            versions=inert(_versions(files), CONFIG_LIMIT),
+            versions=inert(versions, CONFIG_LIMIT),
             notes=[inert(note) for note in table.notes],
         )
     )
@@ -214,13 +214,3 @@ def _missing(table: Table) -> list[str]:
         f"{inert(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
         for (level, seeds), arms in arms_of.items()
     ]
-
-
-def _versions(files: ComparisonFolder) -> str:
-    """The versions beside the results; they may have been left out of what was committed."""
-    if not files.versions.exists():
-        return "versions.json is not there"
-    try:
-        return json.dumps(read_json(files.versions), indent=2, ensure_ascii=False)
-    except RunFolderError as error:
-        return f"versions.json could not be read: {error}"

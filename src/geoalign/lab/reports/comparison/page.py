@@ -96,7 +96,7 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
     overview = section("robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan))
     openings = [level.opening.section for level in levels if level.opening]
     # The versions may have been left out of what was committed.
-    versions = read_text(files.versions) if files.versions.exists() else "versions.json is not there"
+    versions = read_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     make_folder(files.figures)
     pictures = {
         panel.name: picture(panel, files.figures)

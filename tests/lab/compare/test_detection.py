@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.compare.extract import Generation, detection, scores_of, snapshot
+from geoalign.lab.compare.extract import Generation, detection, snapshot
 
 NAN = float("nan")
 
@@ -83,11 +83,6 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     unscored = dataclasses.replace(batch(), score=np.full(9, NAN))
     assert "score" not in detection([unscored], mean_score=False)
     assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
-
-
-def test_a_score_without_a_pair_is_no_score() -> None:
-    scored = dataclasses.replace(batch(), score=np.arange(9.0))
-    assert np.isnan(scores_of(scored, mean_score=False)["score"][[4, 5, 6]]).all()
 
 
 def test_a_snapshot_has_every_row() -> None:

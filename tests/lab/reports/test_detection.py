@@ -12,7 +12,6 @@ from geoalign.lab.analysis.run_detection import (
     MOST_PAIRS,
     detect,
     detect_step,
-    flag_counts,
     pairs_used,
     sum_and_mean,
 )
@@ -69,20 +68,6 @@ def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_s
     # ones, 0 and 3, tie with 1 and lose to 4.
     assert found.auroc[MOST_PAIRS] == 0.25
     assert (found.flips, found.unscored_flips) == (2, 1)
-
-
-def test_flag_quality_by_hand(rollout_step):
-    step = rollout_step(
-        reward=[1, 0, 0, 0, 0], score=[5.0, 4, 3, 2, NAN], flipped=[True, False, True, False, True],
-        anomalous=[True, True, False, False, False],
-    )  # fmt: skip
-    # Two flagged, one of them flipped; all five are in a pair, three of those are flipped, one of these flagged.
-    counts = flag_counts([step])
-    assert counts.precision == 1 / 2
-    assert counts.base_rate == 3 / 5
-    assert counts.recall == 1 / 3
-    doubled = flag_counts([step, step])
-    assert (doubled.marked, doubled.marked_corrupted, doubled.rows, doubled.corrupted) == (4, 2, 10, 6)
 
 
 def test_a_run_in_which_gdi_knows_the_flips(make_run):

@@ -81,7 +81,7 @@ def test_hostile_text_stays_text(make_run, write_rows):
     assert "x" * 601 not in text
 
 
-@pytest.mark.parametrize("part", ["metrics.jsonl", "evaluation.jsonl", "summary.json", "rollouts", "details"])
+@pytest.mark.parametrize("part", ["metrics.jsonl", "summary.json", "rollouts"])
 def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
     folder = make_run(steps=1)
     path = folder / part

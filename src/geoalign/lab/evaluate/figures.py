@@ -7,8 +7,7 @@ from pathlib import Path
 
 from geoalign.lab.evaluation.results import EvaluationScores, ModelScores
 from geoalign.lab.evaluation.scores import SetScores
-from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel, write_figures
-from geoalign.lab.reports.figures.style import Line
+from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel, write_figures
 
 
 def draw_figures(scores: EvaluationScores, folder: Path) -> list[Path]:

@@ -10,6 +10,8 @@ from geoalign.lab.reports.documents import write
 from geoalign.lab.reports.figures.style import LIGHT, Line, Look, Panel, line_panel, render
 from geoalign.lab.text import inert, label
 
+__all__ = ["MOST_LINES", "Line", "checkpoint_panel", "pass_at_k_panel", "write_figures"]
+
 _LOOKS = (
     Look("blue", "o", "-"), Look("orange", "s", "--"), Look("green", "D", "-."), Look("purple", "^", ":"),
     Look("ink", "v", "-"), Look("soft", "P", "--"),

@@ -233,16 +233,3 @@ def test_no_headroom_silences_a_win(make_comparison):
     found = verdicts(make_comparison({"x": {**BASE, "geoalign": 0.6, "oracle": 0.5}}))
     assert found["oracle", "headroom"] == "undecided"
     assert {verdict for (_, kind), verdict in found.items() if kind in ("primary", "exploratory")} == {"none"}
-
-
-def test_a_variant_of_geoalign_is_said_with_its_control(make_comparison):
-    settings = {"geoalign_released": {"alpha": 0.05}}
-    scores = {**BASE, "geoalign": 0.5, "geoalign_released": 0.65}
-    statement = next(
-        item
-        for item in statements_of(make_comparison({"x": scores}, settings=settings))
-        if item.arm == "geoalign_released" and item.kind == "exploratory"
-    )
-    assert statement.verdict == "better"
-    assert "geoalign_released scored better than grpo" in statement.text
-    assert "geoalign_released scored better than pair_count" in statement.text

@@ -46,9 +46,11 @@ def recovered_panel(level: LevelTable, found: Recovery, cells: Sequence[Cell], p
             score, colour = row.score.interval, getattr(theme, style[row.arm].colour)
             axes.barh(height, score.estimate - start, left=start, height=0.62, color=colour)
             axes.plot([score.low, score.high], [height, height], color=theme.soft, linewidth=1.6)
-            end, named = np.nanmax([score.estimate, score.high, start]), short(score.estimate)
-            offset = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-            axes.annotate(named, (end, height), fontsize=10, color=theme.ink, **offset)
+            end, named = float(np.nanmax([score.estimate, score.high, start])), short(score.estimate)
+            axes.annotate(
+                named, (end, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=10,
+                color=theme.ink,
+            )  # fmt: skip
         axes.axvline(found.baseline.score.interval.estimate, color=theme.soft, linewidth=1.0, linestyle=":")
         name_rows(axes, [label(row.arm, 22) for row in rows])
         axes.grid(False, axis="y")
@@ -272,8 +274,9 @@ def _distribution(level: LevelTable, arm: str, name: str, words: str, values: Fl
         for chosen, colour, title in ((~marks, theme.blue, "uncorrupted"), (marks, theme.orange, "corrupted")):
             if chosen.any():
                 weights = np.full(int(chosen.sum()), 100 / chosen.sum())
-                look = {"histtype": "step", "linewidth": 2, "color": colour, "label": title}
-                axes.hist(values[chosen], bins=bins, weights=weights, **look)
+                axes.hist(
+                    values[chosen], bins=bins, weights=weights, histtype="step", linewidth=2, color=colour, label=title
+                )
         axes.set(xlabel=f"{words} score / median of its generation", ylabel="rollouts of the kind, %")
         axes.legend(loc="best")
 

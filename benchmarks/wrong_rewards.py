@@ -32,7 +32,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.analysis.order import group_orders
+from geoalign.lab.analysis.detection import group_orders
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.report import machine
 from geoalign.lab.store.json_files import write_json

@@ -135,7 +135,7 @@ def compare_command(request: CompareRequest) -> None:
         )
     settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
     if request.dry_run:
-        from geoalign.lab.compare.dry_run import dry_run
+        from geoalign.lab.compare.checks import dry_run
 
         dry_run(settings or folder.read_config(), Console(), locations)
         return

@@ -12,8 +12,16 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.statistics import Interval, clustered_proportion, ema, mean_interval, wilson_interval
-from geoalign.lab.analysis.statistics.pass_at_k import mean_pass_at_k, pass_at_k, powers_of_two
+from geoalign.lab.analysis.statistics import (
+    Interval,
+    clustered_proportion,
+    ema,
+    mean_interval,
+    mean_pass_at_k,
+    pass_at_k,
+    powers_of_two,
+    wilson_interval,
+)
 from geoalign.lab.evaluation.answers import Answer
 from geoalign.lab.evaluation.sets import PromptedSet
 from geoalign.lab.rewards.base import RewardSource

@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, agreement
-from geoalign.lab.analysis.consensus import accuracy_on_new_groups
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from geoalign.lab.reports.documents import Inline, inline, make_folder, picture, write
-from geoalign.lab.reports.formats import environment
+from geoalign.lab.reports.documents import Inline, environment, inline, make_folder, picture, write
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict, verifier
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name

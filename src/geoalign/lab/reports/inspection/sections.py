@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from geoalign.lab.reports.figures.curves import reward_panel
+from geoalign.lab.reports.documents import Section, first_middle_last, section
+from geoalign.lab.reports.figures.curves import actions_panel, projector_panel, reward_panel
 from geoalign.lab.reports.figures.details import cosine_panels, density_panel
-from geoalign.lab.reports.figures.ranks import pooled_panel, rank_curve, tenths_panel
-from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
+from geoalign.lab.reports.figures.scores import pooled_panel, rank_curve, rank_panel, reward_score_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel
-from geoalign.lab.reports.figures.training import actions_panel, projector_panel
-from geoalign.lab.reports.sections import Section, first_middle_last, section
 from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.rollouts import Density, Details
 from geoalign.lab.store.run import Run

@@ -1,4 +1,4 @@
-"""Where flipped rewards stand in the ranking by GDI (the paper's figure "Injected reward errors")."""
+"""Where suspected and flipped rewards stand in the ranking by score (the paper's figure "Injected reward errors")."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from geoalign.lab.store.columns import Bools, Floats, Ints
 from geoalign.lab.store.rollouts import RolloutStep
 
 TENTHS = 10
-# More crosses than this hide one another; a regular subset is drawn and the caption says so.
+# More marks than this hide one another and swell the page; a regular subset is drawn and the caption says so.
 MAX_CROSSES = 1500
+MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +58,13 @@ class PooledRanks:
 
 def rank_curve(rollouts: RolloutStep) -> RankCurve:
     """Orders the scored rollouts by score; rollouts of equal score stay in the order of their rows."""
-    scored = rollouts.scored
-    score = rollouts.score[scored]
-    order = np.argsort(score, kind="stable")
-    return RankCurve(rollouts.step, score[order], (rollouts.flipped & rollouts.flip_known)[scored][order])
+    return curve_of(rollouts.step, rollouts.score, rollouts.flipped & rollouts.flip_known, rollouts.scored)
+
+
+def curve_of(step: int, score: Floats, flipped: Bools, scored: Bools) -> RankCurve:
+    """The curve of the rows that are scored."""
+    order = np.argsort(score[scored], kind="stable")
+    return RankCurve(step, score[scored][order], flipped[scored][order])
 
 
 def pooled_ranks(curves: Sequence[RankCurve], points: int = 200) -> PooledRanks:
@@ -79,11 +83,10 @@ def pooled_ranks(curves: Sequence[RankCurve], points: int = 200) -> PooledRanks:
 
 def flips_by_tenth(curves: Sequence[RankCurve]) -> Floats:
     """[10] share of flipped rollouts in each tenth of the within-step ranks, steps pooled; NaN for an empty tenth."""
-    flips, rollouts = np.zeros(TENTHS), np.zeros(TENTHS)
-    for curve in curves:
-        tenth = np.minimum((curve.position * TENTHS).astype(np.int64), TENTHS - 1)
-        flips += np.bincount(tenth, weights=curve.flipped, minlength=TENTHS)
-        rollouts += np.bincount(tenth, minlength=TENTHS)
+    position = np.concatenate([curve.position for curve in curves])
+    tenth = np.minimum((position * TENTHS).astype(np.int64), TENTHS - 1)
+    rollouts = np.bincount(tenth, minlength=TENTHS)
+    flips = np.bincount(tenth, weights=np.concatenate([curve.flipped for curve in curves]), minlength=TENTHS)
     return np.divide(flips, rollouts, out=np.full(TENTHS, np.nan), where=rollouts > 0)
 
 
@@ -98,10 +101,9 @@ def pooled_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
         percent = 100 * pooled.grid
         axes.fill_between(percent, pooled.low, pooled.high, color=theme.blue, alpha=0.18, linewidth=0)
         axes.plot(percent, pooled.mean, color=theme.blue, linewidth=2.4, zorder=4, label="GDI, mean over steps")
-        if flips:
-            rank, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
-            many = flips > 200
-            _crosses(axes, theme, rank, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
+        rank, score = 100 * pooled.cross_position[::every], pooled.cross_score[::every]
+        many = flips > 200
+        _crosses(axes, theme, rank, score, word, size=12 if many else 22, alpha=0.5 if many else 1.0)
         axes.set(xlabel="rank within the step, % (highest GDI right)", ylabel="GDI", xlim=(0, 100))
         axes.legend(loc="upper left")
 
@@ -111,7 +113,7 @@ def pooled_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
     drawn = f" Every {every}th cross is drawn." if every > 1 else ""
     return Panel(
         name="gdi-rank-pooled",
-        title=f"GDI by rank, {_steps(len(curves))}",
+        title=f"GDI by rank, {'1 step' if len(curves) == 1 else f'{len(curves)} steps pooled'}",
         alt=f"GDI rises from {pooled.mean[0]:.2f} at the lowest to {pooled.mean[-1]:.2f} at the highest rank; {share}.",
         caption="Blue: mean GDI at each within-step rank, band from the 10% to the 90% quantile over steps. Crosses: "
         f"rollouts whose reward was {word}, at their own rank and score.{drawn} Crosses spread evenly from left to "
@@ -128,8 +130,7 @@ def step_panel(curve: RankCurve, word: str = "flipped") -> Panel:
 
     def draw(axes: Axes, theme: Theme) -> None:
         axes.plot(curve.rank, curve.score, color=theme.blue, linewidth=2.2, label="GDI")
-        if flips:
-            _crosses(axes, theme, ranks, curve.score[curve.flipped], word, size=40)
+        _crosses(axes, theme, ranks, curve.score[curve.flipped], word, size=40)
         axes.set(xlabel="rank (highest GDI right)", ylabel="GDI")
         axes.legend(loc="upper left")
 
@@ -163,13 +164,94 @@ def tenths_panel(curves: Sequence[RankCurve], word: str = "flipped") -> Panel:
     )
 
 
-def _crosses(
-    axes: Axes, theme: Theme, x: np.ndarray, y: np.ndarray, word: str, size: float, alpha: float = 1.0
-) -> None:
-    axes.scatter(
-        x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label=f"{word} reward"
+def _crosses(axes: Axes, theme: Theme, x: Floats | Ints, y: Floats, word: str, size: float, alpha: float = 1) -> None:
+    if len(x):
+        named = f"{word} reward"
+        axes.scatter(x, y, marker="x", s=size, linewidths=1.1, color=theme.ink, alpha=alpha, zorder=3, label=named)
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+def reward_score_panel(steps: tuple[RolloutStep, ...], kind: str = "GDI") -> Panel | str:
+    """Every scored rollout by reward and score, flagged ones apart; why not, where none has a score."""
+    reward, score, flagged = _scored(steps)
+    if not len(score):
+        return "No rollout has a score."
+    shown = _subset(flagged)
+    words = ", ".join(
+        f"mean reward of the {who} {reward[mask].mean():.3g}"
+        for who, mask in (("flagged", flagged), ("others", ~flagged))
+        if mask.any()
+    )
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for mask, colour, marker, size, name in (
+            (~flagged & shown, theme.blue, "o", 12, "not flagged"),
+            (flagged & shown, theme.orange, "^", 22, f"flagged: {int(flagged.sum()):,}"),
+        ):
+            points = reward[mask], score[mask]
+            axes.scatter(*points, s=size, marker=marker, color=colour, alpha=0.6, linewidths=0, label=name)
+        axes.set(xlabel="reward", ylabel=kind)
+        axes.legend(loc="best", markerscale=1.4)
+
+    return Panel(
+        name="reward-score",
+        title=f"Reward against {kind}",
+        alt=f"{len(score):,} rollouts by reward and {kind}; {words}.",
+        caption="Flags that lie at one end of the rewards only mistrust that end as a whole: look whether it is the "
+        f"minority of its groups.{_part(shown)}",
+        draw=draw,
     )
 
 
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps pooled"
+def rank_panel(steps: tuple[RolloutStep, ...], kind: str = "GDI") -> Panel | str:
+    """The scores of all steps in rising order, flagged ones apart; why not, where none has a score."""
+    _, score, flagged = _scored(steps)
+    if not len(score):
+        return "No rollout has a score."
+    order = np.argsort(score, kind="stable")
+    score, flagged = score[order], flagged[order]
+    rank = np.arange(1, len(score) + 1)
+    shown = _subset(flagged)
+    lowest = f", the lowest flagged score {score[flagged].min():.3g}" if flagged.any() else ""
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        axes.plot(rank[shown], score[shown], color=theme.blue, linewidth=2.2, label=kind)
+        if flagged.any():
+            points, named = (rank[flagged & shown], score[flagged & shown]), f"flagged: {int(flagged.sum()):,}"
+            axes.scatter(*points, s=22, marker="^", color=theme.orange, linewidths=0, zorder=3, label=named)
+        axes.set(xlabel=f"rank (highest {kind} right)", ylabel=kind)
+        axes.legend(loc="upper left")
+
+    return Panel(
+        name="score-rank",
+        title=f"{kind} by rank",
+        alt=f"{kind} of {len(score):,} rollouts by rank, from {score[0]:.3g} to {score[-1]:.3g}{lowest}.",
+        caption="A bend at the right end means that a few rollouts stand apart; a straight line, that flagging draws a "
+        f"border where there is none.{_part(shown)}",
+        draw=draw,
+    )
+
+
+def _scored(steps: tuple[RolloutStep, ...]) -> tuple[Floats, Floats, Bools]:
+    """Reward, score and flag of the rollouts that have both, steps one after the other."""
+    if not steps:
+        return np.empty(0), np.empty(0), np.empty(0, dtype=bool)
+    reward, score = (np.concatenate([getattr(step, name) for step in steps]) for name in ("reward", "score"))
+    flagged = np.concatenate([step.anomalous for step in steps]).astype(bool)
+    known = np.concatenate([step.scored for step in steps]) & np.isfinite(reward)
+    return reward[known], score[known], flagged[known]
+
+
+def _subset(flagged: Bools) -> Bools:
+    """All flagged ones, up to the limit, and a regular subset of the others."""
+    shown = np.zeros(len(flagged), dtype=bool)
+    for mask in (flagged, ~flagged):
+        rows = np.flatnonzero(mask)
+        shown[rows[:: -(-len(rows) // MAX_POINTS) if len(rows) else 1]] = True
+    return shown
+
+
+def _part(shown: Bools) -> str:
+    return "" if shown.all() else f" {int(shown.sum()):,} of {len(shown):,} points are drawn."

@@ -12,8 +12,7 @@ from hostile_replies import AGAIN, BROKEN, FINE, LATE, REFUSED, REPLIES, steps
 from scripted_server import ScriptedServer, http
 
 from geoalign.errors import ConfigError
-from geoalign.lab.http_client.client import HTTPClient, read_json
-from geoalign.lab.http_client.errors import BadReplyError, RefusedError, UnreachableError
+from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json
 
 GOOD = b'{"scores": [1.5, -2.0]}'
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -90,7 +89,7 @@ def test_pauses_double_and_heed_what_the_server_asks_for(
     scripted.script = lambda path: (
         [http(b"", "429 X", headers[len(scripted.requests) - 1])] if len(scripted.requests) < 10 else [http(GOOD)]
     )
-    monkeypatch.setattr("geoalign.lab.http_client.client.asyncio.sleep", sleep)
+    monkeypatch.setattr("geoalign.lab.http_client.asyncio.sleep", sleep)
     monkeypatch.setattr("random.Random.uniform", lambda self, low, high: low)
     assert ask(scripted.url, patience=600.0) == [1.5, -2.0]
     # 0.25 s doubled up to 15 s, less a half; as asked, but no more than two minutes.

@@ -1,7 +1,7 @@
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.http_client.token import token_from
+from geoalign.lab.http_client import token_from
 
 
 def test_the_token_of_a_variable() -> None:

@@ -10,8 +10,7 @@ from transformers.models.llama import modeling_llama
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.models.models import make_tokenizer
-from geoalign.lab.rewards.ready_model import load_ready_model
-from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.reward_model import RewardModelScorer, load_ready_model
 
 TRUSTED = RewardModelConfig(trust_remote_code=True)
 PROMPT = [{"role": "user", "content": "help me fix my lamp"}]

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.reward_model import RewardHeadConfig
-from geoalign.lab.rewards.reply_states import mark_mean, mean_reply_states, reply_start
+from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.tasks.base import PreferencePair
 
 # Replies whose states are made at a time; neighbours in length share a batch.
@@ -22,7 +22,7 @@ _BATCH = 8
 def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config: RewardHeadConfig) -> None:
     """Makes a sequence classifier score the chosen reply of each pair above the other, by its head alone, in place.
 
-    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reply_states`); from then on the
+    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
     model's config says so. All other weights stay; layers above `config.layers` are left out.
 
     Raises:

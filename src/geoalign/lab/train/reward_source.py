@@ -8,7 +8,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.function import load_function
-from geoalign.lab.rewards.ready_model import check_ready_model
+from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.train.reward_model import open_reward_model
 from geoalign.lab.train.run import Run

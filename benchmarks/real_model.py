@@ -30,7 +30,7 @@ import torch
 
 from benchmarks.model_parts import check_model, cut, is_cut, join
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
-from geoalign.lab.bench.report import machine
+from geoalign.lab.bench.command import machine
 from geoalign.lab.config.comparison_plan import Cell, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.failures import report

@@ -55,7 +55,7 @@ def heavy(module):
 def test_the_benchmark_needs_no_extra():
     """Whoever installs the package without extras can run it: what extras bring cannot even be imported here."""
     code = """import sys
-for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2", "fastapi"):
+for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2"):
     sys.modules[name] = None
 sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1"]
 from geoalign.lab.cli import main

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_models import saved_classifier
+from transformers import AutoTokenizer
+from vllm_server import VLLMServer
 
 from geoalign.errors import UnscoredError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "serve_reward"))
-from running_server import Running
-
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.serve_reward.app import reward_app
 
 RL = {"max_steps": 6, "save_steps": 6}
 
@@ -118,8 +114,14 @@ def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, t
     here = tiny(reward={"flip": 0.0, "model": {"path": str(classifier)}})
     train_here(here, tmp_path / "here")
     with RewardModelScorer.load(classifier) as scorer:
-        server = Running(reward_app(scorer, token=None, max_batch=64, max_bytes=10**6))
-        there = tiny(reward={"flip": 0.0, "model": {"url": server.url, "patience": 5}})
+        tokenizer = AutoTokenizer.from_pretrained(classifier)
+
+        def raw_output(text: str) -> float:
+            return scorer._outputs([tokenizer(text, add_special_tokens=False)["input_ids"]])[0]
+
+        server = VLLMServer(raw_output, longest=128)
+        model = {"url": server.url, "tokenizer": str(classifier), "patience": 5}
+        there = tiny(reward={"flip": 0.0, "model": model})
         train_here(there, tmp_path / "there")
         server.stop()
     for name in ("here", "there"):

@@ -32,7 +32,7 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
-from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id, model_path
+from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
 from geoalign.settings.hidden import is_last
 
 # Batches between two writes of how far it came.
@@ -89,13 +89,8 @@ def check_model_path(text: str) -> str:
         ConfigError: neither, adapters without their model, or a folder without a model.
     """
     folder = Path(text).expanduser()
-    if not folder.is_dir():
-        if is_hub_id(text):
-            return text
-        try:
-            folder = Path(model_path(text))
-        except ConfigError as error:
-            raise ConfigError(f"--model: {error}") from error
+    if not folder.is_dir() and is_hub_id(text):
+        return text
     if not folder.is_dir():
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
     final = RunFolder(folder).final

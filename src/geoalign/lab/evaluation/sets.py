@@ -17,9 +17,9 @@ from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.benchmarks import load_benchmark
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.hh_files import DialogueReading, load_dialogue_prompts
+from geoalign.lab.tasks.problems import load_benchmark
 
 # Names of sets become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -22,7 +22,7 @@ from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.function import load_function
-from geoalign.lab.rewards.ready_model import check_ready_model
+from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task

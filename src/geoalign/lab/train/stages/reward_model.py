@@ -22,7 +22,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, with_adapters
-from geoalign.lab.rewards.reply_states import mark_mean, mean_reply_states, reply_start
+from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
 from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
@@ -181,7 +181,7 @@ def preference_row(pair: PreferencePair) -> dict[str, Any]:
 def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config: RewardHeadConfig) -> None:
     """Makes a sequence classifier score the chosen reply of each pair above the other, by its head alone, in place.
 
-    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reply_states`); from then on the
+    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
     model's config says so. All other weights stay; layers above `config.layers` are left out.
     """
     _cut(model, config.layers)

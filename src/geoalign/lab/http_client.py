@@ -1,28 +1,25 @@
-"""Requests with a deadline for all of each, a limit on what is read, and retries until patience ends."""
+"""Requests to servers that may be slow, overloaded or hostile: a deadline for all of each, a limit on what is read, and
+retries until patience ends; needs httpx2."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from geoalign.errors import ConfigError, MissingExtraError
-from geoalign.lab.http_client.errors import BadReplyError, RefusedError, UnreachableError
+from geoalign.errors import ConfigError, MissingExtraError, ServiceError
 from geoalign.shown import brief
 
-try:
+if TYPE_CHECKING:
     import httpx2
-except ImportError as _absent:
-    raise MissingExtraError("asking a server needs httpx2: pip install 'geoalign[judge]'") from _absent
-
-__all__ = ["MAX_REPLY_BYTES", "BadReplyError", "HTTPClient", "RefusedError", "UnreachableError", "read_json"]
 
 # Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
 MAX_REPLY_BYTES = 3 * 2**20
@@ -41,6 +38,26 @@ _SHORTEST_SECRET = 8
 T = TypeVar("T")
 
 
+class UnreachableError(ServiceError):
+    """No answer, or one that says to come again, after `wait` seconds."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class BadReplyError(ServiceError):
+    """A reply that is too long, cannot be unpacked, or is not what was asked for."""
+
+
+class RefusedError(ServiceError):
+    """An answer that no other attempt would change, such as a refused token or a redirect."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"HTTP {status}: {said}")
+        self.status, self.said = status, said
+
+
 class HTTPClient:
     """Talks to one server, in one event loop, for many tasks at once.
 
@@ -56,11 +73,16 @@ class HTTPClient:
 
     Raises:
         ConfigError: `url` cannot be asked.
+        MissingExtraError: httpx2 is not installed.
     """
 
     def __init__(
         self, url: str, *, key: str, timeout: float, patience: float, token: str = "", connections: int = 8
     ) -> None:
+        try:
+            import httpx2
+        except ImportError as absent:
+            raise MissingExtraError("asking a server needs httpx2: pip install 'geoalign[judge]'") from absent
         self.url = url
         self._timeout, self._patience, self._token = timeout, patience, token
         self._draw = random.Random()  # of its own: a pause must not move the draws of a training
@@ -122,6 +144,8 @@ class HTTPClient:
         await self._client.aclose()
 
     async def _attempt(self, method: str, path: str, body: bytes | None, timeout: float) -> bytes:
+        import httpx2
+
         try:
             async with (
                 asyncio.timeout(timeout),
@@ -195,3 +219,19 @@ def _message_of(data: bytes) -> str:
     if isinstance(message, dict):
         message = message.get("message")
     return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
+
+
+def token_from(variable: str, *, key: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The bearer token that an environment variable holds, without the spaces around it.
+
+    Args:
+        key: the setting that names the variable, for the error.
+
+    Raises:
+        ConfigError: the variable is unset or empty, or holds what cannot stand in a header. Never shows the value.
+    """
+    token = environment.get(variable, "").strip()
+    problem = "none" if not token else "something else"
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(f"{key}: expected a token of printable ASCII without spaces in ${variable}, got {problem}")
+    return token

@@ -19,20 +19,20 @@ from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.train.train import train
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("smollm2")]
+pytestmark = pytest.mark.real
 
-REAL = Path(__file__).parents[3] / "configs" / "real"
+REAL = Path(__file__).parents[2] / "configs" / "real"
 
 
 @pytest.fixture
-def files(shared_data: Path, tmp_path: Path) -> dict[str, Path]:
-    """Pairs, and dialogues whose prompts are asked in evaluation: a file of HH-RLHF cut in two."""
+def files(shared_data: Path, smollm2: Path, tmp_path: Path) -> dict[str, Path]:
+    """The model; pairs, and dialogues whose prompts are asked in evaluation: a file of HH-RLHF cut in two."""
     with gzip.open(shared_data / "hh_rlhf/harmless-base/test.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = list(lines)
     paths = {"train": tmp_path / "pairs.jsonl", "evaluation.harmless": tmp_path / "asked.jsonl"}
     for path, part in zip(paths.values(), (rows[:-212], rows[-212:]), strict=True):
         path.write_text("".join(part), encoding="utf-8")
-    return {f"task.{name}": path for name, path in paths.items()}
+    return {"model.path": smollm2} | {f"task.{name}": path for name, path in paths.items()}
 
 
 @pytest.fixture

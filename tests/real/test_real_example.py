@@ -13,17 +13,18 @@ from typer.testing import CliRunner
 
 from geoalign.lab.cli import app
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("smollm2")]
+pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
-def test_the_readme_says_what_the_example_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_says_what_the_example_flags(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     command = re.search(r"^\t\$\(BIN\)/geoalign (curate recipes/rollouts/.*)$", makefile, re.MULTILINE)
     assert command
-    words = [str(tmp_path) if word == "runs/example" else word for word in shlex.split(command[1])]
+    here = {"runs/example": str(tmp_path), "runs/models/smollm2-135m": str(smollm2)}
+    words = [here.get(word, word) for word in shlex.split(command[1])]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     lines = (ROOT / "recipes" / "rollouts" / "substring_reward.jsonl").read_text(encoding="utf-8").splitlines()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
-_BUILT_IN = {
+BUILT_IN = {
     "grpo": "geoalign.curators.grpo:GRPO",
     "geoalign": "geoalign.curators.geoalign:GeoAlign",
     "denoise": "geoalign.curators.denoise:Denoise",
@@ -59,11 +59,11 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
 
     def _locations(self) -> dict[str, Any]:
         installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
-        return {**installed, **_BUILT_IN}
+        return {**installed, **BUILT_IN}
 
     def __getitem__(self, name: str) -> type[Curator]:
         # Installed packages are searched only for other names: that takes a while.
-        locations: Mapping[str, Any] = _BUILT_IN if name in _BUILT_IN else self._locations()
+        locations: Mapping[str, Any] = BUILT_IN if name in BUILT_IN else self._locations()
         if name not in locations:
             raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}; got {name!r}")
         location = locations[name]
@@ -78,7 +78,7 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         return curator_class
 
     def __contains__(self, name: object) -> bool:
-        return name in _BUILT_IN or name in self._locations()
+        return name in BUILT_IN or name in self._locations()
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._locations()))

@@ -12,7 +12,8 @@ from geoalign.adapters.sections import read_section
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
-from geoalign.settings.locations import Locations, read_yaml
+from geoalign.settings.locations import Locations
+from geoalign.settings.yaml_text import read_yaml
 
 # The environment variable that names the YAML file where a plug-in file names none.
 VARIABLE = "GEOALIGN_SWIFT"

@@ -21,8 +21,7 @@ from geoalign.lab.store.run_folder import (
     package_versions,
 )
 from geoalign.lab.store.values import whole
-from geoalign.settings.locations import read_yaml
-from geoalign.settings.yaml_text import dump_yaml
+from geoalign.settings.yaml_text import dump_yaml, read_yaml
 from geoalign.shown import shown
 
 SCHEMA_VERSION = 1

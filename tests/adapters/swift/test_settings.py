@@ -4,7 +4,7 @@ import pytest
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.swift.settings import read_settings
-from geoalign.curators.pods import PODSConfig
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
-from geoalign.curators.batches import canonical_rows, groups_of, reweighted
+from geoalign.curators.batches import Baseline, canonical_rows, groups_of, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
@@ -62,17 +62,14 @@ class OracleConfig:
     )
 
 
-class PairCount(Curator[PairCountConfig]):
+class PairCount(Baseline[PairCountConfig]):
     """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
 
     A cumulative GDI grows with that number, so this says what is left of GeoAlign without its geometry. Rollouts in no
     pair are unscored and unchanged.
     """
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Flags the sparse upper tail of the pair counts and rectifies it as GeoAlign does."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
@@ -81,17 +78,14 @@ class PairCount(Curator[PairCountConfig]):
             return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
 
 
-class RewardDistance(Curator[RewardDistanceConfig]):
+class RewardDistance(Baseline[RewardDistanceConfig]):
     """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
 
     The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
     nothing. Groups of one or of equal rewards are unscored and unchanged.
     """
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Flags the sparse upper tail of the distances and rectifies it as GeoAlign does."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             rewards = rollouts.rewards[rows.order]
@@ -152,7 +146,7 @@ class Random(Curator[RandomConfig]):
         self._geoalign.load_state_dict(state["geoalign"])
 
 
-class Oracle(Curator[OracleConfig]):
+class Oracle(Baseline[OracleConfig]):
     """Rectifies exactly the rollouts whose reward differs from the true one, without any cap: the most one can win.
 
     Needs `true_rewards`. A corrupted row's score is the size of its corruption. A group with no true reward left stays
@@ -161,11 +155,7 @@ class Oracle(Curator[OracleConfig]):
 
     requires = ("true_rewards",)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Compares the rewards and rectifies."""
-        rollouts.require("true_rewards", by="Oracle")
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
@@ -181,7 +171,6 @@ class Oracle(Curator[OracleConfig]):
             generator=generator,
             metrics={
                 "scored_rollouts": float(known.sum()),
-                "unscored_rewards": float(rollouts.rewards.isnan().sum()),
             },
         )
 
@@ -208,7 +197,6 @@ def _rectified(
             **metrics,
             "scored_groups": float(len(rows.group[scored].unique_consecutive())),
             "scored_rollouts": float(scored.sum()),
-            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
         },
     )
 
@@ -224,7 +212,7 @@ class RankTrimConfig:
     )
 
 
-class RankTrim(Curator[RankTrimConfig]):
+class RankTrim(Baseline[RankTrimConfig]):
     """Gives the m highest and the m lowest rewards of each group weight 0; nothing but the rewards' order is looked at.
 
     Rewards that are wrong by far stand at the extremes, so this is the control of every method that finds them there.
@@ -233,10 +221,7 @@ class RankTrim(Curator[RankTrimConfig]):
     which less than a pair would be left, and groups of equal rewards stay whole.
     """
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Weighs the rows; draws nothing from `generator`."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         m = self.config.m
         weights = torch.ones(len(rollouts))
         whole = 0
@@ -291,7 +276,7 @@ class TieDetectorConfig:
     strategy: Strategy = setting(default="zero_weight", help="What happens to tied rollouts.")
 
 
-class TieDetector(Curator[TieDetectorConfig]):
+class TieDetector(Baseline[TieDetectorConfig]):
     """Flags the rows whose reward is a group's extreme and also that of a different response; rewards alone decide.
 
     Rewards of different responses are hardly ever equal by chance where they are continuous. A corruption that sends
@@ -305,10 +290,7 @@ class TieDetector(Curator[TieDetectorConfig]):
 
     optional: tuple[str, ...] = ("response_keys",)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Flags the ties and rectifies; draws from `generator` with `strategy` replace and amplify only."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         order = rows.order.cpu()
         keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys.cpu()
@@ -330,6 +312,5 @@ class TieDetector(Curator[TieDetectorConfig]):
             generator=generator,
             metrics={
                 "scored_rollouts": float((~scores.isnan()).sum()),
-                "unscored_rewards": float(rollouts.rewards.isnan().sum()),
             },
         )

@@ -10,7 +10,7 @@ from geoalign.adapters.slime.apply import normalised_rewards
 from geoalign.adapters.swift.advantages import swift_advantages
 from geoalign.adapters.trl.advantages import trl_advantages, trl_advantages_by_function
 from geoalign.curators.base import identity
-from geoalign.curators.pods import PODS
+from geoalign.curators.baselines.subsets import PODS
 from geoalign.hidden.extract import extract_states_from_texts
 from geoalign.hidden.positions import packed_states
 from geoalign.types import Rollouts

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign.curators import geoalign_released as released
-from geoalign.curators.geoalign_released import (
+from geoalign.curators.geoalign.released import (
     GeoAlignReleased,
     GeoAlignReleasedConfig,
     ReleasedNetwork,

@@ -82,7 +82,6 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
         InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
-    config_class = NoiseCorrectedConfig
     optional: tuple[str, ...] = ("answers", "response_keys")
 
     def __init__(self, config: NoiseCorrectedConfig | None = None, **settings: Any) -> None:

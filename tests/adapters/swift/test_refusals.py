@@ -7,7 +7,7 @@ import torch
 
 from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer
 from geoalign.adapters.trl.states import StatePlace
-from geoalign.curators.grpo import GRPO
+from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 

@@ -7,8 +7,8 @@ from geoalign import GeoAlignConfig
 from geoalign.adapters.step import named
 from geoalign.adapters.verl.run import CuratorRun
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.errors import InputError
 from geoalign.method.projector import ProjectorConfig
 from geoalign.types import Rollouts

@@ -124,7 +124,7 @@ def test_weights_and_advantages_of_a_curator_are_written(tmp_path, run):
 
 @pytest.mark.parametrize("name", ["verl", "trl", "responses"])
 def test_rewards_that_a_curator_changes_are_written(name, tmp_path, run, monkeypatch):
-    from geoalign.curators.par import PAR
+    from geoalign.curators.baselines.rewards import PAR
 
     path = write_dump(tmp_path / "in", name)
     monkeypatch.setattr(PAR, "requires", ())

@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 from transformers import LlamaConfig
 
+from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.curators.gfpo import GFPOConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig

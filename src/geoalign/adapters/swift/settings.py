@@ -8,7 +8,8 @@ from typing import Any
 
 from geoalign.adapters.sections import StateSettings, read_section
 from geoalign.settings import settings
-from geoalign.settings.locations import Locations, read_yaml
+from geoalign.settings.locations import Locations
+from geoalign.settings.yaml_text import read_yaml
 
 # The environment variable that names the YAML file where a plug-in file names none.
 VARIABLE = "GEOALIGN_SWIFT"

@@ -20,8 +20,7 @@ from geoalign.lab.store.run_folder import (
     first_difference,
     package_versions,
 )
-from geoalign.settings.locations import read_yaml
-from geoalign.settings.yaml_text import dump_yaml
+from geoalign.settings.yaml_text import dump_yaml, read_yaml
 from geoalign.shown import shown
 
 SCHEMA_VERSION = 1

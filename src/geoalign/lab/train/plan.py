@@ -11,9 +11,8 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.curators.anchors import Anchors, check_anchored
 from geoalign.curators.base import Curator
+from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
 from geoalign.curators.chain import ChainConfig
-from geoalign.curators.gfpo import GFPOConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, PretrainedModelConfig, RunConfig

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
-from geoalign.curators.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
+from geoalign.curators.geoalign.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
@@ -164,7 +164,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
         InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
     """
 
-    config_class = GeoAlignConfig
     requires = ("hidden",)
 
     def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.batches import canonical_rows
+from geoalign.curators.base import hidden_states, identity
+from geoalign.curators.batches import Baseline, canonical_rows
 from geoalign.curators.precision import full_precision
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
@@ -107,7 +107,7 @@ class LabelledProbeConfig:
     )
 
 
-class LabelledProbe(Curator[LabelledProbeConfig]):
+class LabelledProbe(Baseline[LabelledProbeConfig]):
     """A logistic probe of trusted rows as monitor, with screening or a penalty (Wong, Engels, Nanda 2025).
 
     The probe is fitted anew in every batch to its trusted rows, of which those in the lower half of the range of their
@@ -123,20 +123,14 @@ class LabelledProbe(Curator[LabelledProbeConfig]):
     Needs `hidden` and `trusted`: in training the `anchors` of a run. NaN rewards stay NaN.
     """
 
-    config_class = LabelledProbeConfig
     requires = ("hidden", "trusted")
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Fits the probe and screens or lowers; draws nothing from `generator`."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             batch = labelled(rollouts, rows.order, by="LabelledProbe")
             unscored = rollouts.rewards.isnan()
-            unchanged = identity(
-                rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())}
-            )
+            unchanged = identity(rollouts, {"fitted": float(batch is not None)})
             if batch is None:
                 return unchanged.with_metrics(anomalous=0.0)
             positive = batch.bad[batch.trusted]
@@ -170,7 +164,7 @@ class ConceptScoreConfig:
     )
 
 
-class ConceptScore(Curator[ConceptScoreConfig]):
+class ConceptScore(Baseline[ConceptScoreConfig]):
     """Subtracts from the advantage how far a state lies along a concept's direction (arXiv 2604.01476).
 
     The direction v is the mean state of bad trusted rows minus that of good ones, on standardised states, as of
@@ -185,20 +179,13 @@ class ConceptScore(Curator[ConceptScoreConfig]):
     Needs `hidden` and `trusted`. NaN rewards stay NaN.
     """
 
-    config_class = ConceptScoreConfig
     requires = ("hidden", "trusted")
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Finds the direction and subtracts; draws nothing from `generator`."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             batch = labelled(rollouts, rows.order, by="ConceptScore")
-            unscored = rollouts.rewards.isnan()
-            unchanged = identity(
-                rollouts, {"fitted": float(batch is not None), "unscored_rewards": float(unscored.sum())}
-            )
+            unchanged = identity(rollouts, {"fitted": float(batch is not None)})
             if batch is None:
                 return unchanged
             good, bad = (batch.states[batch.trusted & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))

@@ -94,7 +94,6 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
         InputError: `hidden` is missing or has fewer than two columns.
     """
 
-    config_class = GeoAlignReleasedConfig
     requires = ("hidden",)
 
     def curate(

@@ -74,8 +74,6 @@ class SeedGRPO(Curator[SeedGRPOConfig]):
             not finite, or a wrong number of labels.
     """
 
-    config_class = SeedGRPOConfig
-
     def __init__(
         self, config: SeedGRPOConfig | None = None, *, clustering: Clustering | None = None, **settings: Any
     ) -> None:

@@ -48,17 +48,10 @@ def test_halves_of_surrogate_pairs_become_the_sign_for_what_cannot_be_read() -> 
     assert json.loads(text) == [{"role": "user", "content": "\ud800💥"}]
 
 
-@pytest.mark.parametrize(
-    ("places", "said"),
-    [
-        ([], "expected 0 rows of this evaluation, got 7, another one in row 0"),
-        ([("m", "aime24", "7", 0), ("m", "aime24", "8", 1)], "another one in row 1"),
-    ],
-)
-def test_a_part_with_other_rows_is_refused(tmp_path: Path, places: list[tuple[str, str, str, int]], said: str) -> None:
+def test_a_part_with_other_rows_is_refused(tmp_path: Path) -> None:
     write_part(tmp_path / "p.parquet", Part(_rows(), {}))
-    with pytest.raises(RunFolderError, match=said):
-        read_part(tmp_path / "p.parquet", places)
+    with pytest.raises(RunFolderError, match="expected 0 rows of this evaluation, got 7 others"):
+        read_part(tmp_path / "p.parquet", [])
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"{}"])

@@ -19,6 +19,7 @@ from ray.exceptions import RayTaskError
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
+from geoalign.adapters.placement import Placement
 from geoalign.adapters.step import Decision, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
@@ -119,8 +120,7 @@ class CuratedSteps(_Base):
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
-        placement = decision.placement
-        check_placement(placement, self.config, self._run.session.name)
+        placement = self._place(decision)
         result = apply_curation(
             QueueBatch(batch, lambda part: compute(part, metrics)), rows, decision.rollouts, placement
         )
@@ -145,6 +145,10 @@ class CuratedSteps(_Base):
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
         return rows, self._run.start(rollouts)
+
+    def _place(self, decision: Decision) -> Placement:
+        check_placement(decision.placement, self.config, self._run.session.name)
+        return decision.placement
 
     def _save_checkpoint(self) -> None:
         # First: verl's last act is to name this step the one to resume from.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
@@ -15,7 +15,7 @@ from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown, shown_key
+from geoalign.shown import shown_key
 
 
 @settings
@@ -34,10 +34,6 @@ class CurateConfig:
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
-    hidden_source: Literal["own_pass", "vllm"] = setting(
-        default="own_pass", help="Hidden states from a pass of transformers, or of vLLM."
-    )
-    vllm: dict[str, Any] = setting(default_factory=dict, help="Further arguments of vLLM's LLM.")
     prompts: Literal["auto", "chat", "text"] = setting(
         default="auto",
         help=(
@@ -72,16 +68,6 @@ class CurateConfig:
         default=True,
         help="Where no step was judged by the one before, measure the consensus by cross-fitting.",
     )
-
-    @model_validator(mode="after")
-    def _go_together(self) -> Any:
-        if self.hidden_source != "vllm" and self.vllm:
-            raise ValueError(f"vllm: expected nothing with hidden_source={self.hidden_source}, got {shown(self.vllm)}")
-        if self.hidden_source == "vllm" and self.device is not None:
-            raise ValueError(
-                f"device: expected null with hidden_source=vllm, which chooses it itself, got {shown(self.device)}"
-            )
-        return self
 
 
 def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()) -> CurateConfig:

@@ -30,7 +30,7 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
     if present(ComparisonFolder(folder).config):
         return build_comparison_report(folder)
     if present(folder / SCORES_FILE):
-        return build_inspection(folder, say)
+        return build_inspection(folder)
     if folder.is_dir() and not present(RunFolder(folder).config):
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "

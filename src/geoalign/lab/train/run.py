@@ -19,7 +19,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.rewards import RewardConfig as RewardSettings
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, OutputConfig, RunConfig
-from geoalign.lab.dumps.anchors import read_anchors
+from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.run_folder import RunFolder

@@ -56,12 +56,7 @@ def counts(scored: pandas.DataFrame) -> list[Count]:
         _count("replaced", (~own & (scored["source"] >= 0)).sum(), rollouts, "the content of another rollout instead"),
         _count("changed rewards", changed.sum(), rollouts, "kept with another reward"),
         _count("left out", (scored["source"] < 0).sum(), rollouts, "in no group afterwards"),
-        _count(
-            "correct but flagged",
-            (flagged & (scored["correct"] == 1)).sum(),
-            known.sum(),
-            "marked as correct in the input",
-        ),
+        _count("correct but flagged", wronged.sum(), known.sum(), "marked as correct in the input"),
         _count("unscored rewards", scored["reward"].isna().sum(), rollouts, "form no pair and replace nothing"),
     ]
     always = ("groups", "rollouts", "pairs", "flagged")

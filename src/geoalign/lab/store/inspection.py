@@ -58,8 +58,18 @@ def read_inspection(folder: Path) -> Inspection:
     scored = scored.astype(dict.fromkeys(_NUMBERS, "float64")).assign(
         group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
     )
-    tables = [
-        read_columns(folder / name, schema_of(folder / name, ()).names).to_pandas() if present(folder / name) else None
-        for name in (PAIRS_FILE, DENSITIES_FILE)
-    ]
-    return Inspection(folder, scored, *tables, redacted=redacted, summary=read_json(folder / SUMMARY_FILE))
+    return Inspection(
+        folder=folder,
+        scored=scored,
+        pairs=_table(folder / PAIRS_FILE),
+        densities=_table(folder / DENSITIES_FILE),
+        redacted=redacted,
+        summary=read_json(folder / SUMMARY_FILE),
+    )
+
+
+def _table(path: Path) -> pandas.DataFrame | None:
+    if not present(path):
+        return None
+    table: pandas.DataFrame = read_columns(path, schema_of(path, ()).names).to_pandas()
+    return table

@@ -63,7 +63,7 @@ def counts(scored: pandas.DataFrame) -> list[Count]:
     return [item for item in every if item.name in always or item.value]
 
 
-def _count(name: str, value: int, of: float, note: str) -> Count:
+def _count(name: str, value: float, of: float, note: str) -> Count:
     return Count(name, float(value), value / of if of and not math.isnan(of) else math.nan, note)
 
 

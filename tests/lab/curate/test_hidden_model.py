@@ -5,7 +5,7 @@ import pytest
 import torch
 from dumps import HOSTILE, QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate import hidden_model
@@ -67,7 +67,7 @@ def test_states_of_a_model_are_those_of_the_extraction(tiny, tmp_path):
     found = compute_states(model, dump, config, tmp_path / "states")
     assert found.prompts == "text"  # what verl writes is what its model read
     expected = extract_states_from_texts(
-        model.model, model.tokenizer, [row.prompt for row in dump.rows], [row.response for row in dump.rows]
+        model.model, model.tokenizer, dump.frame["prompt"].tolist(), dump.frame["response"].tolist()
     )
     assert torch.allclose(found.states, expected.states, atol=1e-5)
     assert found.lengths == tuple(expected.lengths.tolist())
@@ -105,12 +105,6 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     with torch.no_grad():
         hidden = model.model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
     assert torch.allclose(found[0], torch.cat([hidden[0][0, -1], hidden[1][0, -1]]), atol=1e-5)
-
-
-def test_a_layer_that_the_model_lacks_is_refused(tiny, tmp_path, run):
-    path = write_dump(tmp_path / "in", "plain")
-    with pytest.raises(InputError, match="hidden_layer: expected at most 1, the model's depth, got 2"):
-        run(path, curator="geoalign", model=str(tiny), settings=(*QUICK, "hidden_layer=2"))
 
 
 def test_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):

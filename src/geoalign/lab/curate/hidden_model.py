@@ -24,10 +24,9 @@ from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.curate.hidden_files import stem
 from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.dumps.reading import Dump
-from geoalign.lab.dumps.rows import Row
+from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype
-from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
@@ -54,19 +53,8 @@ class StateModel:
     @property
     def device(self) -> torch.device:
         """Where the model stands."""
-        return next(self.model.parameters()).device
-
-    def states(
-        self,
-        prompts: Sequence[Sequence[int]],
-        responses: Sequence[Sequence[int]],
-        answers: Sequence[int] | None,
-        config: CurateConfig,
-    ) -> Float[Tensor, "b d"]:
-        """[B, d] the states of one batch."""
-        place: dict[str, Any] = {"position": config.hidden_position, "answer_starts": answers}
-        place |= {"layer": config.hidden_layer, "batch_size": config.batch_size}
-        return extract_states(self.model, prompts, responses, **place).states
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +151,7 @@ def compute_states(
     answers = answer_starts(source.tokenizer, responses) if config.hidden_position == "anchor" else None
     key = _key(source, prompts, responses, answers, config)
     path = cache / f"{stem(dump.path)}-{key[:16]}.npy"
-    rows = len(dump.rows)
+    rows = len(dump.frame)
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         _compute(source, prompts, responses, answers, config, path, key, progress)
@@ -193,12 +181,15 @@ def _compute(
     size = config.batch_size
     for number, first in enumerate(range(done, rows, size), start=1):
         batch = order[first : first + size]
-        states = source.states(
+        states = extract_states(
+            source.model,
             [prompts[row].tolist() for row in batch],
             [responses[row].tolist() for row in batch],
-            None if answers is None else [answers[row] for row in batch],
-            config,
-        ).numpy()
+            position=config.hidden_position,
+            answer_starts=None if answers is None else [answers[row] for row in batch],
+            layer=config.hidden_layer,
+            batch_size=size,
+        ).states.numpy()
         if table is None:
             table = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=(rows, states.shape[1]))
         table[batch] = states
@@ -245,22 +236,20 @@ def _tokens(
     seen: dict[tuple[Any, ...], _Ids] = {}
     end = source.tokenizer.eos_token_id
     prompts, responses, lengths, cut = [], [], [], 0
-    for row in dump.rows:
+    for text, messages, answer, truncated, line in zip(
+        *(dump.frame[name] for name in ("prompt", "messages", "response", "truncated", "line")), strict=True
+    ):
         # A conversation may differ where its text does not: in its roles, or in a system message.
-        messages = (
-            None if row.messages is None else tuple((message["role"], message["content"]) for message in row.messages)
-        )
-        key = (row.prompt, messages)
+        key = (text, None if messages is None else json.dumps(messages))
         if key not in seen:
-            seen[key] = _prompt_ids(source, row, how, dump.layout, config)
+            seen[key] = _prompt_ids(source, text, messages, how, dump.layout, config)
         prompt = seen[key]
-        text = source.tokenizer(whole_text(row.response), add_special_tokens=False, split_special_tokens=True)
-        ids = text["input_ids"]
+        ids = source.tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         # A finished rollout ends with the end token, which decoding left out; one that was cut off does not.
-        if end is not None and not (row.truncated and ids):
+        if end is not None and not (truncated and ids):
             ids = [*ids, end]
         if not ids or len(prompt) + len(ids) < 2:
-            raise InputError(f"{row_name(dump.path, row.line)}: response: expected at least one token, got none")
+            raise InputError(f"{row_name(dump.path, line)}: response: expected at least one token, got none")
         response = np.asarray(ids, dtype=np.int32)
         lengths.append(len(response))
         if source.longest is not None and len(prompt) + len(response) > source.longest:
@@ -272,21 +261,22 @@ def _tokens(
     return prompts, responses, tuple(lengths), cut
 
 
-def _prompt_ids(source: StateModel, row: Row, how: str, layout: Layout, config: CurateConfig) -> _Ids:
-    tokenizer, messages = source.tokenizer, row.messages
+def _prompt_ids(
+    source: StateModel, text: str, messages: Messages | None, how: str, layout: Layout, config: CurateConfig
+) -> _Ids:
+    tokenizer = source.tokenizer
     if how == "chat" and messages is None:
-        messages = ({"role": "user", "content": row.prompt},)
+        messages = ({"role": "user", "content": text},)
     if messages is None or (how == "text" and not layout.format.rendered):
-        text = row.prompt if messages is None else "\n\n".join(message["content"] for message in messages)
-        ids = tokenizer(whole_text(text))["input_ids"]
+        plain = text if messages is None else "\n\n".join(message["content"] for message in messages)
+        ids = tokenizer(plain)["input_ids"]
     elif tokenizer.chat_template is None:
         raise ConfigError(
             f"prompts: expected a tokenizer with a chat template for the chat messages of {layout.format.title}, "
             f"got none in {source.path}"
         )
     else:
-        clean = [{"role": message["role"], "content": whole_text(message["content"])} for message in messages]
-        ids = token_ids([rendered(clean, tokenizer, config.chat_template_kwargs)], tokenizer)[0]
+        ids = token_ids([rendered(list(messages), tokenizer, config.chat_template_kwargs)], tokenizer)[0]
     return np.asarray(ids, dtype=np.int32)
 
 

@@ -37,7 +37,7 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
     if (folder / SCORES_FILE).is_file():
-        return build_inspection(folder, say)
+        return build_inspection(folder)
     if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "

@@ -88,6 +88,8 @@ def decoded(data: bytes | None) -> str:
 
 def whole_text(text: str) -> str:
     """The text with U+FFFD for each half of a pair of surrogates, which neither parquet nor UTF-8 can hold."""
-    return (
-        text if text.isascii() else "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
-    )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    return text

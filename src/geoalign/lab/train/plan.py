@@ -16,7 +16,7 @@ from geoalign.curators.chain import ChainConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.run import EvaluationConfig, ModelConfig, PretrainedModelConfig, RunConfig
-from geoalign.lab.dumps.anchors import read_anchors
+from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.rewards.corruption import check_corruption

@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
-from geoalign.curators.denoise.truth import believe
+from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.lab.curate.steps import given_answer
 from geoalign.lab.dumps.rows import Row
 from geoalign.method.groups import canonical_order
@@ -97,7 +96,7 @@ def verdict_counts(
 def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
-    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.truth`),
+    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.model`),
 
         FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
 

@@ -131,7 +131,7 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
         if self._estimates and len(rollouts):
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, rows][-self.config.window :]
-            rates = believe(joined(self._past, 1.0), None, least_slope=1.0, share=False).metrics
+            rates = believe(joined(self._past, 1.0), None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             rates.get("false_positive_rate", math.nan) if wrong is None else wrong,

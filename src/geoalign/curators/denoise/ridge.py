@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.stats import t as student
 from torch import Tensor
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 from geoalign.method.intervals import Interval
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
@@ -22,6 +22,7 @@ PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 FOLDS = 5
 # A is symmetric: only the blocks on and above its diagonal are summed.
 _BLOCKS = 8
+_STATE = ("gram", "moments", "record", "chosen", "upward")
 
 
 def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
@@ -165,25 +166,12 @@ class RunningRidge:
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, and the record of the penalties. No later call changes these tensors."""
-        return {
-            "gram": self._gram,
-            "moments": self._moments,
-            "record": self._record,
-            "chosen": self._chosen,
-            "upward": self._upward,
-        }
+        return {name: getattr(self, f"_{name}") for name in _STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
-
-        Raises:
-            ConfigError: it was saved with other numbers of penalties or targets.
-        """
-        if state["record"].shape != self._record.shape:
-            expected, came = tuple(self._record.shape[1:]), tuple(state["record"].shape[1:])
-            raise ConfigError(f"ridge state: expected {expected} penalties and targets over one Gram, got {came}")
-        self._gram, self._moments, self._record = state["gram"], state["moments"], state["record"]
-        self._chosen, self._upward = int(state["chosen"]), bool(state["upward"])
+        """Restores `state_dict`."""
+        for name in _STATE:
+            setattr(self, f"_{name}", state[name])
 
 
 def grouped_correlation(
@@ -198,8 +186,8 @@ def grouped_correlation(
     """r = sum w z y / sqrt(sum w z^2 sum w y^2), with an interval that takes groups, not rows, as independent.
 
     With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
-    Student's t on one degree of freedom less than groups. Bounds are -1 and 1 with a single group, and all is NaN
-    where predictions or rewards do not vary.
+    Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
+    predictions or rewards do not vary.
 
     Args:
         predictions: z, of rows that the fit had not seen.
@@ -210,13 +198,11 @@ def grouped_correlation(
             2: groups of different folds predict each other, so every product counts twice.
     """
     z, y, w = predictions.double(), rewards.double(), weights.double()
-    spread, scale = float(w @ z.square()), float((w @ z.square()) * (w @ y.square())) ** 0.5
-    if scale <= 0:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    product, count = float(w @ (z * y)), len(groups[w > 0].unique())
-    if count < 2:
-        return Interval(product / scale, -1.0, 1.0)
+    spread, product = w @ z.square(), w @ (z * y)
+    scale = (spread * (w @ y.square())).sqrt()
     residual = w * z * (y - product / spread * z) * torch.as_tensor(inflation).double().sqrt()
     totals = torch.bincount(groups.unique(return_inverse=True)[1], weights=residual)
-    reach = float(student.ppf((1 + level) / 2, count - 1)) * float(totals.norm()) / scale
-    return Interval(product / scale, product / scale - reach, product / scale + reach)
+    # NaN of no degree of freedom.
+    quantile = float(student.ppf((1 + level) / 2, len(groups[w > 0].unique()) - 1))
+    r, reach = float(product / scale), quantile * float(totals.norm() / scale)
+    return Interval(r, r - reach, r + reach)

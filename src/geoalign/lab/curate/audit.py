@@ -105,7 +105,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    belief = believe(rows, None, least_slope=1.0, share=False)
+    belief = believe(rows, None, least_slope=1.0)
     if "informedness" not in belief.metrics:
         return None
     known = rows.accompanied

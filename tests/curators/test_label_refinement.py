@@ -1,15 +1,16 @@
 """Online label refinement by hand: when a majority answer becomes the label, and what then becomes of the rewards."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.anchors import check_anchored
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.label_refinement import LabelRefinement, settled, trend
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 
 NAN = float("nan")
 
@@ -107,9 +108,13 @@ def test_rows_without_answer_or_reward():
     assert LabelRefinement().curate(visit("----")).metrics["majority_share"] == 0
 
 
-def test_anchors_have_no_vote():
-    with pytest.raises(ConfigError, match="Chain, which reads prompt_keys"):
-        check_anchored(Chain([LabelRefinement(), Denoise()]))
+def test_trusted_rows_keep_their_reward_behind_it():
+    batch = replace(visit("aab-", [0.0, 0.0, 1.0, 0.0]), trusted=torch.tensor([True, False, True, False]))
+    refinement = LabelRefinement(start=1, slope=0.0)
+    chain = Chain([refinement, Denoise(geometry="none")])
+    chain.curate(batch)
+    assert chain.curate(batch).rewards[batch.trusted].tolist() == [0, 1]
+    assert refinement.curate(batch).rewards.tolist() == [1, 1, 0, 0]
 
 
 def test_rewards_of_other_kinds_are_refused():

@@ -61,23 +61,6 @@ def test_a_restored_session_goes_on_bit_for_bit(tmp_path):
     assert not same(session(seed=4).curate(rollouts(1)), other.curate(rollouts(1)))
 
 
-@pytest.mark.parametrize("earlier", ["generation", "batches"])
-def test_files_of_earlier_versions_load(tmp_path, earlier):
-    path = tmp_path / STATE_FILE
-    saved = session()
-    saved.curate(rollouts())
-    saved.save(path)
-    state = load_state(path)
-    state[earlier] = 7
-    del state["calls"]
-    if earlier == "batches":
-        del state["curator_class"]
-    save_state(path, state)
-    other = restored(path, session(seed=99))
-    assert other.calls == 7
-    assert same(saved.curate(rollouts(1)), other.curate(rollouts(1)))
-
-
 def test_what_it_refuses_to_load(tmp_path):
     path = tmp_path / STATE_FILE
     with pytest.raises(InputError, match=rf"resume: expected {STATE_FILE} in .*, got none; start anew"):

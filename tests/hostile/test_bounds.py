@@ -42,13 +42,13 @@ def parquet(**columns: pa.Array) -> bytes:
 # One text of a megabyte, in each of a hundred rows.
 SAME = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["q" * MEGA]))
 UNPACKED = "MB unpacked from"
-LINE, ENTRY = "a line of more than 16 MB", "among 16 MB"
+LINE = "a line of more than 16 MB"
 BOMBS = {
     "a long line in gzip": ("d.jsonl.gz", lambda: zipped((b'{"prompt": "', 1), (b"x" * MEGA, 100)), LINE),
     "a long line behind a row": ("d.jsonl.gz", lambda: zipped((ROW + b"\n", 1), (b"x" * MEGA, 100)), LINE),
     "a long line": ("d.jsonl", lambda: b"[" * (17 * MEGA), LINE),
-    "a long entry": ("d.json", lambda: b'[{"a": "' + b"x" * (17 * MEGA) + b'"}]', ENTRY),
-    "a long entry in gzip": ("d.json.gz", lambda: zipped((b'[{"a": "', 1), (b"x" * MEGA, 100)), ENTRY),
+    "a long entry": ("d.json", lambda: b'[{"a": "' + b"x" * (17 * MEGA) + b'"}]', LINE),
+    "a long entry in gzip": ("d.json.gz", lambda: zipped((b'[{"a": "', 1), (b"x" * MEGA, 100)), LINE),
     "brackets": ("d.json", lambda: b"[" * 10**7, "RecursionError"),
     "brackets in a line": ("d.jsonl", lambda: b'{"a": ' + b"[" * 10**7 + b"\n", "RecursionError"),
     "lists of nothing": ("d.jsonl", lambda: b'{"a": [' + b"[]," * (MEGA // 8) + b"[]]}\n", "expected one of the known"),

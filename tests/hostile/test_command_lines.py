@@ -211,10 +211,6 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             (("--shape", "x".join(["9" * 5001] * 3)), "--shape"),
             (("--repeats", "0"), "--repeats"),
             (("--repeats", "1000000000"), "--repeats"),
-            (("--detection", "--seeds", "0"), "--seeds"),
-            (("--detection", "--seeds", "1000000000"), "--seeds"),
-            (("--detection", "--corruption", "2"), "--corruption"),
-            (("--detection", "--corruption", "nan"), "--corruption"),
         ]
     ),
     *(

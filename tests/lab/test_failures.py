@@ -36,7 +36,11 @@ def generate():
             "vLLM failed, not geoalign: EngineDeadError: EngineCore encountered an issue, because of RuntimeError: CPU "
             "Generator does not use offset (the lines of vLLM above say more)",
         ),
-        ("vllms", 1, "This is a bug of geoalign, not of your input: please report it with the lines above."),
+        (
+            "vllms",
+            1,
+            "If no setting of yours explains it, this is a bug of geoalign: please report it with the lines above.",
+        ),
     ],
 )
 def test_an_engine_that_died_is_named_with_its_cause(module: str, code: int, last: str) -> None:

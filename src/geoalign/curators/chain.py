@@ -119,7 +119,11 @@ def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
         same_rewards = torch.equal(curation.rewards.nan_to_num(0.0), taken.rewards.to(curation.rewards).nan_to_num(0.0))
         if not (same_rows and same_rewards):
             advantages = group_advantages(curation.rewards, taken.groups)
-    return replace(taken, rewards=curation.rewards, advantages=advantages)
+    rewards = curation.rewards
+    if taken.trusted is not None:
+        # A reward that is known to be true stays, whatever a member makes of it.
+        rewards = torch.where(taken.trusted, taken.rewards.to(rewards), rewards)
+    return replace(taken, rewards=rewards, advantages=advantages)
 
 
 def _on_original_rows(

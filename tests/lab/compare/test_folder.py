@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, settings_key
+from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder, compact
 
 DATA: dict[str, Any] = {
@@ -66,25 +65,6 @@ def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path: Path) -
     folder.write_result(planned("a/grpo/seed-0", seeded), DONE)
     with pytest.raises(ConfigError, match="warm start"):
         folder.finished(planned("a/grpo/seed-0", {**DATA, "run": {"seed": 9, "task": {"seed": 0}}}))
-
-
-def test_a_result_made_before_a_setting_existed_counts(tmp_path: Path) -> None:
-    folder = ComparisonFolder(tmp_path)
-    now = planned("a/grpo/seed-0")
-    then = {name: value for name, value in now.settings.items() if name != "reward"}
-    then["reward"] = {name: value for name, value in now.settings["reward"].items() if name != "jitter"}
-    then["reward"].pop("references")
-    old = dataclasses.replace(now, settings=then, key=settings_key(then, warm_start_seed=0))
-    assert old.key != now.key
-    folder.write_result(old, DONE)
-    assert folder.finished(now)
-    # Of another warm start it does not, nor with another value of the setting that was added.
-    folder.write_result(dataclasses.replace(old, key=settings_key(then, warm_start_seed=1)), DONE)
-    with pytest.raises(ConfigError, match="warm start"):
-        folder.finished(now)
-    folder.write_result(old, DONE)
-    with pytest.raises(ConfigError, match=r"reward\.jitter: expected 0\.001, .* got 0\.5"):
-        folder.finished(planned("a/grpo/seed-0", changed(reward={"jitter": 0.5})))
 
 
 def test_a_result_of_another_schema_is_refused(tmp_path: Path) -> None:

@@ -178,18 +178,6 @@ def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
     assert read_lines(folder.evaluation) == []
 
 
-def test_settings_that_did_not_exist_at_the_start_stand_at_their_default(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    now = folder.read_config()
-    then = yaml.safe_load(folder.config.read_text())
-    then["reward"].pop("jitter")
-    folder.config.write_text(yaml.safe_dump(then))
-    assert folder.read_config() == now
-    then["reward"]["no_longer_known"] = 1
-    folder.config.write_text(yaml.safe_dump(then))
-    assert folder.read_config() == then
-
-
 def test_a_run_of_a_version_without_digests_is_gone_on_with_after_a_note(tmp_path: Path) -> None:
     folder = started(tmp_path)
     fill(folder, sft=2, rl=2)

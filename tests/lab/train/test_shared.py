@@ -14,6 +14,7 @@ from rich.console import Console
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.seals import mark_complete
 from geoalign.lab.train import train as train_module
 from geoalign.lab.train.shared import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
@@ -110,7 +111,7 @@ def test_settings_that_decide_the_warm_start_must_be_the_same(
 
 def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path: Path) -> None:
     shared = RunFolder(tmp_path)
-    shared.initialise({"seed": 0, "task": {"seed": None}}, threads=1)
+    shared.initialise(resolved(seed=0, task={"seed": None}), threads=1)
     shared.warm_started.mkdir(parents=True)
     check_shared(shared, resolved(seed=0, task={"seed": None}))
     with pytest.raises(ConfigError, match="seed: expected 0, as the shared run in"):
@@ -119,7 +120,7 @@ def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_p
 
 def test_other_sections_may_differ(tmp_path: Path) -> None:
     shared = RunFolder(tmp_path)
-    shared.initialise({"seed": 0, "task": {"seed": 3}, "reward": {"flip": 0.0}}, threads=1)
+    shared.initialise(resolved(seed=0, task={"seed": 3}), threads=1)
     shared.warm_started.mkdir(parents=True)
     check_shared(shared, resolved(seed=4, task={"seed": 3}, reward={"flip": 0.4}, curator={"type": "geoalign"}))
 
@@ -135,6 +136,7 @@ def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> 
     for place in (shared.warm_started, shared.reward_model):
         place.mkdir(parents=True)
         (place / "model.safetensors").write_bytes(place.name.encode())
+        mark_complete(place)
     folder.warm_started.mkdir(parents=True)
     take_shared(shared, folder)
     assert weights(folder.reward_model) == b"reward_model"
@@ -145,6 +147,7 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
     shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
     shared.warm_started.mkdir(parents=True)
     (shared.warm_started / "model.safetensors").write_bytes(b"weights")
+    mark_complete(shared.warm_started)
 
     def refuse(*_: Any) -> None:
         raise OSError("another file system")

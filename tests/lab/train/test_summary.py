@@ -141,16 +141,6 @@ def test_pass_at_k_is_shown_where_several_answers_were_drawn(tmp_path: Path) -> 
     assert "50.0%; 75.0%" in text
 
 
-def test_the_summary_of_an_older_version_is_shown_too(tmp_path: Path) -> None:
-    found = summarise(RunFolder(tmp_path))
-    for key in ("reward", "gold_utility", "pass_at_k", "answers"):
-        del found[key]
-    old = {**found, "accuracy": {"before_rl": {"a": 0.25}, "after_rl": {"a": 0.5}}, "evaluated": {"a": 8}}
-    text = printed(old, tmp_path)
-    assert "accuracy before RL (a)" in text
-    assert "50.0%" in text
-
-
 def printed(summary: dict[str, Any], folder: Path) -> str:
     console = Console(record=True, width=120, file=(folder / "out").open("w"))
     print_summary(console, summary, "grpo", folder)

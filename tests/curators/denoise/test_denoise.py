@@ -287,7 +287,9 @@ def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards
     rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=False)
     rows = replace(rows, rewards=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
     certain = believe(rows, None, least_slope=1.0)
-    belief = replace(certain, mean=expected, estimate=beyond).corrected(torch.tensor([0.5, -0.1, 0.1]).double())
+    belief = replace(certain, verdicts=True, mean=expected, estimate=beyond).corrected(
+        torch.tensor([0.5, -0.1, 0.1]).double()
+    )
     torch.testing.assert_close(belief.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
     torch.testing.assert_close(belief.rewards, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
 

@@ -102,7 +102,7 @@ def test_the_first_batch_is_predicted_by_folds():
     assert cosine(curation, rollouts) > cosine(CURATORS["grpo"]().curate(rollouts), rollouts) + 0.05
 
 
-def test_a_state_without_a_signal_does_little_harm():
+def test_a_state_without_a_signal_adds_nothing():
     """The state of a second position is all noise."""
     alone, beside = Denoise(), Denoise(states=2)
     for seed in range(5):
@@ -110,8 +110,9 @@ def test_a_state_without_a_signal_does_little_harm():
         noise = torch.randn(len(rollouts), 12, generator=torch.Generator().manual_seed(1000 + seed))
         both = replace(rollouts, hidden=torch.cat([rollouts.hidden, noise], dim=1))
         expected, curation = alone.curate(rollouts), beside.curate(both)
-    assert curation.metrics["states_used"] == 1
-    assert cosine(curation, rollouts) == pytest.approx(cosine(expected, rollouts), abs=0.03)
+    # The informative state and the fit of both.
+    assert curation.metrics["states_used"] == 2
+    assert cosine(curation, rollouts) == pytest.approx(cosine(expected, rollouts), abs=0.01)
 
 
 def test_states_of_two_layers_say_more_together_than_each_alone():
@@ -327,7 +328,7 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match="expected the keys past, prompts and ridge, got past"):
+    with pytest.raises(ConfigError, match="expected the keys past, prompts and ridges, got"):
         curator.load_state_dict({"past": []})
     with pytest.raises(ConfigError, match="strategy"):
         Denoise(strategy="hard")

@@ -219,7 +219,7 @@ def test_group_ids_do_not_matter(binary):
 def test_a_checkpoint_holds_one_gram_matrix():
     curator = Denoise()
     curator.curate(continuous(0, binary=True))
-    kept = [each for each in curator.state_dict()["ridge"].values() if isinstance(each, torch.Tensor)]
+    kept = [each for each in curator.state_dict()["ridges"][0].values() if isinstance(each, torch.Tensor)]
     assert [each.numel() for each in kept] == [
         12 * 12,
         12 * 2,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,6 +20,7 @@ from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
+from geoalign.method.intervals import Interval
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -94,9 +97,11 @@ class Denoise(Curator[DenoiseConfig]):
             self.requires = (*self.requires, "components")
         if self.config.answers == "none":
             self.optional = self.optional[1:]
-        self._ridge = RunningRidge(2, decay=self.config.decay)
+        count = self.config.states if self.config.geometry != "none" else 0
+        # Of several states one fit each, and one of all side by side.
+        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count + (count > 1))]
         self._past: list[NoisyRows] = []
-        # Prompts of the batches that the fit still remembers.
+        # Prompts of the batches that the fits still remember.
         self._prompts: list[Int[Tensor, " p"]] = []
 
     def curate(
@@ -120,27 +125,27 @@ class Denoise(Curator[DenoiseConfig]):
                 seen=self._prompts,
             )
             states = self._states(rollouts, order)
-            if states is not None:
+            if states:
                 rows = self._predicted(rows, states, generator)
             window = [*self._past, rows][-self.config.window :]
             self._past = window[-(self.config.window - 1) :] if self.config.window > 1 else []
-            if rollouts.prompt_keys is not None and states is not None:
+            if rollouts.prompt_keys is not None and states:
                 self._prompts = [*self._prompts, rollouts.prompt_keys.cpu().unique()][-REMEMBERED:]
             recent = joined(window, self.config.decay)
             z, metrics = gated(recent, self.config.level)
             exclusive = self.config.answers != "shared"
             belief = believe(recent, z, least_slope=self.config.least_slope, exclusive=exclusive)[-len(rollouts) :]
-            if states is not None and bool(rows.trusted.any()):
-                correction, corrected = learnt_correction(states, belief, rows, level=self.config.level)
+            if states and bool(rows.trusted.any()):
+                correction, corrected = learnt_correction(states[-1], belief, rows, level=self.config.level)
                 belief, metrics = belief.corrected(correction), {**metrics, **corrected}
             metrics = {**metrics, **belief.metrics, "repeated_prompts": float((~rows.unseen).sum())}
             curation = self._curation(rollouts, order, rows, belief, generator, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """The fit, and the rows of the batches that the next one's noise model is fitted on."""
+        """The fits, and the rows of the batches that the next one's noise model is fitted on."""
         return {
-            "ridge": self._ridge.state_dict(),
+            "ridges": [ridge.state_dict() for ridge in self._ridges],
             "past": [dict(vars(rows)) for rows in self._past],
             "prompts": list(self._prompts),
         }
@@ -149,11 +154,17 @@ class Denoise(Curator[DenoiseConfig]):
         """Restores `state_dict`.
 
         Raises:
-            ConfigError: the state is of another curator.
+            ConfigError: the state is of another curator, or was saved with another `states` or `geometry`.
         """
-        if set(state) != {"ridge", "past", "prompts"}:
-            raise ConfigError(f"Denoise state: expected the keys past, prompts and ridge, got {sorted(state)}")
-        self._ridge.load_state_dict(state["ridge"])
+        if set(state) != {"ridges", "past", "prompts"}:
+            raise ConfigError(f"Denoise state: expected the keys past, prompts and ridges, got {sorted(state)}")
+        if len(state["ridges"]) != len(self._ridges):
+            raise ConfigError(
+                f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states: one each, and one of "
+                f"several together), got {len(state['ridges'])}"
+            )
+        for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
+            ridge.load_state_dict(saved)
         self._past = [NoisyRows(**rows) for rows in state["past"]]
         self._prompts = list(state["prompts"])
 
@@ -168,35 +179,42 @@ class Denoise(Curator[DenoiseConfig]):
             raise InputError(f"component: expected one of {', '.join(sorted(rollouts.components))}; got {name!r}")
         return rollouts.components[name].to(rollouts.rewards).masked_fill(rollouts.rewards.isnan(), torch.nan)
 
-    def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
-        """The states in sorted order, centred within groups; several side by side, each over its root mean square."""
-        if self.config.geometry == "none":
-            return None
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b _"]]:
+        """The states in sorted order, centred within groups; behind several all of them, each over its mean square."""
+        if not self._ridges:
+            return []
         hidden, count = hidden_states(rollouts, by="Denoise"), self.config.states
         if hidden.shape[1] % count:
             raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
         states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
         if count == 1:
-            return states
-        blocks = states.chunk(count, dim=1)
-        return torch.cat([block / block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks], dim=1)
+            return [states]
+        blocks = list(states.chunk(count, dim=1))
+        sizes = [block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks]
+        return [*blocks, torch.cat([block / size for block, size in zip(blocks, sizes, strict=True)], dim=1)]
 
-    def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: torch.Generator | None) -> NoisyRows:
-        """The rows with what either fit says of them; a first batch is predicted by folds."""
-        folded, (every, between) = not self._ridge.fitted, rows.fitted_on.unbind(1)
-        # The rows whose directions both fits know: those between extremes, if any.
+    def _predicted(
+        self, rows: NoisyRows, states: Sequence[Float[Tensor, "b _"]], generator: torch.Generator | None
+    ) -> NoisyRows:
+        """The rows with what each fit says of them; a first batch is predicted by folds."""
+        folded, (every, between) = not self._ridges[0].fitted, rows.fitted_on.unbind(1)
+        # The rows whose directions both kinds of fits know: those between extremes, if any.
         used = between if bool(between.any()) else every
-        z = self._ridge.predict(states, rows.standardised[:, None] * rows.fitted_on, used, rows.fold).double().cpu()
-        # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the whole window.
-        z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
-        # Far out a fit is a guess, and one that a policy finds if it is praise.
-        length = states.square().sum(dim=1).double().cpu()
-        familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
-        z = torch.where(z > 0, z * familiar[:, None], z)
+        targets, values = rows.standardised[:, None] * rows.fitted_on, []
+        for ridge, block in zip(self._ridges, states, strict=True):
+            z = ridge.predict(block, targets, used, rows.fold).double().cpu()
+            # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
+            z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
+            # Far out a fit is a guess, and one that a policy finds if it is praise.
+            length = block.square().sum(dim=1).double().cpu()
+            familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
+            values.append(torch.where(z > 0, z * familiar[:, None], z))
+        predictions = torch.stack(values, dim=1)
         if self.config.geometry == "permuted":
-            z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
+            shuffled = torch.rand(len(predictions), generator=generator, dtype=torch.float64).add(rows.group).argsort()
+            predictions = predictions[shuffled]
         # Groups of different folds predict each other: every product of reward and prediction counts twice.
-        return replace(rows, predictions=z, inflation=torch.full_like(rows.rewards, 2.0 if folded else 1.0))
+        return replace(rows, predictions=predictions, inflation=torch.full_like(rows.rewards, 2.0 if folded else 1.0))
 
     def _curation(
         self,
@@ -250,27 +268,37 @@ class Denoise(Curator[DenoiseConfig]):
 
 
 def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, dict[str, float]]:
-    """The prediction of each row, of mean square 1; None where predictions say nothing.
+    """The predictions of all states as one, of mean square 1; None where they say nothing.
 
-    They say something where the interval of their correlation with the rewards lies above 0. Of fits on all rows and
-    on rows between the extremes, each tested on its own kind, the one with the higher lower bound is taken; `level` is
+    A state takes part where the interval of its correlation with the rewards lies above 0; those that do are weighted
+    by least squares on the rewards, so that one without a signal of its own adds nothing. Of fits on all rows and on
+    rows between the extremes, each tested on its own kind, the one with the higher lower bound is taken; `level` is
     that of both tests together. Rows of prompts that a fit has seen are neither tested nor predicted.
     """
     weights = rows.weights[:, None] * (rows.fitted_on & rows.unseen[:, None])
-    y, tests = rows.standardised, []
-    for z, weight in zip(rows.predictions.T, weights.T, strict=True):
-        tests.append(grouped_correlation(z, y, rows.group, weight, inflation=rows.inflation, level=(1 + level) / 2))
-    kind = int(torch.tensor([test.low for test in tests]).nan_to_num(-torch.inf).argmax())
-    test, z, weight = tests[kind], rows.predictions[:, kind], weights[:, kind]
-    metrics = {
-        "states_used": float(test.low > 0),
-        "correlation": test.estimate,
-        "correlation_low": test.low,
-        "correlation_high": test.high,
-    }
-    if not test.low > 0:
-        return None, metrics
-    return z * rows.unseen / ((weight @ z.square()) / weight.sum()).sqrt(), metrics
+    y, views = rows.standardised, []
+    for predictions, weight in zip(rows.predictions.unbind(2), weights.T, strict=True):
+
+        def test(z: Tensor, weight: Tensor = weight) -> Interval:
+            return grouped_correlation(z, y, rows.group, weight, inflation=rows.inflation, level=(1 + level) / 2)
+
+        tests = [test(z) for z in predictions.T]
+        used = [index for index, each in enumerate(tests) if each.low > 0]
+        if not used:
+            views.append((max(tests, key=_low), 0, None))
+            continue
+        z = predictions[:, used]
+        gram = z.T @ (z * weight[:, None])
+        gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
+        z = z @ torch.linalg.solve(gram, z.T @ (weight * y)).clamp(min=0)
+        views.append((test(z), len(used), z * rows.unseen / ((weight @ z.square()) / weight.sum()).sqrt()))
+    whole, count, z = max(views, key=lambda view: _low(view[0]))
+    bounds = {"correlation": whole.estimate, "correlation_low": whole.low, "correlation_high": whole.high}
+    return z, {"states_used": float(count), **bounds}
+
+
+def _low(test: Interval) -> float:
+    return -math.inf if math.isnan(test.low) else test.low
 
 
 def learnt_correction(

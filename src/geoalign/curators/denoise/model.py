@@ -52,7 +52,7 @@ class NoisyRows:
     answered: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
     unseen: Bool[Tensor, " n"]  # whether the fits have not seen the row's prompt before
-    predictions: Float[Tensor, "n 2"]  # by fits on either kind of rows (`fitted_on`) of other batches
+    predictions: Float[Tensor, "n s 2"]  # of each state, by fits on either kind of rows (`fitted_on`) of other batches
     inflation: Float[Tensor, " n"]  # factor on the variance of the predictions' agreement with the rewards
     weights: Float[Tensor, " n"]  # in the fits, equal within a group
 
@@ -126,7 +126,7 @@ def noisy_rows(
         trusted=trusted,
         # Of trusted rows the fits learn nothing.
         unseen=~unseen | trusted,
-        predictions=noisy.new_zeros(len(index), 2),
+        predictions=noisy.new_zeros(len(index), 1, 2),
         inflation=torch.ones_like(noisy),
         weights=torch.ones_like(noisy),
     )

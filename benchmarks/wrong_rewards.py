@@ -26,8 +26,7 @@ from torch import Tensor
 
 from benchmarks.detection import paper_settings
 from geoalign import CURATORS, Rollouts
-from geoalign.curators.denoise.ridge import fold_predictions, group_centred
-from geoalign.curators.denoise.rows import FOLDS
+from geoalign.curators.denoise.ridge import FOLDS, fold_predictions, group_centred
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts

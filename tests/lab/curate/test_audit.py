@@ -7,7 +7,7 @@ import pytest
 import torch
 from dumps import plain, write_lines
 
-from geoalign.curators.denoise.truth import believe
+from geoalign.curators.denoise.model import believe
 from geoalign.lab.analysis.verifier import refused_line, verifier_lines
 from geoalign.lab.curate import audit as audit_module
 from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, verdict_counts

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
-from geoalign.curators.denoise.truth import believe
+from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys
@@ -80,7 +79,7 @@ def verdict_counts(
 def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
-    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.truth`),
+    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.model`),
 
         FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
 
@@ -89,7 +88,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    belief = believe(rows, None, least_slope=1.0, share=False)
+    belief = believe(rows, None, least_slope=1.0)
     if "informedness" not in belief.metrics:
         return None
     known = rows.accompanied

@@ -287,14 +287,14 @@ def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, di
         if not used:
             views.append((max(tests, key=_low), 0, None))
             continue
-        z = predictions[:, used]
-        gram = z.T @ (z * weight[:, None])
+        telling = predictions[:, used]
+        gram = telling.T @ (telling * weight[:, None])
         gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
-        z = z @ torch.linalg.solve(gram, z.T @ (weight * y)).clamp(min=0)
+        z = telling @ torch.linalg.solve(gram, telling.T @ (weight * y)).clamp(min=0)
         views.append((test(z), len(used), z * rows.unseen / ((weight @ z.square()) / weight.sum()).sqrt()))
-    whole, count, z = max(views, key=lambda view: _low(view[0]))
+    whole, count, combined = max(views, key=lambda view: _low(view[0]))
     bounds = {"correlation": whole.estimate, "correlation_low": whole.low, "correlation_high": whole.high}
-    return z, {"states_used": float(count), **bounds}
+    return combined, {"states_used": float(count), **bounds}
 
 
 def _low(test: Interval) -> float:

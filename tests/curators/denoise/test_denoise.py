@@ -394,3 +394,18 @@ def test_a_wrong_majority_is_not_raised():
             gaps.append(float(advantages[misled & right].mean() - advantages[misled & ~right].mean()))
         preferred[least_slope] = sum(gaps) / len(gaps)
     assert preferred[1.0] < 0 < preferred[0.1]
+
+
+def test_repeated_claims_are_expected_and_single_ones_matched():
+    """A response that was given two rewards keeps its expected one: at most one of them is right, which m ignores."""
+    rollouts = world(0)
+    keys = torch.arange(len(rollouts))
+    keys[1::8] = keys[::8]
+    rollouts = replace(rollouts, response_keys=keys)
+    rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden), answers=True)
+    quality = rows.standardised + 0.5 * torch.randn(len(rollouts), generator=torch.Generator().manual_seed(1)).double()
+    belief = believe(rows, quality / quality.square().mean().sqrt(), least_slope=0.3)
+    several = torch.bincount(rows.response)[rows.response] > 1
+    assert several.sum() == len(rollouts) // 4
+    assert torch.equal(belief.estimate[several], belief.mean[several])
+    assert not torch.equal(belief.estimate[~several], belief.mean[~several])

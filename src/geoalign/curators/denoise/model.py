@@ -388,7 +388,7 @@ class _Values:
 
     def __init__(self, rows: NoisyRows, z: Tensor, claim: Tensor, judged: Bool[Tensor, " n"]) -> None:
         self.judged, self.z = judged, z
-        self.compared = judged & ~rows.trusted & (claim != 0)
+        self.used = judged & ~rows.trusted & (claim != 0)
         self.bin = _bin(claim)
         # Of each response, what was claimed of it and where in its bins.
         self.response = rows.response
@@ -397,10 +397,12 @@ class _Values:
         self.times = claims.index_put(at, judged[judged].double(), accumulate=True)
         values = claims.index_put(at, claim[judged], accumulate=True) / self.times.clamp(min=1)
         self.values = torch.where(self.times > 0, values, _CENTRES)
+        # Only single claims that are compared with others are matched in slope.
+        self.compared = self.used & (self.times.sum(dim=1) == 1)[rows.response]
 
     def fit(self, weights: Float[Tensor, " n"], start: _Channel | None = None, *, rounds: int = 100) -> _Channel:
         """Expectation maximisation on the weights of rows in each bin of z (down) and claim (across)."""
-        counted = total(weights * self.compared, _bin(self.z) * _BINS + self.bin, _BINS * _BINS).view(_BINS, _BINS)
+        counted = total(weights * self.used, _bin(self.z) * _BINS + self.bin, _BINS * _BINS).view(_BINS, _BINS)
         every, model = counted.sum().clamp(min=_FLOOR), start
         if model is None:
             # From a small slope the fit can end where the most extreme rewards are believed, however many they are.

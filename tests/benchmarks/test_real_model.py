@@ -236,7 +236,7 @@ def test_everything_in_order_and_nothing_twice(commands, parts, tmp_path, capsys
     assert (out / "model" / "config.json").is_file()
     comparing = made.calls[1][1]
     assert comparing[2:4] == [str(CONFIG), "--output"]
-    assert comparing[-3:] == ["--resume", "--workers", "6"]
+    assert comparing[-4:] == ["--resume", f"--set=run.model.path={(out / 'model').resolve()}", "--workers", "6"]
     assert 0 < made.calls[1][2] <= 25 * 60
     summary = json.loads((out / "results" / "real_model.json").read_text())
     assert (summary["machine"]["gpu"], summary["missing"], len(summary["runs"])) == ("a GPU", [], 40)

@@ -227,7 +227,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """
         missing = {"calls", "width", "consensus", "gate"} - set(state)
         if missing:
-            raise ConfigError(f"GeoAlign state: expected keys calls, width, consensus, gate; missing {sorted(missing)}")
+            raise ConfigError(
+                f"GeoAlign state: expected the keys calls, consensus, gate and width, missing {sorted(missing)}"
+            )
         width, saved = state["width"], state["consensus"]
         if len(saved) not in (0, self._folds):
             raise ConfigError(

@@ -1,7 +1,6 @@
 """The settings of every engine's adapter, from plain data and from a YAML file."""
 
 import pytest
-from geoalign.curators.pods import PODSConfig
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.sections import read_section
@@ -9,6 +8,7 @@ from geoalign.adapters.slime.settings import SlimeSettings
 from geoalign.adapters.swift.settings import SwiftSettings, read_settings
 from geoalign.adapters.trinity.settings import TrinitySettings
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.errors import ConfigError
 
 KINDS = [SlimeSettings, SwiftSettings, TrinitySettings, VerlSettings]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from geoalign.curators import geoalign_released as released
+from geoalign.curators.geoalign import released
 from geoalign.curators.geoalign.released import (
     GeoAlignReleased,
     GeoAlignReleasedConfig,

@@ -150,6 +150,7 @@ REFUSED_TEXTS: list[tuple[str, int, str | None]] = [
     ("grpo: {temperature: yes}\n", 1, "grpo.temperature"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
     ("grpo: {learning_rate: '1e-3'}\n", 1, "grpo.learning_rate"),
+    ("grpo: {max_steps: 10000000}\n", 1, "grpo.max_steps"),
     ("grpo: {max_steps: 9223372036854775807}\n", 1, "grpo.max_steps"),
     ("grpo: {num_train_epochs: 1e12}\n", 1, "grpo.num_train_epochs"),
     ("grpo: {num_train_epochs: 0}\n", 1, "grpo.num_train_epochs"),

@@ -46,6 +46,7 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("seed=\udcff", "U+DCFF"),
             ("seed=!!python/name:os.system", "!!python"),
             ("seed=" + "y" * 90_000, "seed"),
+            ("grpo.max_steps=10000000", "grpo.max_steps"),
             ("grpo.max_steps=1e7", "grpo.max_steps"),
             ("grpo.bf16=1", "grpo.bf16"),
             ("launch.accelerate=/dev/zero", "launch.accelerate"),

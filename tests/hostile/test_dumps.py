@@ -101,7 +101,7 @@ def test_damaged_fields(tmp_path):
 
 @pytest.mark.usefixtures("_direct")
 def test_damaged_lines(tmp_path):
-    assert check(dumps.line_cases(), tmp_path, strict=5) > 40
+    assert check(dumps.line_cases(), tmp_path, strict=5) > 50
 
 
 @pytest.mark.usefixtures("_direct")

@@ -127,9 +127,13 @@ class HTTPClient:
                 pause = max(longest * self._draw.uniform(0.5, 1.0), failure.wait)
                 if once or pause >= end - time.monotonic():
                     raise
+                last = failure
             await asyncio.sleep(pause)
             longest = min(2 * longest, _LONGEST_PAUSE)
             timeout = min(self._timeout, end - time.monotonic())
+            # A sleep may take longer than it was asked to.
+            if timeout <= 0:
+                raise last
 
     def hidden(self, text: str) -> str:
         """A text without the token in it."""

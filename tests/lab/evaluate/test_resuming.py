@@ -85,7 +85,7 @@ def test_other_settings_are_refused_by_key(
 def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"sets\.helpful\.kind: expected nothing"):
+    with pytest.raises(ConfigError, match=r"sets\.helpful\.digest: expected nothing"):
         run([tiny], [files[0]], [files[1]], tmp_path / "out", resume=True)
     other = tmp_path / "tiny"
     shutil.copytree(tiny, other)

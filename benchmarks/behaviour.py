@@ -119,6 +119,8 @@ def batch(seed: int, binary: bool) -> Rollouts:
         advantages=torch.randn(rows, generator=draw),
         ids=[str(row) for row in range(rows)],
         donor_ok=torch.ones(rows, dtype=torch.bool),
+        trusted=torch.rand(rows, generator=draw) < 0.1,
+        second_rewards=lambda asked: true[list(asked)].tolist(),
     )
 
 

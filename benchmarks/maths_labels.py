@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from geoalign.lab.tasks.word_sums import SYSTEM_PROMPT
+from geoalign.lab.tasks.arithmetic import SYSTEM_PROMPT
 
 
 def labelled(rollouts: Path, prompts: int) -> Iterator[dict[str, Any]]:

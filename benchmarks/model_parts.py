@@ -1,6 +1,6 @@
 """A model's folder in numbered parts, small enough to be carried one by one, and put together again with checks.
 
-python -m benchmarks.model_parts ~/.cache/geoalign/models/smollm2-135m runs/model_parts
+python -m benchmarks.model_parts runs/models/smollm2-135m runs/model_parts
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _read(folder: Path) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Cuts a model as the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="its folder, as `geoalign model` makes it")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="its folder, as recipes/smollm2.py makes it")
     parser.add_argument("parts", type=Path, metavar="PARTS", help="folder for the parts")
     parser.add_argument("--megabytes", type=float, default=MEGABYTES, metavar="N", help=f"of a part ({MEGABYTES})")
     options = parser.parse_args(arguments)

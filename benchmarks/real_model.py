@@ -30,7 +30,7 @@ import torch
 
 from benchmarks.model_parts import check_model, cut, is_cut, join
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
-from geoalign.lab.bench.report import machine
+from geoalign.lab.bench.command import machine
 from geoalign.lab.config.comparison_plan import Cell, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.failures import report
@@ -40,7 +40,6 @@ from geoalign.lab.terminal import Console, say
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "real" / "accelerator.yaml"
-MODEL = "smollm2-135m"
 # Kept back for the compact results, and less than what anything is worth starting for.
 END_SECONDS, LEAST_SECONDS = 45.0, 20.0
 
@@ -119,8 +118,12 @@ class Work:
         return self.options.output / "results"
 
     @property
+    def model(self) -> Path:
+        return self.options.output / "model"
+
+    @property
     def cache(self) -> Path:
-        """The user's cache, as the commands see it: the model goes by its name there."""
+        """The user's cache, as the commands see it."""
         return self.options.output / "cache"
 
     def seconds_left(self) -> float:
@@ -178,8 +181,8 @@ def real_model(options: Options, console: Console) -> int:
 
 
 def place_model(work: Work) -> None:
-    """Puts the model where its name finds it: parts joined, a whole folder linked, with `--small` one made here."""
-    place = work.cache / "geoalign" / "models" / MODEL
+    """Puts the model where the runs load it: parts joined, a whole folder linked, with `--small` one made here."""
+    place = work.model
     place.parent.mkdir(parents=True, exist_ok=True)
     source = _small_parts(work) if work.options.small else work.options.model
     assert source is not None
@@ -240,9 +243,10 @@ def compare(work: Work) -> None:
     options = work.options
     workers = [] if options.workers is None else ["--workers", str(options.workers)]
     small = [*SMALL_RUNS, *(f"--set={one}" for one in SMALL)] if options.small else []
+    changes = [f"--set=run.model.path={work.model.resolve()}", *workers, *small]
     work.say(f"The comparison {CONFIG.relative_to(ROOT)}")
     code = work.run(
-        ["geoalign", "compare", str(CONFIG), "--output", str(work.comparison.resolve()), "--resume", *workers, *small],
+        ["geoalign", "compare", str(CONFIG), "--output", str(work.comparison.resolve()), "--resume", *changes],
         seconds=max(work.seconds_left(), 1.0),
     )
     if code == 2:

@@ -1,6 +1,6 @@
 """Tokens a second of a pretrained model on this machine: sampling, hidden states and update, in float32 and bfloat16.
 
-    python -m benchmarks.real_speed --model smollm2-135m
+    python -m benchmarks.real_speed --model runs/models/smollm2-135m
 
 Sampling is transformers' `generate` for K responses to each prompt, as it is and with one pass over each prompt
 (`geoalign.lab.generation.shared_prompts`); the update is forward and backward of low-rank adapters on all layers and on
@@ -96,7 +96,7 @@ def _timed(call: Callable[[], Any]) -> Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--model", default="runs/models/smollm2-135m")
     numbers = {"prompts": 4, "samples": 8, "prompt": 40, "response": 16, "repeats": 2, "threads": 2}
     for name, usual in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=usual, metavar="N")

@@ -17,7 +17,7 @@ from random import Random
 
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
-from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.tasks.problems import load_benchmark
 from geoalign.lab.terminal import Console, say
 
 Pair = tuple[str, str]

@@ -26,15 +26,14 @@ from torch import Tensor
 
 from benchmarks.detection import paper_settings
 from geoalign import CURATORS, Rollouts
-from geoalign.curators.denoise.ridge import fold_predictions, group_centred
-from geoalign.curators.denoise.rows import FOLDS
+from geoalign.curators.denoise.ridge import FOLDS, fold_predictions, group_centred
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.analysis.order import group_orders
+from geoalign.lab.analysis.detection import group_orders
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
-from geoalign.lab.bench.report import machine
+from geoalign.lab.bench.command import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
 from geoalign.method.advantages import group_advantages

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.along_curves import at_equal
 from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
+from geoalign.lab.analysis.comparison.scores import at_equal, evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import (
     Interval,

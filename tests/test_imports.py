@@ -1,10 +1,13 @@
 """The package's structure: the contracts in pyproject.toml hold, and settings and reports stay free of torch."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from geoalign.lab.failures import error_line
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "geoalign"
@@ -55,7 +58,7 @@ def heavy(module):
 def test_the_benchmark_needs_no_extra():
     """Whoever installs the package without extras can run it: what extras bring cannot even be imported here."""
     code = """import sys
-for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2", "fastapi"):
+for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2"):
     sys.modules[name] = None
 sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1"]
 from geoalign.lab.cli import main
@@ -65,11 +68,58 @@ main()"""
     assert "2 x 4, d = 8" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("typer", ["--help"], "cli"),
+        ("yaml", ["train", "--dry-run"], "cli"),
+        ("pyarrow", ["curate", "dump.jsonl", "--output", "out"], "trl"),
+        ("trl", ["train", "--dry-run"], "trl"),
+    ],
+)
+def test_a_command_names_the_package_that_it_lacks(tmp_path, missing, arguments, extra):
+    (tmp_path / "dump.jsonl").write_text("{}\n", encoding="utf-8")
+    code = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['geoalign', *{arguments!r}]\n"
+    code += "from geoalign.__main__ import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    [line] = done.stderr.splitlines()
+    assert missing in line
+    assert line.endswith(f"pip install 'geoalign[{extra}]'")
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("datasets", "trl"), ("matplotlib", "report"), ("httpx2", "judge")])
+def test_a_missing_package_is_one_line(missing, extra):
+    line = error_line(ModuleNotFoundError(f"No module named {missing!r}", name=f"{missing}.part"))
+    assert line == f"{missing} is not installed, which this command needs: pip install 'geoalign[{extra}]'"
+
+
+def test_the_library_needs_none_of_the_commands_packages():
+    code = """import sys
+for name in ("typer", "rich", "yaml", "transformers", "trl", "datasets", "pandas", "pyarrow"):
+    sys.modules[name] = None
+import torch
+from geoalign import CURATORS, Denoise, GeoAlign, GRPO, PODS, PAR, Rollouts
+rollouts = Rollouts(rewards=torch.tensor([0.0, 1.0]), groups=torch.tensor([0, 0]), hidden=torch.eye(2))
+print(GeoAlign().curate(rollouts).source.tolist(), len([CURATORS[name] for name in CURATORS]))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("[0, 1]"), done.stderr
+
+
 def test_public_names():
-    code = "import geoalign; print([getattr(geoalign, name) for name in geoalign.__all__])"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    """Every curator among them, and those that a type checker reads are those that are there."""
     import geoalign
 
-    assert set(dir(geoalign)) == set(geoalign.__all__)
+    listed = {
+        alias.name
+        for node in ast.walk(ast.parse(Path(geoalign.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert listed | {"__version__"} == set(dir(geoalign)) == set(geoalign.__all__)
+    assert {kind.__name__ for kind in geoalign.CURATORS.values()} <= listed
+    for name in listed:
+        assert getattr(geoalign, name).__class__
     with pytest.raises(AttributeError, match="no attribute 'Geoalign'"):
         _ = geoalign.Geoalign

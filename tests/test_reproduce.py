@@ -95,7 +95,7 @@ def parsed(arguments: tuple[str, ...]) -> dict[str, object]:
 
 def test_the_page_has_commands_of_every_kind():
     names = {arguments[0] for arguments in OF_GEOALIGN}
-    assert names == {"train", "evaluate", "judge", "serve-reward"}
+    assert names == {"train", "evaluate", "judge"}
     # "Total cost": 104 runs, and the dry runs and smoke runs of four settings.
     assert sum(arguments[0] == "train" for arguments in OF_GEOALIGN) == 104 + 8
     assert {words[0] for words in ALL} == {"geoalign", "accelerate", "python", "pip", "make"}

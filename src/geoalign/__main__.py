@@ -1,6 +1,20 @@
-"""`python -m geoalign`: the command line."""
+"""The command line: `geoalign`, or `python -m geoalign`."""
 
-from geoalign.lab.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Runs the command line and exits; where the packages of the commands are missing, one line names them."""
+    try:
+        from geoalign.lab.cli import main as run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("rich", "typer", "yaml"):
+            raise
+        sys.exit(f"Error: the commands need {error.name}, which is not installed: pip install 'geoalign[cli]'")
+    run()
+
 
 if __name__ == "__main__":
     main()

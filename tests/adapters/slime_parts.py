@@ -59,20 +59,3 @@ def arguments(section=None, **changes):
 
 def recorded(kind=Sample):
     return [kind.from_dict(row) for row in json.loads(BATCH.read_text())]
-
-
-def mine(args, samples):
-    """A conversion of one's own, with the fields that slime's documentation lists (0.3.1, customization.md, 13)."""
-    masks = [sample.loss_mask or [1] * sample.response_length for sample in samples]
-    return {
-        "tokens": [sample.tokens for sample in samples],
-        "response_lengths": [sample.response_length for sample in samples],
-        "rewards": [0.0 if sample.reward is None else sample.reward for sample in samples],
-        "raw_reward": [sample.reward for sample in samples],
-        "truncated": [int(sample.status.value == "truncated") for sample in samples],
-        "sample_indices": [sample.index for sample in samples],
-        "rollout_ids": [sample.index if sample.rollout_id is None else sample.rollout_id for sample in samples],
-        "loss_masks": [[0] * len(mask) if sample.remove_sample else mask
-                       for sample, mask in zip(samples, masks, strict=True)],
-        "own": [len(sample.response) for sample in samples],
-    }  # fmt: skip

@@ -6,13 +6,13 @@ from pretend_gpu import on_gpu, pretend_gpu
 from trl_parts import model, tokenizer
 
 from geoalign.adapters.placement import place
-from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.slime.apply import normalised_rewards
 from geoalign.adapters.swift.advantages import swift_advantages
 from geoalign.adapters.trl.advantages import trl_advantages, trl_advantages_by_function
-from geoalign.adapters.verl.states import packed_states
 from geoalign.curators.base import identity
-from geoalign.curators.pods import PODS
+from geoalign.curators.baselines.subsets import PODS
 from geoalign.hidden.extract import extract_states_from_texts
+from geoalign.hidden.positions import packed_states
 from geoalign.types import Rollouts
 
 REWARDS = torch.tensor([1.0, 0.0, torch.nan, 3.0, 2.0, 2.5])

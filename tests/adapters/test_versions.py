@@ -42,7 +42,7 @@ def test_versions(package):
 def test_a_trainer_with_a_curator_asks(tmp_path, monkeypatch):
     from trl_parts import Scripted, curation, trainer
 
-    monkeypatch.setattr("geoalign.adapters.versions.version", lambda package: "1.17.0")
+    monkeypatch.setattr("geoalign.adapters.exports.version", lambda package: "1.17.0")
     trainer(tmp_path)
     with pytest.raises(UnsupportedError, match=r"trl 1\.17\.0: expected >=1\.8"):
         trainer(tmp_path, Scripted(curation))

@@ -12,7 +12,7 @@ from trl import GRPOConfig
 
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
 from geoalign.curators.base import Curator, identity
-from geoalign.curators.grpo import IdentityConfig
+from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.types import Curation, Rollouts
 
 TEMPLATE = (

@@ -15,7 +15,7 @@ import pytest
 import torch
 from benchmarks.model_parts import PARTS, cut, is_cut, join
 from benchmarks.model_parts import main as cut_command
-from benchmarks.real_model import CONFIG, MODEL, SMALL, SMALL_RUNS, Options, Work, main, options_of
+from benchmarks.real_model import CONFIG, SMALL, SMALL_RUNS, Options, Work, main, options_of
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.compare_loading import load_compare_config
@@ -142,7 +142,7 @@ def test_only_a_model_is_cut_and_only_into_a_folder_for_parts(model, tmp_path, c
 def test_the_comparison_has_forty_runs_and_the_small_one_two(tmp_path):
     config, plan = whole()
     assert len(plan) == len(config.seeds) * len(config.arms) * len(config.levels) == 40
-    assert config.run.model.path == MODEL
+    assert config.run.model.path == "runs/models/smollm2-135m"
     assert config.workers == 8
     grpo = config.run.grpo
     generation = grpo["per_device_train_batch_size"] * grpo["steps_per_generation"]
@@ -233,10 +233,10 @@ def test_everything_in_order_and_nothing_twice(commands, parts, tmp_path, capsys
     made = commands()
     assert main(["--model", str(parts), "--output", str(out), "--workers", "6"]) == 0
     assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "compare", "report"]
-    assert (out / "cache" / "geoalign" / "models" / MODEL / "config.json").is_file()
+    assert (out / "model" / "config.json").is_file()
     comparing = made.calls[1][1]
     assert comparing[2:4] == [str(CONFIG), "--output"]
-    assert comparing[-3:] == ["--resume", "--workers", "6"]
+    assert comparing[-4:] == ["--resume", f"--set=run.model.path={(out / 'model').resolve()}", "--workers", "6"]
     assert 0 < made.calls[1][2] <= 25 * 60
     summary = json.loads((out / "results" / "real_model.json").read_text())
     assert (summary["machine"]["gpu"], summary["missing"], len(summary["runs"])) == ("a GPU", [], 40)
@@ -251,7 +251,7 @@ def test_a_whole_folder_is_linked(commands, model, parts, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["--model", str(model), "--output", str(out)]) == 0
     assert main(["--model", str(model), "--output", str(out)]) == 0
-    assert (out / "cache" / "geoalign" / "models" / MODEL).resolve() == model
+    assert (out / "model").resolve() == model
     assert main(["--model", str(parts), "--output", str(out)]) == 2
     assert "got a link to another: remove it" in capsys.readouterr().out
 

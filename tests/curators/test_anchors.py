@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from geoalign.curators.anchors import Anchors, with_anchors, without_anchors
+from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.curators.grpo import GRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts

@@ -5,7 +5,7 @@ import math
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.answer_mean import AnswerMean
+from geoalign.curators.baselines.rewards import AnswerMean
 
 
 def averaged(rewards, answers, groups=None):

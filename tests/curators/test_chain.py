@@ -6,15 +6,12 @@ import pytest
 import torch
 
 from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
+from geoalign.curators.baselines.advantages import MCGRPO, IdentityConfig
+from geoalign.curators.baselines.rewards import PAR, MajorityVote
+from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
 from geoalign.curators.controls import Oracle
-from geoalign.curators.cppo import CPPO
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.grpo import IdentityConfig
-from geoalign.curators.majority_vote import MajorityVote
-from geoalign.curators.mc_grpo import MCGRPO
-from geoalign.curators.par import PAR
-from geoalign.curators.pods import PODS, PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts

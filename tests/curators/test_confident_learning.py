@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.confident_learning import ConfidentLearning, confidently_wrong, linear_probability
-from geoalign.errors import ConfigError, InputError
+from geoalign.curators.baselines.probes import ConfidentLearning, confidently_wrong, linear_probability
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 
@@ -98,12 +97,3 @@ def test_one_group_alone_cannot_be_predicted():
     curation = ConfidentLearning().curate(batch)
     assert not curation.anomalous.any()
     assert curation.metrics["zero_spread"] == 1
-
-
-def test_what_is_refused():
-    with pytest.raises(InputError, match="ConfidentLearning: expected binary rewards"):
-        ConfidentLearning().curate(
-            Rollouts(rewards=torch.tensor([0.5]), groups=torch.zeros(1).long(), hidden=torch.zeros(1, 2))
-        )
-    with pytest.raises(ConfigError, match="ConfidentLearning state: expected the key ridge"):
-        ConfidentLearning().load_state_dict({})

@@ -8,10 +8,10 @@ import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
 from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
+from geoalign.curators.baselines.rewards import PARConfig
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.curators.par import PARConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
@@ -455,7 +455,7 @@ def test_a_restored_curator_goes_on_alike(make):
 
 
 def test_foreign_state_is_refused(make):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"expected .* (key|state)"):
         make().load_state_dict({"unknown": 1})
 
 
@@ -465,6 +465,23 @@ def test_missing_fields_are_named(make):
     for name in curator.requires:
         with pytest.raises(InputError, match=rf"{name}.*expected Rollouts\(.*{name}=.*rollout_fields"):
             curate(curator, replace(batch(make), **{name: None}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["s_grpo", "noise_corrected", "nearest_centroid", "confident_learning", "score_agreement", "label_refinement"],
+)
+def test_curators_of_binary_rewards_refuse_others(name):
+    pair = Rollouts(
+        rewards=torch.tensor([1.0, 0.5]),
+        groups=torch.zeros(2, dtype=torch.long),
+        hidden=torch.eye(2),
+        answers=["a", "b"],
+        prompt_keys=torch.zeros(2, dtype=torch.long),
+    )
+    kind = CURATORS[name]
+    with pytest.raises(InputError, match=rf"^{kind.__name__}: expected binary rewards \(0 or 1\), got 0.5 in row 1$"):
+        kind().curate(pair)
 
 
 def test_what_is_not_required_is_not_needed(make):

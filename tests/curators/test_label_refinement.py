@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from geoalign import Rollouts
+from geoalign.curators.baselines.rewards import LabelRefinement, settled, trend
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.label_refinement import LabelRefinement, settled, trend
-from geoalign.errors import InputError
 
 NAN = float("nan")
 
@@ -115,11 +114,3 @@ def test_trusted_rows_keep_their_reward_behind_it():
     chain.curate(batch)
     assert chain.curate(batch).rewards[batch.trusted].tolist() == [0, 1]
     assert refinement.curate(batch).rewards.tolist() == [1, 1, 0, 0]
-
-
-def test_rewards_of_other_kinds_are_refused():
-    with pytest.raises(InputError, match="LabelRefinement: expected binary rewards"):
-        LabelRefinement().curate(visit("ab", [0.5, 1.0]))
-    batch = visit("ab")
-    with pytest.raises(InputError, match="prompt_keys"):
-        LabelRefinement().curate(Rollouts(rewards=batch.rewards, groups=batch.groups, answers=batch.answers))

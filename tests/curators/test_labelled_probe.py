@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Rollouts, group_advantages
-from geoalign.curators.labelled_probe import ConceptScore, LabelledProbe, logistic_log_odds
+from geoalign.curators.baselines.labelled import ConceptScore, LabelledProbe, logistic_log_odds
 
 
 def world(rows=400, d=8, labels=100, seed=0):

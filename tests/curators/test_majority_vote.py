@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.majority_vote import MajorityVote, most_frequent
+from geoalign.curators.baselines.rewards import MajorityVote, most_frequent
 
 
 def voted(answers, groups=None, rewards=None):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.nearest_centroid import NearestCentroid, failure_margin
-from geoalign.errors import ConfigError, InputError
+from geoalign.curators.baselines.probes import NearestCentroid, failure_margin
+from geoalign.errors import InputError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 # Two groups about (10, 0) and (0, 10); their right rows lie at (+1, 0) and (+3, 0) from their means.
@@ -89,7 +89,3 @@ def test_what_is_refused():
     curator.curate(FIRST)
     with pytest.raises(InputError, match="hidden: expected 2 columns as earlier, got 3"):
         curator.curate(second([1.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
-    with pytest.raises(InputError, match="NearestCentroid: expected binary rewards"):
-        curator.curate(second([1.0, 0.5], [[1.0, 0.0], [0.0, 0.0]]))
-    with pytest.raises(ConfigError, match="expected the keys counts and sums"):
-        curator.load_state_dict({"sums": None})

@@ -8,7 +8,7 @@ import torch
 
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.noise_corrected import NoiseCorrected, backward_rewards, forward_weights
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError
 
 RATES = {"false_positive_rate": 0.1, "false_negative_rate": 0.3}
 
@@ -97,12 +97,8 @@ def test_only_the_last_batches_count():
 
 
 def test_what_is_refused():
-    with pytest.raises(InputError, match=r"NoiseCorrected: expected binary rewards \(0 or 1\), got 0.5 in row 1"):
-        NoiseCorrected().curate(rollouts([1.0, 0.5]))
     with pytest.raises(ConfigError, match="false_negative_rate: expected below"):
         NoiseCorrected(false_positive_rate=0.5, false_negative_rate=0.5)
-    with pytest.raises(ConfigError, match="expected the key past"):
-        NoiseCorrected().load_state_dict({})
 
 
 def test_only_estimates_ask_for_answers():

@@ -7,7 +7,7 @@ import torch
 from worked_groups import RB, RC, close, group
 
 from geoalign import group_advantages
-from geoalign.curators.par import PAR
+from geoalign.curators.baselines.rewards import PAR
 from geoalign.errors import InputError
 
 

@@ -5,7 +5,7 @@ import torch
 from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import CURATORS, Rollouts, group_advantages
-from geoalign.curators.pf_ppo import PFPPO
+from geoalign.curators.baselines.pf_ppo import PFPPO
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, InputError
 

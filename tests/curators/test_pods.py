@@ -7,7 +7,7 @@ import torch
 from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import group_advantages
-from geoalign.curators.pods import PODS
+from geoalign.curators.baselines.subsets import PODS
 from geoalign.errors import ConfigError, InputError
 
 

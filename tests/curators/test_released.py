@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from geoalign.curators import geoalign_released as released
-from geoalign.curators.geoalign_released import (
+from geoalign.curators.geoalign import released
+from geoalign.curators.geoalign.released import (
     GeoAlignReleased,
     GeoAlignReleasedConfig,
     ReleasedNetwork,

@@ -5,8 +5,7 @@ import math
 import torch
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.rank_trim import RankTrim
-from geoalign.curators.tie_detector import TieDetector, tied_extremes
+from geoalign.curators.controls import RankTrim, TieDetector, tied_extremes
 
 
 def rollouts(*groups, keys=None):

@@ -1,11 +1,9 @@
 """Rows kept by agreement of reward and second score, in balanced numbers."""
 
-import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.score_agreement import ScoreAgreement, agreeing_rows, balanced
-from geoalign.errors import ConfigError, InputError
+from geoalign.curators.baselines.probes import ScoreAgreement, agreeing_rows, balanced
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 
@@ -75,12 +73,3 @@ def test_without_a_prediction_everything_stays():
     assert curator.curate(batch).source.tolist() == [0, 1, 2, 3]
     # It has learned from it all the same.
     assert len(curator.curate(batch).source) == 2
-
-
-def test_what_is_refused():
-    with pytest.raises(InputError, match="ScoreAgreement: expected binary rewards"):
-        ScoreAgreement().curate(
-            Rollouts(rewards=torch.tensor([0.5]), groups=torch.zeros(1).long(), hidden=torch.zeros(1, 2))
-        )
-    with pytest.raises(ConfigError, match="ScoreAgreement state: expected the key ridge"):
-        ScoreAgreement().load_state_dict({})

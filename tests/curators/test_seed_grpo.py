@@ -7,7 +7,7 @@ import torch
 from worked_groups import RB, close, generator, group
 
 from geoalign import Rollouts
-from geoalign.curators.seed_grpo import SeedGRPO
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.semantic_entropy import cosine_clusters
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from geoalign.curators.base import Curator, identity
+from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.controls import Random
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.curators.pods import PODS
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Rollouts

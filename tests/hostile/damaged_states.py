@@ -51,30 +51,20 @@ def bad_files() -> dict[str, bytes]:
     """File name -> bytes, of files that are to be refused."""
     arrays = {
         "archive": _archive(), "empty": b"", "pickle": b"\x80\x04K\x01.", "big-endian": npy(">f4"),
-        "complex": npy("<c8"),
-        "objects": npy("|O"), "negative": npy(shape=(-ROWS, WIDTH)), "a billion rows": npy(shape=(10**9, WIDTH)),
-        "overflow": npy(shape=(2**62, 2**62)), "beyond": npy(shape=(2**63, WIDTH)), "truths": npy("|b1"),
-        "fractions": npy(shape=(float(ROWS), WIDTH)), "a truth as size": npy(shape=(True, WIDTH)),
-        "long": npy("<f16", data=_DATA * 4),
-        "records": npy([("a", "<f4")]), "texts": npy("<U1"), "dates": npy("<M8[s]", data=_DATA * 2),
-        "no shape": npy(shape="x"),
-        "unknown type": npy("zzz"), "whole": npy("<i4"), "void": npy("|V4"), "no rows": npy(shape=(0, WIDTH)),
-        "one number": npy(shape=()), "no columns": npy(shape=(ROWS, 0)), "fewer": npy(shape=(ROWS - 1, WIDTH)),
-        "cut": npy()[:-100], "brace": npy(header="{"), "brackets": npy(header="(" * 5000), "NUL": npy(header="\0"),
-        "other keys": npy(header="{'a': 1}"), "list": npy(header="[1, 2"), "indented": npy(header=" {\n  x"),
-        "version": b"\x93NUMPY\x09\x00" + b"\0" * 100, "long header": b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b"x" * 100,
-        "NaN": _with(float("nan")), "infinity": _with(float("inf")),
+        "objects": npy("|O"), "a billion rows": npy(shape=(10**9, WIDTH)), "overflow": npy(shape=(2**62, 2**62)),
+        "records": npy([("a", "<f4")]), "unknown type": npy("zzz"), "whole": npy("<i4"), "one number": npy(shape=()),
+        "fewer": npy(shape=(ROWS - 1, WIDTH)), "cut": npy()[:-100], "brackets": npy(header="(" * 5000),
+        "other keys": npy(header="{'a': 1}"), "indented": npy(header=" {\n  x"),
+        "long header": b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b"x" * 100, "NaN": _with(float("nan")),
     }  # fmt: skip
     sound = {"dtype": "F32", "shape": [ROWS, WIDTH], "data_offsets": [0, len(_DATA)]}
     kept = {
-        "empty": b"", "billion": one_tensor("F32", 4, (10**9, WIDTH)), "negative": one_tensor("F32", 4, (-ROWS, WIDTH)),
-        "length": tensors({}, length=2**63), "length2": tensors({}, length=90_000_000), "no JSON": tensors(b"{"),
+        "billion": one_tensor("F32", 4, (10**9, WIDTH)), "length": tensors({}, length=2**63), "no JSON": tensors(b"{"),
         "deep": tensors(b'{"a":' * 50_000), "no UTF-8": tensors(b'{"\xff": 1}'), "none": tensors({}),
         "two": tensors({"a": sound, "b": sound}, _DATA), "cut": tensors({"hidden": sound}, _DATA[:-1]),
         "many": tensors({f"a\x1b[2J{n}": _byte(n) for n in range(999)}, b"x" * 999),
+        "codes": one_tensor("F8_E4M3", 1), "unknown": one_tensor("XX", 4),
     }  # fmt: skip
-    widths = {"I64": 8, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "C64": 8, "U16": 2, "XX": 4}
-    kept |= {dtype: one_tensor(dtype, width) for dtype, width in widths.items()}
     return {f"{name}.npy": data for name, data in arrays.items()} | {
         f"{name}.safetensors": data for name, data in kept.items()
     }

@@ -70,7 +70,6 @@ COMMANDS = {
     "judge": "judge {} a.jsonl --output out --local",
     "judge against": "judge a.jsonl {} --output out --local",
     "judge to": "judge a.jsonl a.jsonl --output {} --local",
-    "serve": "serve-reward --model {}",
     "report": "report {}",
     "status": "status {}",
 }

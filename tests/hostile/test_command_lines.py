@@ -213,16 +213,6 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             (("--repeats", "1000000000"), "--repeats"),
         ]
     ),
-    *(
-        (("serve-reward", "--model", "nowhere", *arguments), said)
-        for arguments, said in [
-            (("--port", "0"), "--port"),
-            (("--port", "65536"), "--port"),
-            (("--port", "http"), "--port"),
-            (("--batch-size", "0"), "--batch-size"),
-            (("--dtype", "float63"), "dtype"),
-        ]
-    ),
 ]
 
 

@@ -96,7 +96,7 @@ def check(cases: Iterable[dumps.Case], folder: Path, *, strict: int = 1) -> int:
 
 @pytest.mark.usefixtures("_direct")
 def test_damaged_fields(tmp_path):
-    assert check(list(dumps.field_cases(every=False))[::7], tmp_path, strict=4) > 100
+    assert check(list(dumps.field_cases())[::7], tmp_path, strict=4) > 100
 
 
 @pytest.mark.usefixtures("_direct")
@@ -111,13 +111,8 @@ def test_damaged_bytes(tmp_path):
 
 @pytest.mark.usefixtures("_direct")
 def test_parquet(tmp_path):
-    cases = [*dumps.parquet_cases(every=False), *dumps.broken_parquet_cases(10)]
+    cases = [*dumps.parquet_cases(), *dumps.broken_parquet_cases(10)]
     assert check(cases, tmp_path, strict=7) > 200
-
-
-def test_some_from_the_command_line(tmp_path):
-    cases = [*dumps.field_cases(every=False), *dumps.parquet_cases(every=False), *dumps.byte_cases(60)]
-    assert check(cases[::199], tmp_path) > 3
 
 
 FILES = states.bad_files()
@@ -135,14 +130,3 @@ def test_states_are_refused_in_a_line(name, tmp_path):
     assert outcome.code == 2
     assert not outcome.broken()
     assert name in outcome.err.replace("\n", "")
-
-
-@pytest.mark.slow
-def test_all_of_them(tmp_path):
-    cases = [
-        *dumps.field_cases(every=True),
-        *dumps.byte_cases(1000, seed=2),
-        *dumps.parquet_cases(every=True),
-        *dumps.broken_parquet_cases(300, seed=3),
-    ]
-    assert check(cases, tmp_path) > 5000

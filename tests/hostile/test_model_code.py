@@ -72,7 +72,6 @@ COMMANDS = {
     "reward model": ["train", "reward.yaml", "--output", "out"],
     "curate": ["curate", "dump.jsonl", "--output", "out", "--model", "model"],
     "evaluate": ["evaluate", "model", "--output", "out", "--benchmark", "aime24=aime.jsonl"],
-    "serve": ["serve-reward", "--model", "model"],
 }
 
 

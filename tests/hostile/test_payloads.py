@@ -7,8 +7,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
+from folders import parts_of, write_folder
 from payloads import MARK, PAYLOADS
-from reports import parts_of, write_folder
 
 from geoalign.lab.reports import build_report, documents
 from geoalign.lab.store.columns import decoded

@@ -6,8 +6,7 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-import geoalign.lab.compare.command
-import geoalign.lab.serve_reward.command  # noqa: F401 - before the clock runs: importing is slow
+import geoalign.lab.compare.command  # noqa: F401 - before the clock runs: importing is slow
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.loading import load_run_config, parse_run_config
@@ -68,7 +67,6 @@ def held(outcome: Outcome, folder: Path) -> list[str]:
         ([*JUDGE, "--base-url", URL], "base_url: expected an address without user"),
         ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request.api_key={SECRET}"], "left out"),
         ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request={{a: '{URL}'}}"], "without"),
-        (["serve-reward", "--model", URL], "path: expected an address without user"),
         (["curate", URL], "***@host"),
         (["curate", "x", "--model", URL], "got none there"),
     ],
@@ -78,7 +76,7 @@ def test_a_secret_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = run(*command, *([] if command[0] == "serve-reward" or "--dry-run" in command else ["--output", "out"]))
+    outcome = run(*command, *([] if "--dry-run" in command else ["--output", "out"]))
     assert outcome.broken() == []
     assert outcome.code == 2
     assert says in outcome.err

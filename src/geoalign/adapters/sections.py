@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
+from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 
 # Rollout fields that no engine knows by itself.
 FIELDS = ("answers", "reference_rewards", "true_rewards")
+
+
+@settings
+class EngineSettings:
+    """What the settings of every engine say."""
+
+    curator: CuratorSection = setting(
+        default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
+    rollout_fields: dict[str, str] = setting(
+        default_factory=dict, help="answers, reference_rewards, true_rewards: where the engine's rows have them."
+    )
+
+
+@settings
+class StateSettings(EngineSettings):
+    """Those of engines in which the adapter reads hidden states."""
+
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: its number, or a share of the depth; a list: several."
+    )
 
 
 def read_section(

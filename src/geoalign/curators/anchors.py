@@ -19,7 +19,7 @@ from geoalign.types import Curation, Rollouts
 
 # What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which anchors
 # would enter a history of what it did.
-_UNKNOWN = ("logprobs", "reference_rewards", "advantages")
+_UNKNOWN = ("logprobs", "reference_rewards", "advantages", "components")
 
 
 @dataclass(frozen=True, eq=False)

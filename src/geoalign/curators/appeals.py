@@ -16,7 +16,7 @@ from geoalign.curators.anchors import check_reads_trusted
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import tie_order
 from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -60,8 +60,6 @@ class Appeals(Curator[AppealsConfig]):
         ConfigError: the inner curator makes no use of trusted rows.
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
-
-    config_class = AppealsConfig
 
     def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")
@@ -112,8 +110,7 @@ class Appeals(Curator[AppealsConfig]):
         Raises:
             ConfigError: the state is of another curator.
         """
-        if set(state) != {"curator"}:
-            raise ConfigError(f"Appeals state: expected the key curator, got {sorted(state)}")
+        self._expect_keys(state, "curator")
         self.inner.load_state_dict(state["curator"])
 
     def _verdicts(

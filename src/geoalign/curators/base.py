@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -18,8 +18,9 @@ _Config = TypeVar("_Config")
 class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
 
-    A subclass names its settings class in `config_class`, the optional rollout fields that it needs in `requires`,
-    those that it makes use of where an engine or the user can give them in `optional`, and implements `curate`.
+    A subclass names its settings class, `class Mine(Curator[MineConfig])` (or in `config_class`), the optional rollout
+    fields that it needs in `requires`, those that it makes use of where an engine or the user can give them in
+    `optional`, and implements `curate`.
     Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no training engine can carry
     out says why in `library_only`; adapters refuse it with these words.
 
@@ -31,6 +32,12 @@ class Curator(ABC, Generic[_Config]):
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     library_only: str | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        named = [argument for base in cls.__dict__.get("__orig_bases__", ()) for argument in get_args(base)]
+        if "config_class" not in vars(cls) and named and isinstance(named[0], type):
+            cls.config_class = named[0]
 
     def __init__(self, config: _Config | None = None, **settings: Any) -> None:
         if config is not None and settings:
@@ -72,6 +79,12 @@ class Curator(ABC, Generic[_Config]):
         """
         if state:
             raise ConfigError(f"{type(self).__name__}: expected an empty state, got keys {sorted(state)}")
+
+    def _expect_keys(self, state: dict[str, Any], *keys: str) -> None:
+        """Raises ConfigError unless a state has these keys alone: it is of another curator."""
+        if set(state) != set(keys):
+            named = f"the key{'s' if len(keys) > 1 else ''} {' and '.join(keys)}"
+            raise ConfigError(f"{type(self).__name__} state: expected {named}, got {sorted(state)}")
 
 
 def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:

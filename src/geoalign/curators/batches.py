@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import identity, reward_weights
+from geoalign.curators.base import Curator, identity, reward_weights
 from geoalign.errors import InputError
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.types import Curation, Rollouts
@@ -30,6 +32,29 @@ class Group:
     rows: Int[Tensor, " n"]
     rewards: Float[Tensor, " n"]
     size: int
+
+
+_Config = TypeVar("_Config")
+
+
+class Baseline(Curator[_Config]):
+    """A curator that is handed what it requires, binary rewards where it takes no others; unscored rows are counted."""
+
+    binary: ClassVar[bool] = False
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Checks the batch, and decides; `details` has no effect."""
+        rollouts.require(*self.requires, by=type(self).__name__)
+        if self.binary:
+            require_binary(rollouts, by=type(self).__name__)
+        curation = self._curate(rollouts, generator)
+        return curation.with_metrics(unscored_rewards=float(rollouts.rewards.isnan().sum()))
+
+    @abstractmethod
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        """The curation of a batch that has what is required."""
 
 
 def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:

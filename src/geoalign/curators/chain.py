@@ -45,8 +45,6 @@ class Chain(Curator[ChainConfig]):
         ConfigError: a member is neither a curator nor the settings of one.
     """
 
-    config_class = ChainConfig
-
     def __init__(self, members: list[Any] | tuple[Any, ...] | ChainConfig | None = None, **settings: Any) -> None:
         if isinstance(members, (list, tuple)):
             if settings:

@@ -1,20 +1,19 @@
-"""Controls: GeoAlign's rectification, driven by something that is no geometry."""
+"""Controls: GeoAlign's rectification, driven by something that is no geometry, and other rules without states."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator
-from geoalign.curators.batches import canonical_rows
+from geoalign.curators.batches import Baseline, canonical_rows, groups_of, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import Flags, TailConfig, flag_sparse_tail, rectify
-from geoalign.errors import ConfigError
+from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
@@ -63,19 +62,14 @@ class OracleConfig:
     )
 
 
-class PairCount(Curator[PairCountConfig]):
+class PairCount(Baseline[PairCountConfig]):
     """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
 
     A cumulative GDI grows with that number, so this says what is left of GeoAlign without its geometry. Rollouts in no
     pair are unscored and unchanged.
     """
 
-    config_class = PairCountConfig
-
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Flags the sparse upper tail of the pair counts and rectifies it as GeoAlign does."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
@@ -84,19 +78,14 @@ class PairCount(Curator[PairCountConfig]):
             return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
 
 
-class RewardDistance(Curator[RewardDistanceConfig]):
+class RewardDistance(Baseline[RewardDistanceConfig]):
     """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
 
     The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
     nothing. Groups of one or of equal rewards are unscored and unchanged.
     """
 
-    config_class = RewardDistanceConfig
-
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Flags the sparse upper tail of the distances and rectifies it as GeoAlign does."""
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         with full_precision(rollouts):
             rows = canonical_rows(rollouts)
             rewards = rollouts.rewards[rows.order]
@@ -114,7 +103,6 @@ class Random(Curator[RandomConfig]):
     the draw. Needs `hidden`.
     """
 
-    config_class = RandomConfig
     requires = ("hidden",)
 
     def __init__(self, config: RandomConfig | None = None, **settings: Any) -> None:
@@ -154,26 +142,20 @@ class Random(Curator[RandomConfig]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores `state_dict`."""
-        if set(state) != {"geoalign"}:
-            raise ConfigError(f"Random state: expected the key geoalign, got {sorted(state)}")
+        self._expect_keys(state, "geoalign")
         self._geoalign.load_state_dict(state["geoalign"])
 
 
-class Oracle(Curator[OracleConfig]):
+class Oracle(Baseline[OracleConfig]):
     """Rectifies exactly the rollouts whose reward differs from the true one, without any cap: the most one can win.
 
     Needs `true_rewards`. A corrupted row's score is the size of its corruption. A group with no true reward left stays
     as it is and is counted; a row whose reward or true reward is unknown is neither replaced nor a donor.
     """
 
-    config_class = OracleConfig
     requires = ("true_rewards",)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Compares the rewards and rectifies."""
-        rollouts.require("true_rewards", by="Oracle")
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
@@ -186,11 +168,9 @@ class Oracle(Curator[OracleConfig]):
             (rewards - true).abs().float(),
             Flags(suspect=corrupted, anomalous=corrupted, stable=known & ~corrupted),
             strategy=self.config.strategy,
-            observing=False,
             generator=generator,
             metrics={
                 "scored_rollouts": float(known.sum()),
-                "unscored_rewards": float(rollouts.rewards.isnan().sum()),
             },
         )
 
@@ -212,12 +192,125 @@ def _rectified(
         scores,
         flags,
         strategy=config.strategy,
-        observing=False,
         generator=generator,
         metrics={
             **metrics,
             "scored_groups": float(len(rows.group[scored].unique_consecutive())),
             "scored_rollouts": float(scored.sum()),
-            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
         },
     )
+
+
+@settings
+class RankTrimConfig:
+    """The settings of `RankTrim`."""
+
+    type: ClassVar[str] = "rank_trim"
+
+    m: Annotated[int, Field(ge=1)] = setting(
+        default=1, help="So many of the highest and as many of the lowest rewards of a group get weight 0."
+    )
+
+
+class RankTrim(Baseline[RankTrimConfig]):
+    """Gives the m highest and the m lowest rewards of each group weight 0; nothing but the rewards' order is looked at.
+
+    Rewards that are wrong by far stand at the extremes, so this is the control of every method that finds them there.
+    The trimmed rows still enter the mean and the deviation of their group: rewards and advantages of the others stay as
+    they are. Of equal rewards those trimmed are told apart by `tie_order`. Groups with fewer than 2m + 2 rewards, in
+    which less than a pair would be left, and groups of equal rewards stay whole.
+    """
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        m = self.config.m
+        weights = torch.ones(len(rollouts))
+        whole = 0
+        for group in groups_of(rollouts):
+            if len(group.rows) < 2 * m + 2 or group.rewards[0] == group.rewards[-1]:
+                whole += 1
+                continue
+            weights[torch.cat([group.rows[:m], group.rows[-m:]])] = 0
+        metrics = {"trimmed_rows": float((weights == 0).sum()), "whole_groups": float(whole)}
+        return reweighted(rollouts, weights, metrics)
+
+
+# Groups with fewer different rewards are not judged: where rewards have two values every extreme is shared.
+_DIFFERENT = 3
+
+
+def tied_extremes(
+    rewards: Float[Tensor, " n"], response: Int[Tensor, " n"], tolerance: float
+) -> Bool[Tensor, " n"] | None:
+    """Which of a group's rewards lie at its highest or lowest one together with that of another response.
+
+    A reward lies at an extreme if it is no further from it than `tolerance` times the group's range. None where fewer
+    than three rewards differ by more than that: such a group is not judged.
+
+    Args:
+        rewards: [N] of one group, ascending, none of them NaN.
+        response: [N] rows of equal number gave the same response.
+    """
+    if not len(rewards):
+        return None
+    values = rewards.double()
+    reach = tolerance * float(values[-1] - values[0])
+    if int((values.diff() > reach).sum()) + 1 < _DIFFERENT:
+        return None
+    tied = torch.zeros(len(values), dtype=torch.bool)
+    for extreme in (values[0], values[-1]):
+        near = (values - extreme).abs() <= reach
+        if len(response[near].unique()) > 1:
+            tied |= near
+    return tied
+
+
+@settings
+class TieDetectorConfig:
+    """The settings of `TieDetector`."""
+
+    type: ClassVar[str] = "tie_detector"
+
+    tolerance: Annotated[float, Field(ge=0, lt=0.5)] = setting(
+        default=1e-3, help="Rewards are equal up to this share of their group's range."
+    )
+    strategy: Strategy = setting(default="zero_weight", help="What happens to tied rollouts.")
+
+
+class TieDetector(Baseline[TieDetectorConfig]):
+    """Flags the rows whose reward is a group's extreme and also that of a different response; rewards alone decide.
+
+    Rewards of different responses are hardly ever equal by chance where they are continuous. A corruption that sends
+    rewards to the opposite extreme of their group makes such ties, so this finds its traces: the control that shows how
+    much of what another method finds is due to the kind of corruption. Both sides of a tie are flagged: nothing says
+    which is the copy. Scores are 1 for tied rows and 0 for others; groups with fewer than three different rewards,
+    binary ones for example, are unscored and unchanged.
+
+    Heeds `response_keys`: without them every row is a response of its own.
+    """
+
+    optional: tuple[str, ...] = ("response_keys",)
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        rows = canonical_rows(rollouts)
+        order = rows.order.cpu()
+        keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys.cpu()
+        rewards, response = rollouts.rewards.cpu()[order], keys[order]
+        scores = torch.full((len(rollouts),), torch.nan)
+        for members in torch.arange(len(rollouts)).split(rows.sizes.tolist()) if len(rollouts) else ():
+            scored = members[~rewards[members].isnan()]
+            tied = tied_extremes(rewards[scored], response[scored], self.config.tolerance)
+            if tied is not None:
+                scores[scored] = tied.float()
+        scores = scores.to(rows.order.device)
+        flagged = scores == 1
+        return rectify(
+            rollouts,
+            rows,
+            scores,
+            Flags(suspect=flagged, anomalous=flagged, stable=scores == 0),
+            strategy=self.config.strategy,
+            generator=generator,
+            metrics={
+                "scored_rollouts": float((~scores.isnan()).sum()),
+            },
+        )

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import require_binary
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
-from geoalign.curators.denoise.truth import believe
+from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
@@ -72,7 +71,7 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
     plain GRPO's, which no correction with one pair of rates changes, so they are not divided.
 
     Rates that are not given are estimated from answers and identical responses over the last `window` batches
-    (`geoalign.curators.denoise.truth`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
+    (`geoalign.curators.denoise.model`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
     not above 0, the batch stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is
     among the metrics.
 
@@ -82,7 +81,6 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
         InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
-    config_class = NoiseCorrectedConfig
     optional: tuple[str, ...] = ("answers", "response_keys")
 
     def __init__(self, config: NoiseCorrectedConfig | None = None, **settings: Any) -> None:
@@ -132,7 +130,7 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
         if self._estimates and len(rollouts):
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, rows][-self.config.window :]
-            rates = believe(joined(self._past, 1.0), None, least_slope=1.0, share=False).metrics
+            rates = believe(joined(self._past, 1.0), None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             rates.get("false_positive_rate", math.nan) if wrong is None else wrong,

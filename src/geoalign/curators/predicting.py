@@ -8,8 +8,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions, group_centred
-from geoalign.curators.denoise.rows import content_folds
+from geoalign.curators.denoise.ridge import RunningRidge, content_folds, group_centred
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows
@@ -62,12 +61,8 @@ class PastPrediction:
         rewards = rewards.cpu().double()[rows.order.cpu()]
         y = group_advantages(rewards, rows.group.cpu())
         judged = y != 0
-        predictions = self._ridge.predict(states)
-        values = predictions.best
-        if not self._ridge.fitted:
-            folds = content_folds(states.double().square().sum(dim=1).cpu(), rows.group.cpu())
-            values = fold_predictions(states, y[:, None], judged, folds)[0]
-        self._ridge.add(states, y[:, None], judged, predictions)
+        folds = content_folds(states.double().square().sum(dim=1).cpu(), rows.group.cpu())
+        values = self._ridge.predict(states, y[:, None], judged, folds)
         return Predicted(rewards, y, values[:, 0].double().cpu())
 
     def state_dict(self) -> dict[str, Any]:

@@ -98,9 +98,9 @@ def rectify(
     flags: Flags,
     *,
     strategy: Strategy,
-    observing: bool,
     generator: torch.Generator | None,
     metrics: dict[str, float],
+    observing: bool = False,
     details: CurationDetails | None = None,
 ) -> Curation:
     """The curation that replaces, weighs, drops or amplifies the anomalous rows of a batch.

@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
-_BUILT_IN = {
-    "grpo": "geoalign.curators.grpo:GRPO",
+BUILT_IN = {
+    "grpo": "geoalign.curators.baselines.advantages:GRPO",
     "geoalign": "geoalign.curators.geoalign:GeoAlign",
     "denoise": "geoalign.curators.denoise:Denoise",
-    "geoalign_released": "geoalign.curators.geoalign_released:GeoAlignReleased",
-    "pf_ppo_br": "geoalign.curators.pf_ppo:PFPPOBestRandom",
-    "pf_ppo_bw": "geoalign.curators.pf_ppo:PFPPOBestWorst",
-    "par": "geoalign.curators.par:PAR",
-    "pods": "geoalign.curators.pods:PODS",
-    "seed_grpo": "geoalign.curators.seed_grpo:SeedGRPO",
-    "s_grpo": "geoalign.curators.s_grpo:SGRPO",
-    "dapo_filter_only": "geoalign.curators.dapo_filter:DAPOFilterOnly",
-    "cppo": "geoalign.curators.cppo:CPPO",
-    "gfpo": "geoalign.curators.gfpo:GFPO",
-    "mc_grpo": "geoalign.curators.mc_grpo:MCGRPO",
-    "quantile": "geoalign.curators.quantile:QuantileBaseline",
+    "geoalign_released": "geoalign.curators.geoalign.released:GeoAlignReleased",
+    "pf_ppo_br": "geoalign.curators.baselines.pf_ppo:PFPPOBestRandom",
+    "pf_ppo_bw": "geoalign.curators.baselines.pf_ppo:PFPPOBestWorst",
+    "par": "geoalign.curators.baselines.rewards:PAR",
+    "pods": "geoalign.curators.baselines.subsets:PODS",
+    "seed_grpo": "geoalign.curators.baselines.seed_grpo:SeedGRPO",
+    "s_grpo": "geoalign.curators.baselines.advantages:SGRPO",
+    "dapo_filter_only": "geoalign.curators.baselines.subsets:DAPOFilterOnly",
+    "cppo": "geoalign.curators.baselines.subsets:CPPO",
+    "gfpo": "geoalign.curators.baselines.subsets:GFPO",
+    "mc_grpo": "geoalign.curators.baselines.advantages:MCGRPO",
+    "quantile": "geoalign.curators.baselines.advantages:QuantileBaseline",
     "noise_corrected": "geoalign.curators.noise_corrected:NoiseCorrected",
-    "nearest_centroid": "geoalign.curators.nearest_centroid:NearestCentroid",
-    "confident_learning": "geoalign.curators.confident_learning:ConfidentLearning",
-    "score_agreement": "geoalign.curators.score_agreement:ScoreAgreement",
+    "nearest_centroid": "geoalign.curators.baselines.probes:NearestCentroid",
+    "confident_learning": "geoalign.curators.baselines.probes:ConfidentLearning",
+    "score_agreement": "geoalign.curators.baselines.probes:ScoreAgreement",
     "appeals": "geoalign.curators.appeals:Appeals",
-    "labelled_probe": "geoalign.curators.labelled_probe:LabelledProbe",
-    "concept_score": "geoalign.curators.labelled_probe:ConceptScore",
-    "answer_mean": "geoalign.curators.answer_mean:AnswerMean",
-    "majority_vote": "geoalign.curators.majority_vote:MajorityVote",
-    "label_refinement": "geoalign.curators.label_refinement:LabelRefinement",
-    "rank_trim": "geoalign.curators.rank_trim:RankTrim",
-    "tie_detector": "geoalign.curators.tie_detector:TieDetector",
+    "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
+    "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
+    "answer_mean": "geoalign.curators.baselines.rewards:AnswerMean",
+    "majority_vote": "geoalign.curators.baselines.rewards:MajorityVote",
+    "label_refinement": "geoalign.curators.baselines.rewards:LabelRefinement",
+    "rank_trim": "geoalign.curators.controls:RankTrim",
+    "tie_detector": "geoalign.curators.controls:TieDetector",
     "pair_count": "geoalign.curators.controls:PairCount",
     "reward_distance": "geoalign.curators.controls:RewardDistance",
     "random": "geoalign.curators.controls:Random",
@@ -59,11 +59,11 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
 
     def _locations(self) -> dict[str, Any]:
         installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
-        return {**installed, **_BUILT_IN}
+        return {**installed, **BUILT_IN}
 
     def __getitem__(self, name: str) -> type[Curator]:
         # Installed packages are searched only for other names: that takes a while.
-        locations: Mapping[str, Any] = _BUILT_IN if name in _BUILT_IN else self._locations()
+        locations: Mapping[str, Any] = BUILT_IN if name in BUILT_IN else self._locations()
         if name not in locations:
             raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}; got {name!r}")
         location = locations[name]
@@ -78,7 +78,7 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         return curator_class
 
     def __contains__(self, name: object) -> bool:
-        return name in _BUILT_IN or name in self._locations()
+        return name in BUILT_IN or name in self._locations()
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._locations()))

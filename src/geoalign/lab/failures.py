@@ -14,6 +14,16 @@ from geoalign.settings.masking import masked
 _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
 # Packages that generate in processes of their own; what happens there reaches this one as an error of theirs.
 _ENGINES = {"vllm": "vLLM"}
+# The extra that brings a package which commands import.
+_EXTRAS = {
+    **dict.fromkeys(
+        ("accelerate", "datasets", "pandas", "peft", "pyarrow", "tokenizers", "transformers", "trl"), "trl"
+    ),
+    **dict.fromkeys(("jinja2", "matplotlib"), "report"),
+    "yaml": "cli",
+    "httpx2": "judge",
+    "math_verify": "trl",
+}
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
 
 
@@ -21,12 +31,14 @@ def error_line(error: BaseException) -> str | None:
     """The one line that says what went wrong; None for a fault of this package.
 
     An error of this package's own kinds is its message; an error of the operating system is its file and reason; a lack
-    of memory is how much was asked for, where that is known.
+    of memory is how much was asked for, where that is known; a package that is missing is its name and the extra.
     """
     if isinstance(error, GeoAlignError):
         return _line(error)
     if isinstance(error, OSError):
         return _line(_of_system(error))
+    if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _EXTRAS:
+        return f"{package} is not installed, which this command needs: pip install 'geoalign[{_EXTRAS[package]}]'"
     text = str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
         return _line(f"out of memory: {text}" if text else "out of memory")

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ArgsKwargs
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import LONGEST_KEY, Locations
 from geoalign.settings.secrets import refuse_secrets
-from geoalign.settings.yaml_text import LONGEST_KEY
 from geoalign.shown import shown, shown_key
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import yaml
 
 from geoalign.errors import ConfigError
+from geoalign.settings.locations import LONGEST_KEY
 from geoalign.shown import brief, shown, shown_key
 
 MOST_BYTES = 500_000
 # Values behind an alias count wherever the alias stands.
 MOST_VALUES = 20_000
 DEEPEST = 40
-LONGEST_KEY = 200
 _MOST_DIGITS = 40
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 
@@ -125,6 +125,34 @@ def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> 
         finally:
             loader.dispose()
     return (None if node is None else walk.value(node, key)), walk.locations
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """A settings file as nested dicts, and the location of every dotted key in it. An empty file gives no settings.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML mapping, is too large, names a key twice, or holds what is no
+            plain data (`parse_yaml`); the message has the line.
+    """
+    data, locations = parse_yaml(read_text(path), shown_key(str(path)))
+    if data is None:
+        return {}, {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
+    return data, locations
+
+
+def parse_value(text: str, key: str = "", option: str = "--set") -> Any:
+    """The value of a `--set key=value`, read as YAML: numbers, true/false, null, lists, text.
+
+    Args:
+        key: the dotted key that is set, for error messages.
+        option: what error messages call the text.
+
+    Raises:
+        ConfigError: the text is no YAML value, or one that `parse_yaml` refuses.
+    """
+    return parse_yaml(text, option, key=key, lines=False)[0]
 
 
 @dataclass

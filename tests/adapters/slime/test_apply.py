@@ -5,7 +5,7 @@ import torch
 from slime_parts import arguments
 
 from geoalign.adapters.slime import hooks, post_process_rewards
-from geoalign.adapters.slime.advantages import normalised_rewards
+from geoalign.adapters.slime.apply import normalised_rewards
 from geoalign.adapters.slime.run import SlimeRun
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Curation
@@ -167,3 +167,18 @@ def test_denoise_by_answers_gives_soft_advantages(batch):
     raw, found = SlimeRun(arguments(section)).curate(batch)
     assert len(found) == 12
     assert raw[3] == 0.0
+
+
+def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):
+    denoise = {"type": "denoise", "geometry": "none", "component": "verdict"}
+    args = arguments({"curator": denoise, "rollout_fields": {"answers": "answer"}}, reward_key="score")
+    with pytest.raises(ConfigError, match=r"this engine gives one reward: no dict of numbers in Sample\.reward"):
+        SlimeRun(args).curate(batch)
+    for row, sample in enumerate(batch):
+        sample.reward = {"score": sample.reward + 0.1 * (row % 2), "verdict": sample.reward, "format": 0.1 * (row % 2)}
+    run = SlimeRun(args)
+    seen = []
+    inner = run.session.curate
+    run.session.curate = lambda rollouts: seen.append(rollouts) or inner(rollouts)
+    run.curate(batch)
+    assert seen[0].components["verdict"].tolist() == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]

@@ -13,9 +13,9 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from slime_parts import arguments, mine, recorded
+from slime_parts import arguments, recorded
 
-from geoalign.adapters.slime import curated_conversion, hooks
+from geoalign.adapters.slime import hooks
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 GRPO = {"curator": {"type": "grpo"}}
@@ -123,18 +123,6 @@ def test_dropped_and_unscored_rows(engine):
     assert found["rewards"][0] == 0
 
 
-@pytest.mark.parametrize("curator", [{"type": "grpo"}, {"type": "pf_ppo_br"}, {"type": "pods", "m": 2}])
-def test_a_conversion_of_ones_own_has_the_curation_of_the_hook(engine, curator):
-    """The engine's own conversion, without the hook, is the one that is wrapped."""
-    changes = {"calculate_per_token_loss": True}
-    expected = engine.convert(arguments({"curator": curator}, **changes), recorded(engine.sample), True)
-    conversion = curated_conversion(lambda args, samples: engine.convert(args, samples, False))
-    args = arguments({"curator": curator}, **changes)
-    # Both are named: the engine calls the conversion alone.
-    assert engine.convert(args, recorded(engine.sample), True, conversion) == expected
-    assert hooks.run_of(args).session.calls == 1
-
-
 def test_rollouts_of_several_samples_stay_rollouts(engine, monkeypatch):
     samples = recorded(engine.sample)
     if not hasattr(samples[0], "rollout_id"):
@@ -173,8 +161,7 @@ def test_the_engines_data_source_saves_the_curator(engine, tmp_path, monkeypatch
     assert engine.convert(again, recorded(engine.sample), True) == expected
 
 
-@pytest.mark.parametrize("conversion", [None, curated_conversion(mine)])
-def test_a_whole_step_of_slimes_manager(engine, monkeypatch, conversion):
+def test_a_whole_step_of_slimes_manager(engine, monkeypatch):
     """Its `generate` up to the rows of a rank, with a rollout of two samples; its `eval`, which curates nothing."""
     if engine.name != "slime" or not hasattr(engine.sample(), "rollout_id"):
         pytest.skip("slime 0.3 only")
@@ -198,7 +185,7 @@ def test_a_whole_step_of_slimes_manager(engine, monkeypatch, conversion):
     made.generate_rollout = lambda args, rollout_id, source, evaluation: groups
     made.eval_generate_rollout = lambda args, rollout_id, source, evaluation: {"math": {"samples": samples}}
     made.custom_reward_post_process_func = hooks.post_process_rewards
-    made.custom_convert_samples_to_train_data_func = conversion
+    made.custom_convert_samples_to_train_data_func = None
     made.train_parallel_config = {"dp_size": 1, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
     (rank,) = manager.generate(made, 0)
     rows = rank.inner

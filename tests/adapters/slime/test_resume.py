@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 import torch
-from slime_parts import arguments, mine, recorded
+from slime_parts import arguments, recorded
 
-from geoalign.adapters.slime import curated_conversion, data_source, post_process_rewards
+from geoalign.adapters.slime import data_source, post_process_rewards
 from geoalign.adapters.slime.hooks import run_of
 from geoalign.errors import ConfigError, InputError
 
@@ -36,12 +36,7 @@ def rewards_of(args):
     return post_process_rewards(args, recorded())[1]
 
 
-def converted_rewards(args):
-    return curated_conversion(mine)(args, recorded())["rewards"]
-
-
-@pytest.mark.parametrize("rewards_of", [rewards_of, converted_rewards])
-def test_a_resumed_training_has_the_draws_of_one_that_was_never_stopped(tmp_path, rewards_of):
+def test_a_resumed_training_has_the_draws_of_one_that_was_never_stopped(tmp_path):
     args = arguments(SECTION, save=str(tmp_path))
     source = data_source(args)
     source.load(-1)  # slime calls it so in a new training
@@ -70,8 +65,6 @@ def test_checkpoints_without_the_curator_are_refused(tmp_path):
     args = arguments(SECTION, save=str(tmp_path))
     with pytest.raises(ConfigError, match=r"--data-source-path: expected geoalign.adapters.slime.data_source"):
         rewards_of(args)
-    with pytest.raises(ConfigError, match=r"--data-source-path: expected geoalign.adapters.slime.data_source"):
-        converted_rewards(args)
     rewards_of(arguments({**SECTION, "resume": False}, save=str(tmp_path)))
     args = arguments(SECTION, save=str(tmp_path), rollout_global_dataset=False)
     data_source(args)

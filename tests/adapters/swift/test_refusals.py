@@ -7,7 +7,7 @@ import torch
 
 from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer
 from geoalign.adapters.trl.states import StatePlace
-from geoalign.curators.grpo import GRPO
+from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
@@ -28,6 +28,7 @@ def trainer(**changes):
         "is_deepspeed_enabled": False,
         "is_fsdp_enabled": False,
         "is_multimodal": False,
+        "reward_func_names": ["digits", "length"],
     }
     return SimpleNamespace(**{**values, **changes})
 
@@ -107,3 +108,11 @@ def test_other_kinds_of_training():
 
     with pytest.raises(UnsupportedError, match="under GKDConfig: expected --rlhf_type grpo"):
         OtherTraining(model=torch.nn.Linear(1, 1), args=GKDConfig())
+
+
+def test_a_component_that_is_no_reward_function():
+    from geoalign.curators.denoise import Denoise
+
+    check(trainer(), Denoise(geometry="none", component="length"))
+    with pytest.raises(ConfigError, match="component: expected one of digits, length; got 'verdict'"):
+        check(trainer(), Denoise(geometry="none", component="verdict"))

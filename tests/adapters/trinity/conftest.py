@@ -31,6 +31,7 @@ class Experience:
     logprobs: torch.Tensor | None = None
     token_level_reward: torch.Tensor | None = None
     info: dict = field(default_factory=dict)
+    metrics: dict[str, float] | None = None
     experience_type: str = "single_turn"
 
 

@@ -9,7 +9,7 @@ import torch
 from geoalign import Curation
 from geoalign.adapters.placement import place
 from geoalign.adapters.trinity.experiences import apply_placement, check_experiences, group_ids, read_rollouts
-from geoalign.errors import InputError, UnsupportedError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 
 
 def curation(source, rewards, *, weights=None, rows=None):
@@ -80,14 +80,14 @@ def test_entries_of_info(experience):
     ("change", "message"),
     [
         ({"info": {}}, r"rollout_fields\.true_rewards: expected 'clean' in Experience\.info, got nothing in 0/0/1"),
-        ({"info": {"clean": "high"}}, r"Experience\.info\['clean'\]: expected numbers"),
+        ({"info": {"clean": "high"}}, r"rollout_fields\.true_rewards: expected numbers"),
         ({"info": {"clean": [1.0]}}, "true_rewards: expected|expected numbers"),
         ({"reward": math.inf, "info": {"clean": 1.0}}, "rewards: expected finite numbers"),
     ],
 )
 def test_bad_experiences(experience, change, message):
     rows = [experience(0, 0, info={"clean": 0.5}), experience(0, 1, **change)]
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((ConfigError, InputError), match=message):
         read_rollouts(rows, rollout_fields={"true_rewards": "clean"})
 
 
@@ -153,3 +153,11 @@ def test_runs_of_several_experiences_and_preference_pairs_are_refused(experience
         check_experiences([experience(0, 0), experience(0, 0, step=1)])
     with pytest.raises(UnsupportedError, match="preference pairs are not curated"):
         check_experiences([experience(0, 0, experience_type="dpo")])
+
+
+def test_components_are_what_a_workflow_leaves_in_metrics(experience):
+    rows = [experience(0, run, 1.1, metrics={"accuracy": 1.0, "format_score": 0.1}) for run in range(2)]
+    found = read_rollouts(rows, components=["accuracy"])
+    assert found.components["accuracy"].tolist() == [1.0, 1.0]
+    with pytest.raises(ConfigError, match="component: expected one of accuracy, format_score; got 'verdict'"):
+        read_rollouts(rows, components=["verdict"])

@@ -8,7 +8,7 @@ import torch
 from trinity_parts import tiny
 
 from geoalign import GeoAlign, Rollouts
-from geoalign.adapters.trinity.run import CurationRun, named
+from geoalign.adapters.trinity.run import CurationRun
 from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.weights import PublishedWeights
 from geoalign.curators.controls import OracleConfig
@@ -54,7 +54,6 @@ def test_it_decides_what_the_library_decides(batch):
     assert found.metrics["replaced"] == found.metrics["replaced_rows"] > 0
     assert found.metrics["raw_reward"] == pytest.approx(rewards.mean().item())
     assert "geoalign_hidden" not in rows[0].info
-    assert named({"a": 1, "b": float("nan")}) == {"geoalign/a": 1.0}
 
 
 def test_state_goes_on_in_a_new_process(batch, tmp_path):
@@ -260,7 +259,7 @@ def test_without_trinity_the_extra_is_named(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("geoalign.adapters.versions.version", missing)
+    monkeypatch.setattr("geoalign.adapters.exports.version", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'geoalign\[trinity\]'"):
         _ = adapter.GeoAlignOperator
     with pytest.raises(AttributeError, match="no attribute 'GeoalignOperator'"):

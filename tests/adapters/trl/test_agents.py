@@ -17,8 +17,7 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl.states import StatePlace, mean_logprobs
-from geoalign.adapters.trl.written import Written
+from geoalign.adapters.trl.states import StatePlace, Written, mean_logprobs
 from geoalign.curators.denoise import Denoise
 from geoalign.hidden.tap import backbone_of
 

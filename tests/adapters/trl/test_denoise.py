@@ -3,9 +3,11 @@
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
-from trl_parts import Recording, check_resume, same_weights, trainer, weights_of
+from trl_parts import Recording, check_resume, curated_batch, same_weights, trainer, weights_of
 
+from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise, DenoiseConfig
+from geoalign.errors import ConfigError
 
 BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
 # A level at which any agreement opens the gate: two steps of a tiny model have no signal worth the name.
@@ -48,3 +50,43 @@ def test_settings_parse_beside_trls(tmp_path):
     parser = TrlParser((ScriptArguments, DenoiseConfig, GRPOConfig, ModelConfig))
     arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--strategy", "weight", "--window", "5"]
     assert parser.parse_args_and_config(arguments)[1] == DenoiseConfig(strategy="weight", window=5)
+
+
+def verdict(completions, **columns):
+    """Whether the answer, the first character, is in a vowel's place; wrong where the last one is a digit."""
+    return [float((ord(text[:1] or " ") % 3 == 0) != text[-1:].isdigit()) for text in completions]
+
+
+def bonus(completions, **columns):
+    return [0.2 * (len(text) % 2) for text in completions]
+
+
+def first_curation(folder, curator, reward, **changes):
+    fields = {"answers": lambda rows: [row["completion"][:1] for row in rows]}
+    made = trainer(folder, curator, cls=Recording, reward=reward, extra={"rollout_fields": fields}, **BATCH, **changes)
+    curated_batch(made)
+    return made.steps[0]
+
+
+def test_a_format_bonus_does_not_hide_the_verdict_that_is_named(tmp_path):
+    def denoise(**changes):
+        return Denoise(geometry="none", answers="shared", **changes)
+
+    both = {"reward": [verdict, bonus], "reward_weights": [1.0, 0.5]}
+    alone = first_curation(tmp_path / "alone", denoise(), verdict)
+    named = first_curation(tmp_path / "named", denoise(component="verdict"), **both)
+    summed = first_curation(tmp_path / "summed", denoise(), **both)
+    parts = named.rollouts.components
+    assert set(parts) == {"verdict", "bonus"}
+    torch.testing.assert_close(parts["verdict"] + parts["bonus"], named.rollouts.rewards)
+    assert parts["bonus"].unique().tolist() == pytest.approx([0.0, 0.1])
+    assert alone.curation.metrics["mean_change"] > 0.01
+    torch.testing.assert_close(named.curation.scores, alone.curation.scores, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(named.curation.rewards, alone.curation.rewards + parts["bonus"], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(summed.curation.rewards, named.curation.rewards, atol=1e-3)
+
+
+def test_a_component_that_is_no_reward_function(tmp_path):
+    curator = Chain([Denoise(component="format")])
+    with pytest.raises(ConfigError, match="component: expected one of bonus, verdict; got 'format'"):
+        trainer(tmp_path, curator, reward=[verdict, bonus])

@@ -6,13 +6,12 @@ from trl_parts import Recording, digits, model, same_weights, trainer, weights_o
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.curators.anchors import Anchors
+from geoalign.curators.baselines.advantages import SGRPO
+from geoalign.curators.baselines.pf_ppo import PFPPO, PFPPOBestRandomConfig
+from geoalign.curators.baselines.rewards import PAR, PARConfig
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
+from geoalign.curators.baselines.subsets import CPPO, PODS
 from geoalign.curators.chain import Chain
-from geoalign.curators.cppo import CPPO
-from geoalign.curators.par import PAR, PARConfig
-from geoalign.curators.pf_ppo import PFPPO, PFPPOBestRandomConfig
-from geoalign.curators.pods import PODS
-from geoalign.curators.s_grpo import SGRPO
-from geoalign.curators.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.method.advantages import group_advantages
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from trl_parts import Scripted, curated_batch, curation, data, digits, trainer
 
-from geoalign.adapters.trl.fields import as_answers, as_floats
+from geoalign.adapters.step import as_answers, as_floats
 from geoalign.errors import ConfigError, InputError
 
 

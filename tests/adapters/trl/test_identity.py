@@ -6,7 +6,7 @@ from trl import GRPOTrainer
 from trl_parts import Scripted, curation, data, digits, length, model, same_weights, trainer, weights_of
 
 from geoalign.curators.base import Curator
-from geoalign.curators.grpo import GRPO
+from geoalign.curators.baselines.advantages import GRPO
 
 EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 

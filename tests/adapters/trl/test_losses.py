@@ -6,7 +6,7 @@ from trl import GRPOTrainer
 from trl_parts import Scripted, curated_batch, curation, model, trainer
 
 from geoalign.adapters.trl import GeoAlignMixin
-from geoalign.adapters.trl.losses import LOSS_NORMALISERS, dropping_scale
+from geoalign.adapters.trl.rows import LOSS_NORMALISERS, dropping_scale
 from geoalign.errors import UnsupportedError
 
 ROWS = 16

@@ -10,7 +10,7 @@ import pytest
 from geoalign.adapters.verl.refusals import check_config
 from geoalign.adapters.verl.settings import parse_settings
 from geoalign.lab.config.loading import load_run_config
-from geoalign.settings.locations import parse_value
+from geoalign.settings.yaml_text import parse_value
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
 RECIPES = {"verl_dapo_math.sh": "math_4b/geoalign.yaml", "verl_hh_rlhf.sh": "hh_4b/geoalign.yaml"}

@@ -15,7 +15,7 @@ from geoalign.adapters.verl.refusals import (
     check_placement,
 )
 from geoalign.adapters.verl.settings import VerlSettings
-from geoalign.curators.grpo import GRPO
+from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Curation

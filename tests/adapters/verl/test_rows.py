@@ -95,7 +95,7 @@ def test_a_field_that_the_reward_function_does_not_return():
 
 
 def test_a_field_that_is_no_number():
-    with pytest.raises(InputError, match=r"true_rewards: expected numbers in 'answer' .* got 'a0'"):
+    with pytest.raises(InputError, match=r"geoalign\.rollout_fields\.true_rewards: expected numbers, .*'a0'"):
         read(batch_of({"a": [1.0]}), fields={"true_rewards": "answer"})
 
 
@@ -119,5 +119,13 @@ def test_an_unscored_row_may_lack_what_the_others_return():
     assert rollouts.reference_rewards.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2]
     assert rollouts.answers == ["x", None, "x"]
     batch.rows[0]["extra_fields"] = {"reward_extra_info": {}}
-    with pytest.raises(ConfigError, match="got none in row 0"):
+    with pytest.raises(ConfigError, match="got nothing in row 0"):
         read(batch, fields={"true_rewards": "true"})
+
+
+def test_components_are_numbers_of_the_reward_functions_result():
+    batch = batch_of({"a": [1.0, 2.0]})
+    rollouts = read_rollouts(batch, range(2), (), rollout_fields={}, components=["true"], longest_response=9)
+    assert rollouts.components["true"].tolist() == [0.5, 1.0]
+    with pytest.raises(ConfigError, match="component: expected one of true; got 'answer'"):
+        read_rollouts(batch, range(2), (), rollout_fields={}, components=["answer"], longest_response=9)

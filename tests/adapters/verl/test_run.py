@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from geoalign import GeoAlignConfig
-from geoalign.adapters.placement import place
-from geoalign.adapters.verl.run import CuratorRun, curation_metrics
+from geoalign.adapters.step import named
+from geoalign.adapters.verl.run import CuratorRun
 from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.errors import InputError
 from geoalign.method.projector import ProjectorConfig
 from geoalign.types import Rollouts
@@ -29,24 +29,12 @@ def rollouts(seed=0):
     )
 
 
-def here(function, *arguments):
-    return function(*arguments, "cpu")
-
-
 def same(one, other):
     given = [torch.zeros(1) if each.advantages is None else each.advantages for each in (one, other)]
     assert torch.equal(*given)
     assert torch.equal(one.rewards, other.rewards)
     assert torch.equal(one.source, other.source)
     assert torch.equal(one.scores.nan_to_num(), other.scores.nan_to_num())
-
-
-@pytest.mark.parametrize("settings", [SETTINGS, DENOISE])
-def test_the_workers_device_gives_what_the_driver_gives(settings):
-    driver = CuratorRun(settings)
-    worker = CuratorRun(VerlSettings(curator=settings.curator, seed=3, place="worker"), here)
-    for seed in range(3):
-        same(driver.start(rollouts(seed)).result().curation, worker.start(rollouts(seed)).result().curation)
 
 
 def test_a_curation_moves_no_global_generator():
@@ -87,11 +75,10 @@ def test_an_error_of_the_curator_reaches_the_trainer():
 def test_metrics_have_names_of_their_own_and_no_nan():
     batch = rollouts()
     decision = CuratorRun(SETTINGS).start(batch).result()
-    placement = place(decision.curation, batch.groups)
-    metrics = curation_metrics(decision, batch, placement, waited=0.25)
+    metrics = named({**decision.metrics, "wait_seconds": 0.25, "undefined": float("nan")})
     assert all(name.startswith("geoalign/") and value == value for name, value in metrics.items())
     assert metrics["geoalign/raw_reward"] == pytest.approx(batch.rewards.mean().item())
-    assert metrics["geoalign/replaced_rows"] == float((placement.source != torch.arange(32)).sum())
+    assert metrics["geoalign/replaced_rows"] == float((decision.placement.source != torch.arange(32)).sum())
     assert metrics["geoalign/wait_seconds"] == 0.25
     assert metrics["geoalign/seconds"] > 0
     assert metrics["geoalign/pairs"] > 0

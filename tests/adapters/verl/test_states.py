@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from geoalign.adapters.verl.states import packed_states
 from geoalign.errors import InputError
-from geoalign.hidden.positions import response_states
+from geoalign.hidden.positions import packed_states, response_states
 
 # Two rows of 3 and 5 tokens, their responses of 1 and 3; the state of a token is its number.
 LENGTHS, RESPONSES = torch.tensor([3, 5]), torch.tensor([1, 3])

@@ -57,7 +57,6 @@ OTHERS = {
     "observed": [*WITHOUT_EFFECT, *TWO_STEPS],
     "colocated": [
         "trainer.v1.trainer_mode=geoalign_colocate_async",
-        "+geoalign.place=worker",
         "+geoalign.hidden_position=anchor",
         "+geoalign.hidden_layer=[0.5,1.0]",
         *FLAGS,

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from geoalign.curators.denoise.correlation import grouped_correlation
-from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions, group_centred
+from geoalign.curators.denoise.ridge import RunningRidge, group_centred, grouped_correlation
 
 ONES = torch.ones(4, dtype=torch.float64)
 
@@ -21,13 +20,14 @@ def test_by_hand():
     apart = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES)
     # Student's t on 2 degrees of freedom at 97.5%: 4.302653.
     assert apart.high - apart.estimate == pytest.approx(4.302653 * math.sqrt(0.5) / math.sqrt(18), rel=1e-5)
-    doubled = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES, inflation=2 * ONES)
+    doubled = grouped_correlation(z, y, torch.tensor([0, 1, 2, 2]), ONES, inflation=2.0)
     assert doubled.high - doubled.estimate == pytest.approx(math.sqrt(2) * (apart.high - apart.estimate))
 
 
 def test_one_group_excludes_nothing():
     alone = grouped_correlation(torch.ones(4), torch.ones(4), torch.zeros(4).long(), ONES)
-    assert (alone.estimate, alone.low, alone.high) == (1, -1, 1)
+    assert alone.estimate == 1
+    assert not alone.low > 0
 
 
 def test_nothing_to_correlate_is_nan():
@@ -45,17 +45,15 @@ def test_noise_passes_no_more_often_than_the_level_says(past):
     """Nominal 2.5% of 400 batches of noise above 0: between 1% and 4.5% (99.9% of binomial draws)."""
     draw = torch.Generator().manual_seed(0)
     group = torch.arange(320) // 8
-    weights, used = torch.ones(320), torch.ones(320, dtype=torch.bool)
+    weights, used, folds = torch.ones(320), torch.ones(320, dtype=torch.bool), group % 5
     passed = 0
     for _ in range(400):
         states = group_centred(torch.randn(320, 12, generator=draw), group)
         y = rewards(draw)
+        ridge = RunningRidge(penalties=(1.0,))
         if past:
-            ridge = RunningRidge(penalties=(1.0,))
-            ridge.add(group_centred(torch.randn(320, 12, generator=draw), group), rewards(draw)[:, None], used)
-            z = ridge.predict(states).best[:, 0]
-        else:
-            z = fold_predictions(states, y[:, None], used, group % 5)[0, :, 0]
-        inflation = torch.full((320,), 1.0 if past else 2.0)
-        passed += grouped_correlation(z, y, group, weights, inflation=inflation).low > 0
+            earlier = group_centred(torch.randn(320, 12, generator=draw), group)
+            ridge.predict(earlier, rewards(draw)[:, None], used, folds)
+        z = ridge.predict(states, y[:, None], used, folds)[:, 0]
+        passed += grouped_correlation(z, y, group, weights, inflation=1.0 if past else 2.0).low > 0
     assert 4 <= passed <= 18

@@ -8,8 +8,7 @@ import torch
 
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.rows import noisy_rows
-from geoalign.curators.denoise.truth import _fit_verdicts, _units, _VerdictModel, believe
+from geoalign.curators.denoise.model import _Verdicts, believe, noisy_rows
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
 
@@ -155,12 +154,11 @@ def test_trusted_and_other_rows_among_rivals_leave_the_fit_convex():
     rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
     rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
-    units = _units(rows, None, rows.rewards > 0.5, exclusive=True)
-    start = _VerdictModel(0.8, 0.2, torch.zeros(6, dtype=torch.float64))
-    model = _fit_verdicts(units, start, rounds=200)
-    again = _fit_verdicts(units, model, rounds=1)
-    torch.testing.assert_close(model.theta, again.theta, atol=1e-4, rtol=1e-4)
-    assert model.theta.abs().max() < 6
+    model = _Verdicts(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
+    fitted = model.fit(rows.weights, rounds=200)
+    again = model.fit(rows.weights, fitted, rounds=1)
+    torch.testing.assert_close(fitted.theta, again.theta, atol=1e-4, rtol=1e-4)
+    assert fitted.theta.abs().max() < 6
 
 
 def test_repeated_prompts_neither_open_the_gate_nor_are_predicted():

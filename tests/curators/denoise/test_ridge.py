@@ -6,13 +6,11 @@ import torch
 from geoalign.curators.denoise.ridge import (
     PENALTIES,
     RunningRidge,
-    fitted_predictions,
     fold_predictions,
     group_centred,
     ridge_weights,
-    side_by_side,
 )
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 
 
 def batch(seed, rows=24, d=6, noise=0.3):
@@ -33,13 +31,13 @@ def test_one_column_by_hand():
 def test_running_sums_are_those_of_all_batches_with_decay():
     ridge = RunningRidge(decay=0.5, penalties=(0.1,))
     seen = [batch(seed) for seed in range(4)]
-    for states, targets, used, _ in seen:
-        ridge.add(states, targets, used)
+    for one in seen:
+        ridge.predict(*one)
     gram = sum(0.5 ** (3 - age) * states.T @ states for age, (states, *_) in enumerate(seen))
     moment = sum(0.5 ** (3 - age) * states.T @ targets for age, (states, targets, *_) in enumerate(seen))
     shifted = gram + 0.1 * gram.trace() / len(gram) * torch.eye(len(gram))
-    new = batch(9)[0]
-    torch.testing.assert_close(ridge.predict(new).best, new @ torch.linalg.solve(shifted, moment))
+    new = batch(9)
+    torch.testing.assert_close(ridge.predict(*new), new[0] @ torch.linalg.solve(shifted, moment))
 
 
 def test_hundreds_of_equal_columns_are_no_obstacle():
@@ -63,24 +61,15 @@ def test_a_gram_without_a_cholesky_factor_is_shifted_until_it_has_one():
 
 
 def test_rows_left_out_and_constant_states_change_nothing():
-    states, targets, used, _ = batch(0)
+    states, targets, used, fold = batch(0)
     whole, half = RunningRidge(penalties=(1.0,)), RunningRidge(penalties=(1.0,))
-    half.add(states[:12], targets[:12], used[:12])
+    half.predict(states[:12], targets[:12], used[:12], fold[:12])
     used[12:], targets[12:] = False, 0
-    whole.add(states, targets, used)
-    torch.testing.assert_close(whole.predict(states).best, half.predict(states).best)
+    whole.predict(states, targets, used, fold)
+    torch.testing.assert_close(whole.predict(*batch(1)), half.predict(*batch(1)))
     constant = RunningRidge()
-    constant.add(torch.zeros(4, 3), torch.ones(4, 1), torch.ones(4, dtype=torch.bool))
-    assert constant.predict(torch.randn(2, 3)).best.eq(0).all()
-
-
-def test_states_side_by_side_count_alike_whatever_their_scale():
-    # Rows of lengths 3 and 4: root mean square sqrt((9 + 16) / 2) = 3.5355; the other block's lengths are 1 and 1.
-    one, other = torch.tensor([[3.0, 0.0], [0.0, 4.0]]), torch.tensor([[1.0], [-1.0]])
-    expected = torch.tensor([[3 / 12.5**0.5, 0.0, 1.0], [0.0, 4 / 12.5**0.5, -1.0]])
-    torch.testing.assert_close(side_by_side([one, other]), expected)
-    torch.testing.assert_close(side_by_side([1000 * one, other]), expected)
-    assert side_by_side([torch.zeros(2, 1), other])[:, 0].eq(0).all()
+    constant.predict(torch.zeros_like(states), *batch(0)[1:])
+    assert constant.predict(*batch(1)).eq(0).all()
 
 
 def test_the_penalty_follows_what_predicted_new_batches():
@@ -89,8 +78,7 @@ def test_the_penalty_follows_what_predicted_new_batches():
     for noise, d in ((0.001, 4), (20.0, 20)):
         ridge = RunningRidge()
         for seed in range(24):
-            states, targets, used, _ = batch(seed, d=d, noise=noise)
-            ridge.add(states, targets, used, ridge.predict(states))
+            ridge.predict(*batch(seed, d=d, noise=noise))
         chosen.append(ridge.penalty)
     assert chosen[0] == PENALTIES[0] < chosen[1]
 
@@ -107,25 +95,24 @@ def test_no_fold_is_predicted_from_itself():
 
 
 def test_solved_in_rows_or_in_columns_the_fit_is_one():
+    """Rows that stand in no fold are predicted by all that are fitted on."""
     states, targets, used, group = batch(0, d=9)
     used[::5] = False
     targets[::5] = 0
-    ridge = RunningRidge(penalties=(0.1,))
-    ridge.add(states, targets, used)
-    torch.testing.assert_close(fitted_predictions(states, targets, used, 0.1), ridge.predict(states).best)
-    own, folds = group == 2, fold_predictions(states, targets, used, group, (0.1,))[0]
-    others = RunningRidge(penalties=(0.1,))
-    others.add(states[~own], targets[~own], used[~own])
-    torch.testing.assert_close(folds[own], others.predict(states[own]).best)
+    kept = states[used]
+    expected = states @ ridge_weights(kept.T @ kept, kept.T @ targets[used], 0.1)
+    apart = fold_predictions(states, targets, used, torch.where(used, group, -1), (0.1,))[0]
+    torch.testing.assert_close(apart[~used], expected[~used])
+    own, others = group == 2, used & (group != 2)
+    kept = states[others]
+    expected = states @ ridge_weights(kept.T @ kept, kept.T @ targets[others], 0.1)
+    torch.testing.assert_close(apart[own & used], expected[own & used])
 
 
 def test_state_and_errors():
     ridge, other = RunningRidge(), RunningRidge()
-    states, targets, used, _ = batch(0)
-    ridge.add(states, targets, used)
+    ridge.predict(*batch(0))
     other.load_state_dict(ridge.state_dict())
-    assert torch.equal(ridge.predict(states).best, other.predict(states).best)
+    assert torch.equal(ridge.predict(*batch(1)), other.predict(*batch(1)))
     with pytest.raises(InputError, match="hidden: expected 6 columns as earlier, got 5"):
-        ridge.predict(states[:, :5])
-    with pytest.raises(ConfigError, match="penalties and targets"):
-        RunningRidge(2).load_state_dict(ridge.state_dict())
+        ridge.predict(*batch(0, d=5))

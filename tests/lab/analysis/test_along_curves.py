@@ -1,4 +1,4 @@
-"""Whole curves: their mean, when they reach a value, the other metric there; all by hand."""
+"""Whole curves: when they reach a value, and the other metric there; all by hand."""
 
 import math
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.comparison.along_curves import at_equal, auroc_at_reward, mean_over_curve, step_of
+from geoalign.lab.analysis.comparison.scores import at_equal, auroc_at_reward, step_of
 from geoalign.lab.store.logs import Evaluation
 
 
@@ -17,13 +17,6 @@ def cell(proxy, gold=(), steps=(0, 10, 20, 40)):
         for step, reward, utility in zip(steps, proxy, gold, strict=False)
     ]
     return SimpleNamespace(evaluations=tuple(lines))
-
-
-def test_the_mean_over_a_curve():
-    # Trapezoids: 10 x 0.5 + 10 x 1.5 + 20 x 2.5 = 70, over 40 steps.
-    assert mean_over_curve(cell([0.0, 1.0, 2.0, 3.0]), "reward") == pytest.approx(70 / 40)
-    assert mean_over_curve(cell([2.0, 2.0, 2.0, 2.0]), "reward") == pytest.approx(2.0)
-    assert math.isnan(mean_over_curve(cell([1.0]), "reward"))
 
 
 def test_the_step_at_which_a_value_is_first_reached():
@@ -41,11 +34,6 @@ def test_the_gold_utility_at_equal_proxy_reward():
     assert at_equal(cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0]), "reward", 1.5, "gold_utility") == pytest.approx(4)
     assert math.isnan(at_equal(cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0]), "reward", 9, "gold_utility"))
     assert math.isnan(at_equal(cell([0.0, 1.0, 2.0, 3.0]), "reward", 1.5, "gold_utility"))
-
-
-def test_a_faster_learner_is_not_worse_at_equal_proxy():
-    slow, fast = cell([0.0, 1.0, 2.0, 3.0], [9, 8, 7, 6]), cell([0.0, 2.0, 3.0, 4.0], [9, 7, 6, 5])
-    assert at_equal(slow, "reward", 1.5, "gold_utility") == at_equal(fast, "reward", 1.5, "gold_utility") == 7.5
 
 
 def test_a_score_of_wrong_answers_ranks_the_two_rewards_in_opposite_directions():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.analysis.order import group_orders
+from geoalign.lab.analysis.detection import group_orders
 from geoalign.lab.analysis.statistics import grouped_bootstrap
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.compare.extract import Generation, detection, scores_of, snapshot
+from geoalign.lab.compare.extract import Generation, detection, snapshot
 
 NAN = float("nan")
 
@@ -28,11 +28,6 @@ def batch() -> Generation:
         anomalous=np.array([True, False, False, False, False, False, False, False, True]),
         replaced=np.array([True, False, False, False, False, False, False, False, True]),
     )
-
-
-def test_pairs_are_rows_of_the_group_with_another_reward() -> None:
-    # Group 7: the 1 stands against three 0s, each 0 against the 1. Group 3: a tie. Group 5: 1 against 0, NaN alone.
-    assert pair_counts(batch().reward, batch().group).tolist() == [3, 1, 1, 1, 0, 0, 0, 1, 1]
 
 
 def test_pair_counts_against_a_loop() -> None:
@@ -88,29 +83,6 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     unscored = dataclasses.replace(batch(), score=np.full(9, NAN))
     assert "score" not in detection([unscored], mean_score=False)
     assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
-
-
-def test_precision_is_that_of_rows_really_replaced_not_of_flagged_ones() -> None:
-    # Row 0, flagged and corrupted, had no donor: only row 8, which is not corrupted, was replaced.
-    kept = dataclasses.replace(batch(), replaced=np.arange(9) == 8)
-    assert detection([kept], mean_score=False)["precision_among_replaced"] == 0 / 1
-
-
-def test_a_score_without_a_pair_is_no_score() -> None:
-    scored = dataclasses.replace(batch(), score=np.arange(9.0))
-    assert np.isnan(scores_of(scored, mean_score=False)["score"][[4, 5, 6]]).all()
-
-
-def test_the_order_of_rows_changes_nothing() -> None:
-    order = np.random.default_rng(1).permutation(9)
-    shuffled = dataclasses.replace(
-        batch(),
-        **{
-            name: getattr(batch(), name)[order]
-            for name in ("group", "reward", "true_reward", "corrupted", "score", "anomalous", "replaced")
-        },
-    )
-    assert detection([shuffled], mean_score=True) == detection([batch()], mean_score=True)
 
 
 def test_a_snapshot_has_every_row() -> None:

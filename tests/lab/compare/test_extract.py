@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.compare.extract import extract, rounded, spread, sums_over_pairs
+from geoalign.lab.compare.extract import extract, sums_over_pairs
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
@@ -134,16 +134,3 @@ def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(
     found = extract(folder, curator)
     assert ("mean_score" in found["detection"]) == sums
     assert (found["snapshots"][0]["mean_score"] is not None) == sums
-
-
-def test_generations_are_spread_over_the_run() -> None:
-    numbers: list[Any] = list(range(41))
-    assert spread(numbers, 5) == [0, 10, 20, 30, 40]
-    assert spread(numbers[:3], 5) == [0, 1, 2]
-    assert spread([], 5) == []
-
-
-def test_six_significant_digits_are_kept() -> None:
-    given = {"a": [1.23456789, float("nan"), 7, True], "b": {"c": 123456789.0}, "d": "x", "e": float("inf")}
-    assert rounded(given) == {"a": [1.23457, None, 7, True], "b": {"c": 123457000.0}, "d": "x", "e": None}
-    assert rounded({"a": [True]})["a"][0] is True

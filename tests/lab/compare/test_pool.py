@@ -10,11 +10,10 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare import pool
-from geoalign.lab.compare.progress import Board
+from geoalign.lab.compare.pool import Board
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.logs import last_step
 
 
 class FakeProcess:
@@ -101,11 +100,6 @@ def test_every_run_is_carried_out_in_order_and_no_more_than_allowed_at_once(
     assert not list((tmp_path / "runs").rglob("seed-*"))
 
 
-def test_run_folders_are_kept_on_request(tmp_path: Path, fake: type[FakeProcess], plan: list[PlannedRun]) -> None:
-    carry_out(tmp_path, plan[:2], keep_runs=True)
-    assert len(list((tmp_path / "runs").rglob("rollouts"))) == 2
-
-
 @pytest.mark.parametrize("code", [1, 2, -9, 99])
 def test_a_failure_is_recorded_in_all_its_cells_and_stops_no_other(
     tmp_path: Path, fake: type[FakeProcess], plan: list[PlannedRun], code: int
@@ -159,18 +153,3 @@ def test_the_board_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     said = console.export_text()
     assert "a/grpo/seed-1 failed: it broke" in said
-
-
-def test_the_last_step_of_a_growing_log(tmp_path: Path) -> None:
-    metrics = tmp_path / "metrics.jsonl"
-    assert last_step(metrics) == 0
-    metrics.write_text("")
-    assert last_step(metrics) == 0
-    metrics.write_text('{"stage": "sft", "step": 7}\n')
-    assert last_step(metrics) == 0
-    assert last_step(metrics, stage="sft") == 7
-    with metrics.open("a") as file:
-        for step in range(2000):
-            file.write(f'{{"stage": "rl", "step": {step}, "x": "{"y" * 50}"}}\n')
-        file.write('{"stage": "rl", "st')  # cut
-    assert last_step(metrics) == 1999

@@ -85,19 +85,6 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
     assert not alive(helper)
 
 
-def test_stopping_ends_a_worker(tmp_path: Path) -> None:
-    process = WorkerProcess({"kind": "run"}, log=tmp_path / "worker.log", threads=1)
-    process.stop()
-    assert not alive(process.number)
-
-
-def test_the_last_line_that_says_something(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    assert last_line(log) == ""
-    log.write_bytes(b"one\n two \xff\n\n  \n")
-    assert last_line(log) == "two �"
-
-
 def test_seconds_are_summed_over_starts_and_unknown_after_a_kill() -> None:
     start = {"started": 0.0}
     first = {"seconds": 2.0, "peak_memory_bytes": 30}

@@ -22,7 +22,7 @@ COMPARISONS = [
     for path in sorted(CONFIGS.rglob("*.yaml"))
     if path in (*EVIDENCE, *VERIFIERS) or "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
 ]
-# Those of a pretrained model and of data that are not in the repository start in tests/lab/model.
+# Those of a pretrained model and of data that are not in the repository start in tests/real.
 GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and path not in VERIFIERS]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 # Made once for all comparisons that share a base run.

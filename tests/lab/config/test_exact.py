@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from geoalign.curators.baselines.rewards import PARConfig
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.curators.par import PARConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import EvaluationConfig

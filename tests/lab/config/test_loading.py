@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.curators.grpo import IdentityConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import load_run_config, parse_run_config
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig

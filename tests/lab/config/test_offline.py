@@ -2,9 +2,9 @@
 
 import pytest
 
+from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.controls import PairCountConfig
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.curators.pods import PODSConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import load_curate_config
 

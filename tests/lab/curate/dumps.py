@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from geoalign.lab.dumps.layouts import find_layout
+from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
 
 GROUPS, SIZE = 12, 4
@@ -125,6 +125,6 @@ def filtered(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "filtered.jsonl").read_bytes().splitlines()]
 
 
-def loaded(path: Path) -> Any:
+def loaded(path: Path, **given: Any) -> Any:
     """A dump as the command reads it."""
-    return read_dump(path, find_layout(path, name=None, fields={})[0])
+    return read_dump(path, find_layout(path)[0], **given)

@@ -2,14 +2,12 @@
 
 import gzip
 import json
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import GROUPS, SIZE, changed, plain, responses, trinity, trl, verl, write_dump, write_lines
+from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.errors import ConfigError, InputError
 
 DEEP: list = []
 for _ in range(200):
@@ -18,7 +16,6 @@ for _ in range(200):
 
 BAD_ROWS = {
     "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
-    "reward as list": (changed(plain(), 5, reward=[0.5]), r"line 6: reward: expected a number, got a list"),
     "infinite reward": (changed(plain(), 5, reward=float("inf")), r"line 6: reward: expected a finite number"),
     "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number of at most 3.4e38"),
     "reward beyond float32": (changed(plain(), 5, reward=1e308), r"line 6: reward: .* 3.4e38, .* got 1e\+308"),
@@ -27,9 +24,7 @@ BAD_ROWS = {
         r"line 6: reward: .* float64 holds exactly, got 9007",
     ),
     "truth as reward": (changed(plain(), 5, reward=True), r"line 6: reward: expected a number, got True"),
-    "truth as true reward": (changed(plain(), 5, true_reward=True), r"line 6: true_reward: .* number, got True"),
     "negative length": (changed(plain(), 5, tokens=-1), r"line 6: tokens: expected a number of tokens, got -1"),
-    "endless length": (changed(plain(), 5, tokens=2**63), r"line 6: tokens: expected a whole number of 64 bits, got 9"),
     "group that was rounded": (
         changed([{**row, "group": row["prompt"]} for row in plain()], 5, group=1e300),
         r"line 6: group: expected a group that can be told",
@@ -38,11 +33,9 @@ BAD_ROWS = {
     "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
     "no response": (changed(plain(), 5, response=...), r"line 6: response: expected the response .* no such field"),
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
-    "response as number": (changed(plain(), 5, response=7), r"line 6: response: expected a text or .* got 7"),
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
     "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
     "no id": (changed(plain(), 5, id=None), r"line 6: id: expected the id of the rollout, got none"),
-    "step as text": (changed(verl(), 5, step="x"), r"line 6: step: expected a whole number of 64 bits, got a text"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "experience of a later step": (
@@ -57,9 +50,7 @@ BAD_ROWS = {
         changed(responses(), 4, pred_score=[[1.0, 2.0]] * 4),
         r"line 5: pred_score.0: expected a number, got a list",
     ),
-    "rewards as texts": (changed(responses(), 4, pred_score=["1"] * 4), r"line 5: pred_score.0: .* got a text"),
     "a response that is none": (changed(responses(), 4, response=["a", None, "b", "c"]), r"line 5: response.1: exp"),
-    "no list": (changed(responses(), 4, response="a"), r"line 5: response: expected a list.* got a text"),
     "empty list": (changed(responses(), 4, response=[], pred_score=[]), r"line 5: response: expected a list of resp"),
 }
 
@@ -96,29 +87,10 @@ def test_a_key_that_stands_twice(tmp_path, run):
     assert (counts["rows"], counts["skipped"]) == (47, 1)
 
 
-def test_groups_of_large_numbers_stay_apart(tmp_path, run):
-    rows = [{**row, "group": 2**53 + place // SIZE} for place, row in enumerate(plain())]
-    summary = run(write_lines(tmp_path / "dump.jsonl", rows))
-    assert summary["counts"]["groups"] == GROUPS
-
-
 def test_a_dump_whose_name_is_no_utf8(tmp_path, run):
     path = write_lines(tmp_path / "dump\udcff.jsonl", plain())
     run(path)
     assert json.loads((tmp_path / "out" / "summary.json").read_bytes())["inputs"][0]["file"] == str(path)
-
-
-def test_half_a_line(tmp_path, run):
-    path = write_lines(tmp_path / "dump.jsonl", plain())
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(
-        InputError, match=r"dump.jsonl, line 48: expected a JSON object, got JSONDecodeError: .* \(column \d+\)"
-    ):
-        run(path)
-    summary = run(path, skip_bad=True)
-    assert summary["counts"]["rows"] == 47
-    assert summary["skipped"][0]["line"] == 48
-    assert summary["skipped"][0]["field"] is None
 
 
 def test_a_truncated_gzip(tmp_path, run):
@@ -156,19 +128,6 @@ def test_a_parquet_file_cut_off(tmp_path, run):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"trl.parquet, row 1: expected a parquet file, got ArrowInvalid"):
         run(path)
-
-
-def test_bad_rows_of_parquet(tmp_path, run):
-    table = trl()
-    table.loc[7, "completion"] = None
-    table.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(
-        InputError, match=r"t.parquet, row 8: completion: expected the response of the rollout, got null"
-    ):
-        run(tmp_path / "t.parquet")
-    summary = run(tmp_path / "t.parquet", skip_bad=True)
-    assert summary["counts"]["rows"] == 47
-    assert 8 not in pq.read_table(tmp_path / "out" / "scores.parquet")["line"].to_pylist()
 
 
 def test_groups_of_different_sizes(tmp_path, run):
@@ -266,27 +225,3 @@ def test_nothing_but_bad_rows(tmp_path, run):
     message = r"got none among 48 bad rows; the first: .*dump.jsonl, line 1: reward: expected a number, got a text"
     with pytest.raises(InputError, match=message):
         run(path, skip_bad=True)
-
-
-HOLD = """
-import sys, time, pathlib
-from geoalign.lab.store.files import locked
-with locked(pathlib.Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-def test_a_folder_that_another_process_writes_to(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    (tmp_path / "out").mkdir()
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "held\n"
-            with pytest.raises(RunFolderError):
-                run(path)
-        finally:
-            process.kill()
-    assert not (tmp_path / "out" / "summary.json").exists()
-    run(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, OUTLIERS, SIZE, filtered, trl, verl, write_dump, write_lines
+from dumps import GROUPS, OUTLIERS, SIZE, trl, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab import cli
@@ -174,28 +174,6 @@ def test_a_kill_leaves_whole_files_or_none(tmp_path, run):
     assert path.read_bytes() == before
 
 
-def test_a_kill_while_an_earlier_curation_is_replaced(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    output = tmp_path / "out"
-    gc.collect()
-    lived = False
-    for number in (*range(6, 40, 2), 1000):
-        run(path, overwrite=True)
-        lived = die_at(number, [str(path)], output, overwrite=True)
-        # With the summary the folder is whole, at any moment.
-        if (output / "summary.json").exists():
-            assert {item.name for item in output.iterdir()} >= FILES
-    assert lived
-
-
-def test_ties_make_no_pairs(tmp_path, run):
-    # Of four rewards two are equal, 0.1 and 0.1: five pairs of the six; in group 8 one of the two is 9.
-    rows = [{**row, "score": max(row["score"], 0.1)} for row in verl()]
-    run(write_lines(tmp_path / "dump.jsonl", rows))
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    assert [row["group_pairs"] for row in scores] == [6 if row["group"] == 8 else 5 for row in scores]
-
-
 def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -253,21 +231,3 @@ def test_real_rollouts_without_states(shared_data, tmp_path, run):
     judged = run(path, curator="pair_count", fields=("reward=score",), overwrite=True)["counts"]
     assert 0 < judged["pairs"] < 1600  # at most 16 a group, none where all are right or all are wrong
     assert judged["groups_without_pairs"] > 0
-
-
-def test_real_rollouts_with_states_of_a_tiny_model(shared_data, tmp_path, run):
-    model = tiny_model(tmp_path / "model", length=96)
-    settings = ("max_tokens=48", "batch_size=64", "curator.alpha=0.2", "curator.projector.steps=5")
-    summary = run(real(shared_data), curator="geoalign", model=str(model), settings=settings, filtered=True)
-    counts = summary["counts"]
-    # Of the rollouts only the last 48 bytes are read: some end alike, and two equal states have no direction.
-    assert counts["scored"] > 400
-    assert counts["flagged"] >= counts["replaced"] > 0
-    assert summary["consensus"]["groups"] > 20  # of one fold
-    assert summary["hidden"]["files"][0]["cut_rows"] == 800
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    made = filtered(tmp_path / "out")
-    for row in scores:
-        if row["anomalous"]:
-            assert made[row["index"]]["response"] == scores[row["source"]]["response"]
-            assert scores[row["source"]]["row"] == row["row"]

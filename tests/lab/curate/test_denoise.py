@@ -1,17 +1,12 @@
 """`geoalign curate --curator denoise`: without states and with them, its columns, and what it writes."""
 
-import csv
-import json
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
-from dumps import filtered, write_dump, write_lines
+from dumps import filtered, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab.reports.inspection import build_inspection
-from geoalign.method.advantages import group_advantages
 
 # The reward in a row's place is then a probability.
 EXPECTED = ("curator.least_slope=1",)
@@ -49,32 +44,11 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
-def test_matched_rewards_undo_the_shrinkage_of_expected_ones(tmp_path, run):
-    path = write_lines(tmp_path / "d.jsonl", verdicts())
-    by_setting = {}
-    for settings in (EXPECTED, ()):
-        run(path, curator="denoise", settings=settings, filtered=True, overwrite=True)
-        rows = table(tmp_path / "out")
-        by_setting[settings] = [row["denoised_reward"] for row in rows]
-        assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
-    expected, matched = (np.array(by_setting[settings]).reshape(8, 8) for settings in (EXPECTED, ()))
-    assert (np.ptp(matched, axis=1) > np.ptp(expected, axis=1)).all()
-
-
 def test_the_page_opens_with_the_verifier_and_not_with_a_consensus_that_nobody_measured(tmp_path, run):
     run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise")
     page = build_inspection(tmp_path / "out").read_text(encoding="utf-8")
     assert "What the verdicts say of the verifier" in page
     assert "Is there a consensus to trust?" not in page
-
-
-def test_flagged_rows_show_the_probability(tmp_path, run):
-    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise", settings=EXPECTED)
-    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 16
-    assert {row["final_answer"] for row in rows} == {"a", "b"}
-    assert all(0.5 < float(row["probability_wrong"]) < 1 and float(row["denoised_reward"]) < 1 for row in rows)
 
 
 def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
@@ -113,51 +87,6 @@ def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_pa
     assert (ratio[:, 0] < 1 / rewards.std(axis=1, ddof=1)).all()
 
 
-@pytest.mark.parametrize("name", ["trl", "responses", "verl"])
-def test_denoised_rewards_in_every_kind_of_dump(tmp_path, run, name):
-    # Without answers or repeated responses, and without states, nothing is changed.
-    run(write_dump(tmp_path / "in", name), curator="denoise")
-    rows = table(tmp_path / "out")
-    assert [row["new_reward"] for row in rows] == [row["reward"] for row in rows]
-    if name == "responses":
-        return
-    # One response throughout a group: of its different rewards at most one is kept.
-    path = next((tmp_path / "in").iterdir())
-    if name == "trl":
-        import pandas as pd
-
-        frame = pd.read_parquet(path)
-        frame["completion"] = "the same"
-        frame.to_parquet(path)
-    else:
-        write_lines(path, [{**json.loads(line), "output": "the same"} for line in path.read_text().splitlines()])
-    run(path, curator="denoise", overwrite=True)
-    rows = table(tmp_path / "out")
-    assert sum(row["new_reward"] != row["reward"] for row in rows) > 24
-    assert None not in {row["advantage"] for row in rows}
-
-
-def test_states_are_used_where_there_are_some(tmp_path, run):
-    # No answers and no response twice: only the states know that rewards 3 and 5 of each prompt are wrong.
-    rows = [{**row, "response": f"way {row['id']}"} for row in verdicts(prompts=24)]
-    generator = torch.Generator().manual_seed(0)
-    states = torch.randn(len(rows), 8, generator=generator)
-    states[:, 0] += torch.tensor([4.0 * (letter == "a") for letter in ANSWERS]).repeat(24)
-    np.save(tmp_path / "states.npy", states.numpy())
-    path = write_lines(tmp_path / "d.jsonl", rows)
-    summary = run(path, curator="denoise", hidden=(tmp_path / "states.npy",), filtered=True)
-    assert summary["curator"]["geometry"] == "states"
-    assert "note" not in summary["hidden"]
-    assert summary["steps"][0]["metrics"]["geoalign/states_used"] == 1
-    found = table(tmp_path / "out")
-    wrong = np.array([row["probability_wrong"] for row in found]).reshape(24, 8).mean(axis=0)
-    assert set(np.argsort(-wrong)[:2].tolist()) == {3, 5}
-    made = filtered(tmp_path / "out")
-    own = group_advantages(torch.tensor([one["reward"] for one in made]), torch.arange(24).repeat_interleave(8))
-    given = torch.tensor([one["advantage"] for one in made])
-    assert torch.cosine_similarity(own, given, dim=0) > 0.9
-
-
 def test_the_control_of_permuted_predictions_needs_states(tmp_path, run):
     path = write_lines(tmp_path / "d.jsonl", verdicts())
     with pytest.raises(ConfigError, match=r"denoise needs hidden states.* takes one of .*denoise"):
@@ -179,9 +108,3 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
     assert len(made) == 32
     for one in made:
         assert (one["reward"] > 0.5) == ("boxed{a}" in one["response"])
-
-
-def test_a_member_that_cannot_do_without_states_is_named(tmp_path, run):
-    path = write_lines(tmp_path / "d.jsonl", verdicts())
-    with pytest.raises(ConfigError, match=r"chain needs hidden states"):
-        run(path, curator="chain", settings=("curator.members=[{type: denoise, geometry: permuted}]",))

@@ -8,15 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, QUICK, ROWS, SIZE, responses, trinity, verl, write_dump, write_lines
+from dumps import GROUPS, QUICK, ROWS, SIZE, loaded, responses, trinity, verl, write_dump, write_lines
 from safetensors.torch import save_file
 
 from geoalign import GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.curate.hidden_files import read_hidden
-from geoalign.lab.dumps.layouts import find_layout
-from geoalign.lab.dumps.reading import read_dump
 
 
 def states(seed=0, rows=ROWS, width=16):
@@ -113,15 +110,6 @@ def test_a_folder_of_states_by_name(tmp_path, run):
         run(path, curator="geoalign", hidden=[folder], settings=QUICK)
     save_npy(folder / "plain.npy", states())
     assert run(path, curator="geoalign", hidden=[folder], settings=QUICK)["counts"]["scored"] == ROWS
-
-
-def test_states_are_mapped_and_the_file_stays_as_it_is(tmp_path):
-    path = save_npy(tmp_path / "h.npy", states())
-    before = path.read_bytes()
-    found = read_hidden(path, rows=ROWS, dump=tmp_path / "d.jsonl")
-    assert torch.equal(found, states())
-    found += 1
-    assert path.read_bytes() == before
 
 
 BAD_STATES = {
@@ -240,12 +228,8 @@ def test_states_of_a_dump_that_breaks_off_are_not_guessed_at(tmp_path, run):
     )
     path = tmp_path / "dump.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
-    rows = len(loaded_with_skips(path).rows)
+    rows = len(loaded(path, skip_bad=True).frame)
     # As many states as rollouts and one bad row, by chance.
     h = save_npy(tmp_path / "h.npy", states(rows=rows + 1))
     with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted"):
         run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
-
-
-def loaded_with_skips(path):
-    return read_dump(path, find_layout(path, name=None, fields={})[0], skip_bad=True)

@@ -1,14 +1,11 @@
 """Hidden states that a model computes for a dump: cached, resumed, cut, and those of the extraction."""
 
-import sys
-
 import pyarrow.parquet as pq
 import pytest
 import torch
-import vllm_stand_in
 from dumps import HOSTILE, QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.curate import load_curate_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.curate import hidden_model
@@ -70,7 +67,7 @@ def test_states_of_a_model_are_those_of_the_extraction(tiny, tmp_path):
     found = compute_states(model, dump, config, tmp_path / "states")
     assert found.prompts == "text"  # what verl writes is what its model read
     expected = extract_states_from_texts(
-        model.model, model.tokenizer, [row.prompt for row in dump.rows], [row.response for row in dump.rows]
+        model.model, model.tokenizer, dump.frame["prompt"].tolist(), dump.frame["response"].tolist()
     )
     assert torch.allclose(found.states, expected.states, atol=1e-5)
     assert found.lengths == tuple(expected.lengths.tolist())
@@ -110,12 +107,6 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     assert torch.allclose(found[0], torch.cat([hidden[0][0, -1], hidden[1][0, -1]]), atol=1e-5)
 
 
-def test_a_layer_that_the_model_lacks_is_refused(tiny, tmp_path, run):
-    path = write_dump(tmp_path / "in", "plain")
-    with pytest.raises(InputError, match="hidden_layer: expected at most 1, the model's depth, got 2"):
-        run(path, curator="geoalign", model=str(tiny), settings=(*QUICK, "hidden_layer=2"))
-
-
 def test_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):
     path = write_dump(tmp_path / "in", "plain")
     run(path, curator="geoalign", model=str(tiny), settings=QUICK, redact=True)
@@ -145,7 +136,7 @@ def test_which_model(tiny, tmp_path):
     (run_folder / "checkpoints" / "final").symlink_to(tiny)
     assert check_model_path(str(run_folder)) == str(run_folder / "checkpoints" / "final")
     assert check_model_path("Qwen/Qwen3-1.7B") == "Qwen/Qwen3-1.7B"
-    with pytest.raises(ConfigError, match=r"an id on the hub \(owner/name\) or smollm2-135m, got 'qwen'"):
+    with pytest.raises(ConfigError, match=r"--model: expected .* an id on the hub, got 'qwen'"):
         check_model_path("qwen")
     with pytest.raises(ConfigError, match=r"expected a model \(config.json\), got a folder without one"):
         check_model_path(str(tmp_path))
@@ -222,30 +213,3 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
         write_lines(dump, rows)
         compute_states(load_state_model(str(folder), config), loaded(dump), config, tmp_path / "cache")
         assert len(list((tmp_path / "cache").iterdir())) == count, settings
-
-
-@pytest.mark.parametrize("setting", ["hidden_position=predicting", "hidden_position=mean", "hidden_layer=0"])
-def test_states_of_vllm_are_those_of_transformers(tiny, tmp_path, monkeypatch, setting):
-    monkeypatch.setitem(sys.modules, "vllm", vllm_stand_in.module())
-    dump = loaded(write_dump(tmp_path, "plain"))
-    more = ("batch_size=4", "dtype=float32", setting)
-    config = load_curate_config(None, (*more, "hidden_source=vllm", "vllm.seed=3"))
-    found = compute_states(load_state_model(str(tiny), config), dump, config, tmp_path / "a")
-    own = load_curate_config(None, more)
-    expected = compute_states(load_state_model(str(tiny), own), dump, own, tmp_path / "b")
-    assert torch.allclose(found.states, expected.states, atol=1e-5)
-    assert found.path.name != expected.path.name
-    assert vllm_stand_in.LLM.made == {"seed": 3}
-
-
-def test_settings_of_vllm_need_it(tiny, monkeypatch):
-    with pytest.raises(ConfigError, match="vllm: expected nothing with hidden_source=own_pass"):
-        load_curate_config(None, ("vllm.seed=3",))
-    with pytest.raises(ConfigError, match="device: expected null with hidden_source=vllm"):
-        load_curate_config(None, ("hidden_source=vllm", "device=cpu"))
-    config = load_curate_config(None, ("hidden_source=vllm",))
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(MissingExtraError, match="hidden_source=vllm needs vLLM"):
-        load_state_model(str(tiny), config)
-    with pytest.raises(ConfigError, match="--model: expected a folder with hidden_source=vllm"):
-        load_state_model("some/model", config)

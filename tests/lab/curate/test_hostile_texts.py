@@ -36,7 +36,7 @@ def test_hostile_texts_come_through(tmp_path, run):
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     assert [row["response"] for row in scores[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
     made = filtered(tmp_path / "out")
-    assert [row["response"] for row in made[: len(HOSTILE)]] == list(HOSTILE)
+    assert [row["response"] for row in made[: len(HOSTILE)]] == [text.replace("\ud800", "\ufffd") for text in HOSTILE]
     with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
         lines = list(csv.DictReader(file))
     assert {line["response"] for line in lines} == {"'=1+1\ufffd", "answer 8.1"}

@@ -10,7 +10,6 @@ from dumps import write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
-from geoalign.lab.dumps.anchors import read_anchors
 
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
 ANSWERS = "aaaabbcc"
@@ -77,21 +76,6 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     assert all(row["new_reward"] > 0.5 for row in before if row["index"] % 8 == 3)
     # Three of "a" were rewarded, a trusted one is known to be wrong: all of "a" is less likely to be right.
     assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
-
-
-def test_the_same_file_gives_anchors_to_a_training(tmp_path, run):
-    run(write_lines(tmp_path / "d.jsonl", verdicts(prompts=4)), curator="denoise")
-    flagged = read(tmp_path / "out" / "flagged.csv")
-    filled = [{**row, "label": {"3": "1", "5": "0"}[row["sample"]]} for row in flagged]
-    anchors = read_anchors(fill(tmp_path / "labels.csv", filled))
-    assert len(anchors) == len(flagged) == 8
-    for prompt, response, reward, group in zip(
-        anchors.prompts, anchors.responses, anchors.rewards, anchors.groups, strict=True
-    ):
-        row = int(response[len("= by way ")])
-        assert prompt == ({"role": "user", "content": f"question {group}"},)
-        assert response == verdicts()[row]["response"]
-        assert (row, reward) in ((3, 1.0), (5, 0.0))
 
 
 @pytest.mark.parametrize("strategy", ["weight", "drop", "replace"])

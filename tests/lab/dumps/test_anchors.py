@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.dumps.anchors import read_anchors
+from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.store.curation_tables import CurationTables, restored, safe
 
 ROWS = [

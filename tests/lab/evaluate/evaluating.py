@@ -15,7 +15,7 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.results import EvaluationScores
-from geoalign.lab.generation.engine import Generated
+from geoalign.lab.generation.engines import Generated
 
 
 def run(

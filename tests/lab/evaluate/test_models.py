@@ -32,16 +32,6 @@ def test_a_run_is_its_final_model_or_its_checkpoints(
     assert own.models[0].model.template_options == {"enable_thinking": True}
 
 
-def test_the_final_model_closes_the_checkpoints_where_none_of_them_is_it(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
-) -> None:
-    scripted(lambda prompt, sample: "")
-    root = run_folder(tmp_path / "run", tiny, [10, 20], final=True, last=False)
-    found, _ = run([root], [files[0]], [], tmp_path / "all", checkpoints=True)
-    assert [(one.model.name, one.model.step) for one in found.models][-1] == ("run-final", 21)
-    assert found.curves["run"]["aime24"].steps == (10, 20, 21)
-
-
 def test_several_models_have_names_of_their_own(
     tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
 ) -> None:

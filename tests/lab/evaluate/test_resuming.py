@@ -14,8 +14,7 @@ import pytest
 from evaluating import rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.generation.engine import Generated
-from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.generation.engines import Generated, TransformersEngine
 
 
 def test_real_files_and_resuming_after_every_stop(
@@ -68,13 +67,9 @@ def test_real_files_and_resuming_after_every_stop(
     [
         ({"temperature": 0.5}, "temperature: expected 1.0, as the evaluation in .*, got 0.5"),
         ({"samples": 2}, "sets.aime24.samples: expected 1, as"),
-        ({"seed": 1}, "seed: expected 0"),
         ({"batch_size": 2}, "batch_size: expected 5"),
-        ({"max_new_tokens": 9}, "sets.aime24.max_new_tokens: expected 8"),
         ({"system_prompt": None}, "sets.aime24.digest: expected"),
-        ({"problems": 2}, "sets.aime24.problems: expected 3"),
         ({"chat_template_kwargs": {"x": 1}}, "models.tiny.chat_template_kwargs.x: expected nothing"),
-        ({"dtype": "bfloat16"}, "dtype: expected 'float32'"),
         ({"reward": {"timeout": 1.0}}, "reward.timeout: expected 5.0"),
     ],
 )
@@ -90,7 +85,7 @@ def test_other_settings_are_refused_by_key(
 def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"sets\.helpful\.kind: expected nothing"):
+    with pytest.raises(ConfigError, match=r"sets\.helpful\.digest: expected nothing"):
         run([tiny], [files[0]], [files[1]], tmp_path / "out", resume=True)
     other = tmp_path / "tiny"
     shutil.copytree(tiny, other)

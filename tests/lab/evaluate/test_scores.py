@@ -65,14 +65,6 @@ def test_hostile_responses_reach_every_file_whole(
     assert "\x1b[2J" not in said
 
 
-def test_greedy_takes_one_response_and_repeats(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        run([tiny], [files[0]], [], tmp_path / name, temperature=0, seed=1 if name == "one" else 2)
-    one, two = rows_of(tmp_path / "one"), rows_of(tmp_path / "two")
-    assert len(one) == 3
-    assert [row["response"] for row in one] == [row["response"] for row in two]
-
-
 def test_dialogues_are_scored_by_a_reward_model(
     tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
 ) -> None:
@@ -86,30 +78,6 @@ def test_dialogues_are_scored_by_a_reward_model(
     assert "of 6 responses 2 too_long, 2 without a score" in said
     assert [row["correct"] for row in rows_of(tmp_path / "out")] == [None] * 6
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"]["tiny"]["average"] is None
-
-
-def test_a_server_may_score_dialogues(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Served(Rewards):
-        def __init__(self, config: Any) -> None:
-            super().__init__()
-            assert config.url == "http://127.0.0.1:8100"
-            self.checked = False
-            made.append(self)
-
-        def check(self) -> None:
-            self.checked = True
-
-    made: list[Served] = []
-    monkeypatch.setattr("geoalign.lab.rewards.served_model.ServedRewardModel", Served)
-    scripted(lambda prompt, sample: "four")
-    reward = {"model": {"url": "http://127.0.0.1:8100"}}
-    found, _ = run([tiny], [], [files[1]], tmp_path / "out", reward=reward)
-    (helpful,) = found.models[0].sets
-    assert helpful.reward is not None
-    assert helpful.reward.estimate == 4.0
-    assert [(one.checked, one.closed) for one in made] == [(True, True)]
 
 
 def test_too_few_scores_stop_it_and_nothing_is_lost(

@@ -4,10 +4,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from geoalign.errors import InputError
 from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
 from geoalign.lab.evaluation.scores import evaluation_values
-from geoalign.lab.generation.transformers_engine import TransformersEngine
+from geoalign.lab.generation.engines import TransformersEngine
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.tasks import Problem
 
@@ -105,16 +104,6 @@ def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
     assert seen[-1] == 5
 
 
-def test_several_samples_go_by_problem(tokenizer):
-    result = evaluated(
-        Script(tokenizer, _even_only), tokenizer, _problems(2), Exact(), batch_size=4, max_new_tokens=20, samples=3
-    )
-    assert [(row.prompt.problem.id, row.sample) for row in result.rows] == [
-        ("p0", 0), ("p0", 1), ("p0", 2), ("p1", 0), ("p1", 1), ("p1", 2),
-    ]  # fmt: skip
-    assert result.accuracy == 0.5
-
-
 class Length:
     """A continuous source: the length of the response; none for an empty one. Notes its prompts."""
 
@@ -151,28 +140,6 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
 
 
-def test_nothing_known_is_none(tokenizer):
-    result = evaluated(
-        Script(tokenizer, lambda prompt: ""), tokenizer, _problems(2), Length(), batch_size=2, max_new_tokens=3
-    )
-    assert (result.reward, result.gold_utility) == (None, None)
-
-
-def test_pass_at_k_counts_the_right_answers_of_each_problem(tokenizer):
-    calls = iter([True, False, False, False, True, True, False, True])
-
-    def response_to(prompt):
-        first, second = prompt.rstrip("=").split("+")
-        return f"\\boxed{{{int(first) + int(second)}}}" if next(calls) else "0"
-
-    result = evaluated(
-        Script(tokenizer, response_to), tokenizer, _problems(2), Exact(), batch_size=3, max_new_tokens=20, samples=4
-    )
-    # One of four right, then three: k = 1: (1/4 + 3/4) / 2; k = 2: (1 - 3/6 + 1) / 2; k = 4: 1.
-    assert result.pass_at_k == {"1": 0.5, "2": 0.75, "4": 1.0}
-    assert (result.accuracy, result.reward, result.correct, result.count) == (0.5, 0.5, 4, 8)
-
-
 def test_a_response_without_an_end_is_truncated(tokenizer):
     result = evaluated(Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5)
     (row,) = result.rows
@@ -183,19 +150,6 @@ def _responses(model, tokenizer, **values):
     options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
     result = evaluated(model, tokenizer, _problems(4), Exact(), **options)
     return [row.response for row in result.rows]
-
-
-def test_the_same_seed_gives_the_same_responses_and_another_seed_others(model, tokenizer):
-    first = _responses(model, tokenizer)
-    torch.rand(7)
-    assert _responses(model, tokenizer) == first
-    assert _responses(model, tokenizer, seed=2) != first
-
-
-def test_greedy_responses_do_not_depend_on_the_batch_or_its_padding(model, tokenizer):
-    alone = _responses(model, tokenizer, temperature=0.0, samples=1, batch_size=1)
-    together = _responses(model, tokenizer, temperature=0.0, samples=1, batch_size=4)
-    assert alone == together
 
 
 def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
@@ -210,38 +164,6 @@ def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
     assert torch.equal(generator_state(), before)
     assert tokenizer.padding_side == side
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
-
-
-def test_the_modes_are_put_back_after_an_error(model, tokenizer, generator_state):
-    class Broken:
-        binary = True
-
-        def score(self, responses, answers, *, prompts=None):
-            raise RuntimeError("broken")
-
-    model.train()
-    before = generator_state()
-    with pytest.raises(RuntimeError, match="broken"):
-        evaluated(model, tokenizer, _problems(2), Broken(), batch_size=2, max_new_tokens=2)
-    assert all(module.training for module in model.modules())
-    assert torch.equal(generator_state(), before)
-
-
-def test_a_tokenizer_without_padding_is_refused(model):
-    endless = SimpleNamespace(chat_template="x", pad_token_id=None, eos_token_id=None)
-    with pytest.raises(InputError, match="tokenizer: expected a padding or an end token"):
-        TransformersEngine(model, endless)
-
-
-def test_the_model_alone_is_asked_for_the_likeliest_token(tokenizer):
-    """A draw is made by a processor of ours, from the response's own stream, not by torch's generator."""
-    script = Script(tokenizer, _even_only)
-    for temperature in (0.0, 0.7):
-        evaluated(script, tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5, temperature=temperature)
-    greedy, sampled = script.calls
-    assert greedy["do_sample"] is sampled["do_sample"] is False
-    assert "logits_processor" not in greedy
-    assert len(sampled["logits_processor"]) == 1
 
 
 def test_what_is_drawn_depends_on_neither_the_batch_nor_the_problems_beside_it(model, tokenizer):
@@ -274,29 +196,3 @@ def test_several_processes_give_the_answers_of_one(model, tokenizer, count):
         shared = evaluated(model, tokenizer, _problems(4), Length(), processes=OneOf(rank, count), **options)
     assert [len(part) for part in MADE] == {2: [4, 4], 3: [3, 3, 2]}[count]
     assert shared == alone
-
-
-def test_every_process_asks_for_equally_many(model, tokenizer):
-    """A server of all processes answers once each has asked."""
-
-    class Counting(TransformersEngine):
-        def generate(self, prompts, seeds, **options):
-            asked.append(len(prompts))
-            return super().generate(prompts, seeds, **options)
-
-    asked: list[int] = []
-    for rank in range(3):
-        MADE.clear()
-        evaluated(
-            None,
-            tokenizer,
-            _problems(2),
-            Exact(),
-            batch_size=None,
-            max_new_tokens=2,
-            samples=2,
-            engine=Counting(model, tokenizer),
-            processes=OneOf(rank, 3),
-        )
-        assert len(MADE[0]) == [2, 1, 1][rank]
-    assert asked == [2, 2, 2]

@@ -2,9 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from geoalign.errors import InputError
-from geoalign.lab.generation.engine import end_tokens, response_length
-from geoalign.lab.generation.transformers_engine import pad_token
+from geoalign.lab.generation.engines import end_tokens, response_length
 
 
 @pytest.mark.parametrize(
@@ -20,10 +18,3 @@ def test_a_response_ends_at_the_first_end_token() -> None:
     tokens = [4, 4, 9, 9, 9]
     assert response_length(tokens, frozenset({7, 9})) == (3, True)
     assert response_length(tokens, frozenset({7})) == (5, False)
-
-
-def test_padding_is_the_end_token_where_there_is_no_other() -> None:
-    assert pad_token(SimpleNamespace(pad_token_id=0, eos_token_id=3)) == 0
-    assert pad_token(SimpleNamespace(pad_token_id=None, eos_token_id=3)) == 3
-    with pytest.raises(InputError, match="expected a padding or an end token"):
-        pad_token(SimpleNamespace(pad_token_id=None, eos_token_id=None))

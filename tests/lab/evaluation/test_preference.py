@@ -1,10 +1,8 @@
 import math
 
-import pytest
-
 from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.evaluation.preference import PairAccuracy, hold_out_prompts, pair_accuracy
+from geoalign.lab.evaluation.scores import PairAccuracy, hold_out_prompts, pair_accuracy
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair
 
@@ -64,11 +62,3 @@ def test_all_pairs_of_a_prompt_are_on_one_side():
     assert hold_out_prompts(given, 0.1, most=1024, seed=0) == (train, held_out)
     assert hold_out_prompts(given, 0.1, most=1024, seed=1) != (train, held_out)
     assert 50 <= len(hold_out_prompts(given, 0.1, most=50, seed=0)[1]) < 80
-
-
-def test_both_sides_have_pairs_or_it_is_an_error():
-    two = [PreferencePair(({"role": "user", "content": name},), "a", "b") for name in ("x", "y")]
-    train, held_out = hold_out_prompts(two, 0.99, most=10, seed=0)
-    assert len(train) == len(held_out) == 1
-    with pytest.raises(ConfigError, match="at least two different prompts, got 1"):
-        hold_out_prompts(pairs(("a", "b"), ("c", "d")), 0.1, most=10, seed=0)

@@ -6,11 +6,9 @@ import inspect
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from trl.generation.vllm_generation import VLLMGeneration
 
-from geoalign.lab.generation.engine import Generated
-from geoalign.lab.generation.trainer_engine import TrainerEngine, engine_of
+from geoalign.lab.generation.engines import Generated, TrainerEngine, engine_of
 
 
 class Echo:
@@ -68,13 +66,6 @@ def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
     assert left == {name: before[name] for name in left}
 
 
-def test_settings_come_back_after_an_error() -> None:
-    engine = Echo()
-    with pytest.raises(RuntimeError, match="nothing"):
-        TrainerEngine(trainer_with(engine)).generate([], [], temperature=0.0, max_new_tokens=1)
-    assert (engine.temperature, engine.max_completion_length) == (0.7, 99)
-
-
 def test_weights_are_sent_once_for_each_step() -> None:
     engine = Echo()
     trainer = trainer_with(engine)
@@ -85,11 +76,6 @@ def test_weights_are_sent_once_for_each_step() -> None:
         found.generate([[1]], [0], temperature=1.0, max_new_tokens=1)
         assert engine.synced == synced
         assert trainer._last_loaded_step == step
-
-
-def test_a_trainer_without_vllm_has_no_engine() -> None:
-    assert engine_of(SimpleNamespace()) is None
-    assert engine_of(SimpleNamespace(vllm_generation=None)) is None
 
 
 def test_trl_has_what_is_used_of_it() -> None:

@@ -10,7 +10,6 @@ from transformers import GenerationConfig
 
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts, sharing_prompts
-from geoalign.lab.generation.transformers_engine import TransformersEngine
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "min_new_tokens": 6, "pad_token_id": 0}
@@ -63,15 +62,6 @@ def test_responses_are_those_of_generate_and_prompts_are_passed_once(model: Any)
     assert shared.tokens == 3 * 23 + 12 * 1 + 12 * 5
 
 
-def test_a_prompt_drawn_twice_in_a_row_is_still_a_group(model: Any) -> None:
-    given = prompts([24, 24, 20], repeats=2)
-    given = {name: value[[0, 1, 0, 1, 4, 5]] for name, value in given.items()}  # counts 4 and 2
-    with Passes(model) as shared:
-        made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
-    assert torch.equal(made, model.generate(**given, **GREEDY))
-    assert shared.tokens == 3 * 23 + 6 * 6
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -102,19 +92,6 @@ def test_a_cache_that_was_chosen_stays(model: Any, setting: dict[str, Any], set_
     assert passed.tokens >= 4 * 24
 
 
-def test_a_cache_of_another_kind_is_not_repeated(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoalign.lab.generation import shared_prompts
-
-    class Other:
-        pass
-
-    monkeypatch.setattr(shared_prompts, "DynamicCache", Other)
-    given = prompts([24, 20], repeats=2)
-    assert torch.equal(
-        generate_sharing_prompts(model.generate, model, **given, **GREEDY), model.generate(**given, **GREEDY)
-    )
-
-
 def test_a_model_shares_for_the_block_only(model: Any) -> None:
     given = prompts([24, 20], repeats=4)
     with sharing_prompts(model), Passes(model) as shared:
@@ -123,13 +100,3 @@ def test_a_model_shares_for_the_block_only(model: Any) -> None:
         model.generate(**given, **GREEDY)
     assert shared.tokens < alone.tokens
     assert "generate" not in vars(model)
-
-
-def test_sampled_responses_of_the_engine_do_not_depend_on_who_else_asks(model: Any) -> None:
-    tokenizer = make_tokenizer("0123456789+=", max_length=128)
-    engine = TransformersEngine(model, tokenizer)
-    ids = prompts([24, 20], repeats=1)["input_ids"].tolist()
-    options = {"temperature": 1.0, "max_new_tokens": 8}
-    together = engine.generate([ids[0]] * 3 + [ids[1]] * 3, range(6), **options)
-    alone = [engine.generate([ids[row // 3]], [row], **options)[0] for row in range(6)]
-    assert [item.text for item in together] == [item.text for item in alone]

@@ -159,7 +159,11 @@ def test_another_judging_needs_another_folder(
     server: JudgeServer, settings: Settings, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run(files, settings(), tmp_path / "out")
-    for config, name in ((settings(model="other"), "model"), (settings(temperature=1), "temperature"), (None, "model")):
+    for config, name in (
+        (settings(model="other"), "model"),
+        (settings(temperature=1), "temperature"),
+        (None, "base_url"),
+    ):
         with pytest.raises(ConfigError, match=f"{name}.*: expected .*, as the judging in .*out.*take another --output"):
             run(files, config, tmp_path / "out")
     with pytest.raises(ConfigError, match="sha256 of file A: expected"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.judge.prompt import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
+from geoalign.lab.judge.asking import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
 
 DIALOGUE = (
     {"role": "user", "content": "Hi"},

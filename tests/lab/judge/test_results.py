@@ -61,12 +61,10 @@ FOUR = [
 def test_by_hand() -> None:
     malformed = [judgment_of(("helpful", "4", 0), ["?", "?"])]
     found = rates_of(FOUR + malformed, 7)
-    assert (found.pairs, found.judged, found.malformed, found.failed, found.contradictions) == (7, 4, 1, 2, 1)
+    assert (found.pairs, found.judged, found.malformed, found.failed) == (7, 4, 1, 2)
     assert (found.win, found.lose, found.tie) == (*[wilson_interval(1, 4)] * 2, wilson_interval(2, 4))
     assert found.score_a.estimate == pytest.approx(3.5 / 8)
     assert found.score_b.estimate == pytest.approx(4.2 / 8)
-    # Seven verdicts named a winner; the first shown: A in 0, both in 1, none in 2, B in 3.
-    assert found.first_shown_wins.estimate == pytest.approx(4 / 7)
     # Scores of A per prompt 0.8, 0.6, 0.3, 0.05, mean 0.4375: residuals 0.3625, 0.1625, -0.1375, -0.3875, squares
     # 0.131406, 0.026406, 0.018906, 0.150156, sum 0.326875; error sqrt(4/3 * 0.326875) / 4 = 0.165045; Student's t with
     # 3 degrees of freedom 3.182446: 0.4375 -+ 0.525247, cut at 0.
@@ -84,7 +82,7 @@ def test_several_samples_of_a_prompt_are_not_independent() -> None:
 def test_nothing_judged_gives_nan() -> None:
     found = rates_of([], 3)
     assert (found.pairs, found.judged, found.failed) == (3, 0, 3)
-    for interval in (found.win, found.lose, found.tie, found.score_a, found.score_b, found.first_shown_wins):
+    for interval in (found.win, found.lose, found.tie, found.score_a, found.score_b):
         assert math.isnan(interval.estimate)
 
 
@@ -99,13 +97,9 @@ pairs = st.lists(st.tuples(verdicts, verdicts, st.integers(0, 5), st.integers(0,
 def test_exchanging_a_and_b_exchanges_wins_and_losses(given_pairs: list[tuple]) -> None:  # type: ignore[type-arg]
     before = rates_of([pair(a, b, *key) for a, b, *key in given_pairs], 20)
     after = rates_of([pair(b, a, *key) for a, b, *key in given_pairs], 20)
-    for one, two in (("win", "lose"), ("tie", "tie"), ("score_a", "score_b"), ("first_shown_wins",) * 2):
+    for one, two in (("win", "lose"), ("tie", "tie"), ("score_a", "score_b")):
         assert equal(getattr(before, one), getattr(after, two))
-    assert (before.judged, before.malformed, before.contradictions) == (
-        after.judged,
-        after.malformed,
-        after.contradictions,
-    )
+    assert (before.judged, before.malformed) == (after.judged, after.malformed)
     if before.judged:
         assert sum(share.estimate for share in (before.win, before.lose, before.tie)) == pytest.approx(1.0)
 

@@ -20,7 +20,7 @@ from geoalign.lab.models import fastest_dtype as module
 from geoalign.lab.models.fastest_dtype import Speed, fastest_dtype
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.policy_trainer import PolicyTrainer
+from geoalign.lab.train.stages.policy import PolicyTrainer
 from geoalign.lab.train.train import train
 
 measured = module.cpu_speed  # before the fixture of all tests replaces it

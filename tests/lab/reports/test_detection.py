@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.run_detection import (
     FEWEST_PAIRS,
     GDI,
@@ -13,7 +12,6 @@ from geoalign.lab.analysis.run_detection import (
     MOST_PAIRS,
     detect,
     detect_step,
-    flag_counts,
     pairs_used,
     sum_and_mean,
 )
@@ -21,29 +19,6 @@ from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run import read_run
 
 NAN = math.nan
-
-
-def test_pair_counts_by_hand():
-    # Group 5: rewards 1, 0, 0, 1 in rows 0, 2, 3, 5: each has two rows with the other reward.
-    # Group 9: rewards 2, 2, NaN in rows 1, 4, 6: no pair at all. Group 3: a single row.
-    rewards = np.array([1, 2, 0, 0, 2, 1, NAN, 1])
-    groups = np.array([5, 9, 5, 5, 9, 5, 9, 3])
-    assert pair_counts(rewards, groups).tolist() == [2, 0, 2, 2, 0, 2, 0, 0]
-
-
-def test_pair_counts_equal_a_loop():
-    generator = np.random.default_rng(1)
-    rewards = generator.integers(0, 3, 60).astype(float)
-    rewards[generator.random(60) < 0.1] = NAN
-    groups = generator.integers(-2, 6, 60)
-    expected = [
-        sum(1 for r, g in zip(rewards, groups, strict=True) if g == group and np.isfinite(r) and r != reward)
-        if np.isfinite(reward)
-        else 0
-        for reward, group in zip(rewards, groups, strict=True)
-    ]
-    assert pair_counts(rewards, groups).tolist() == expected
-    assert pair_counts(np.array([NAN, NAN]), np.array([0, 0])).tolist() == [0, 0]
 
 
 def test_mean_is_the_score_over_the_pairs_whichever_the_run_keeps(rollout_step):
@@ -93,20 +68,6 @@ def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_s
     # ones, 0 and 3, tie with 1 and lose to 4.
     assert found.auroc[MOST_PAIRS] == 0.25
     assert (found.flips, found.unscored_flips) == (2, 1)
-
-
-def test_flag_quality_by_hand(rollout_step):
-    step = rollout_step(
-        reward=[1, 0, 0, 0, 0], score=[5.0, 4, 3, 2, NAN], flipped=[True, False, True, False, True],
-        anomalous=[True, True, False, False, False],
-    )  # fmt: skip
-    # Two flagged, one of them flipped; all five are in a pair, three of those are flipped, one of these flagged.
-    counts = flag_counts([step])
-    assert counts.precision == 1 / 2
-    assert counts.base_rate == 3 / 5
-    assert counts.recall == 1 / 3
-    doubled = flag_counts([step, step])
-    assert (doubled.marked, doubled.marked_corrupted, doubled.rows, doubled.corrupted) == (4, 2, 10, 6)
 
 
 def test_a_run_in_which_gdi_knows_the_flips(make_run):

@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.run_detection import detect
-from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
-from geoalign.lab.reports.figures.details import share_aligned
-from geoalign.lab.reports.figures.ranks import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
+from geoalign.lab.reports.figures.curves import (
+    action_shares,
+    curated_rewards,
+    evaluation_curves,
+    reward_panel,
+    reward_series,
+)
+from geoalign.lab.reports.figures.scores import RankCurve, flips_by_tenth, pooled_ranks, rank_curve
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, render
-from geoalign.lab.reports.figures.training import action_shares
-from geoalign.lab.reports.sections import figure_sections, first_middle_last
+from geoalign.lab.reports.page import figure_sections
 from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import read_details
 from geoalign.lab.store.run import read_run
@@ -102,18 +106,6 @@ def test_action_shares_by_hand(make_run, write_rows):
     assert (steps.tolist(), flagged_share.tolist(), replaced_share.tolist()) == ([1], [0.5], [0.25])
 
 
-def test_share_aligned_is_strictly_above():
-    assert share_aligned(np.array([0.8, 0.81, -0.9, 1.0])) == 0.5
-    assert math.isnan(share_aligned(np.empty(0)))
-
-
-def test_first_middle_last():
-    assert first_middle_last([]) == []
-    assert first_middle_last([1]) == [1]
-    assert first_middle_last([1, 2]) == [1, 2]
-    assert first_middle_last([1, 2, 3, 4, 5]) == [1, 3, 5]
-
-
 def _panels(folder) -> dict[str, Panel]:
     run = read_run(folder)
     details = {step: read_details(path) for step, path in run.details.items()}
@@ -136,21 +128,6 @@ def test_every_panel_of_a_run_renders_in_both_styles(make_run):
             assert ElementTree.fromstring(picture).tag.endswith("svg")
             assert picture == render(panels[name], theme)
     assert all(len(panel.alt) > 40 and panel.caption for panel in panels.values())
-
-
-def test_crosses_stand_at_the_flipped_rollouts(make_run):
-    """Draws on real axes and reads the coordinates back."""
-    from matplotlib.figure import Figure
-
-    folder = make_run(steps=1)
-    curve = rank_curve(read_run(folder).rollouts[0])
-    axes = Figure().add_subplot()
-    _panels(folder)["gdi-rank-step-000001"].draw(axes, LIGHT)
-    (crosses,) = axes.collections
-    drawn = np.asarray(crosses.get_offsets())
-    assert drawn[:, 0].tolist() == curve.rank[curve.flipped].tolist()
-    assert drawn[:, 1].tolist() == curve.score[curve.flipped].tolist()
-    assert axes.lines[0].get_ydata().tolist() == curve.score.tolist()
 
 
 def test_missing_quantities_are_explained_not_drawn(make_run):

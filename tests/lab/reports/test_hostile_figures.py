@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.run_detection import detect
-from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel
+from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.details import density_panel
-from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
-from geoalign.lab.reports.figures.style import LIGHT, render
-from geoalign.lab.reports.sections import figure_sections
+from geoalign.lab.reports.figures.scores import rank_panel, reward_score_panel
+from geoalign.lab.reports.figures.style import LIGHT, Line, render
+from geoalign.lab.reports.page import figure_sections
 from geoalign.lab.store.logs import Evaluation, MetricRow
 from geoalign.lab.store.rollouts import Density, Details, RolloutStep
 from geoalign.lab.store.run import Run

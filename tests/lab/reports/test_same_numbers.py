@@ -2,24 +2,20 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-import torch
 from rich.console import Console
 
-from geoalign.lab.analysis.agreement import agreement_of
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
-from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, consensus, level_of
+from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, agreement_of, consensus, level_of
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.run_detection import FEWEST_PAIRS, GDI, MEAN_GDI, MOST_PAIRS, detect
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.compare.extract import detection as compared
-from geoalign.lab.compare.extract import extract, read_generations, snapshot
-from geoalign.lab.curate.steps import group_pairs
+from geoalign.lab.compare.extract import extract, read_generations
 from geoalign.lab.curate.terminal import consensus_in_words
 from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals
@@ -136,21 +132,6 @@ def test_the_verdict_on_a_dump_is_the_same_on_the_terminal_and_on_the_page():
         said = consensus_in_words({"new_group_accuracy": (low + high) / 2, **numbers})
         assert said.startswith(word)
         assert level_of(Interval((low + high) / 2, low, high), CHANCE) == level
-
-
-def test_pairs_are_counted_the_same(run):
-    for step, one in zip(read_run(run).rollouts, read_generations(run / "rollouts"), strict=True):
-        counts = pair_counts(step.reward, step.group)
-        naive = [
-            int(((step.group == group) & ~np.isnan(step.reward) & (step.reward != reward)).sum())
-            if not np.isnan(reward)
-            else 0
-            for group, reward in zip(step.group, step.reward, strict=True)
-        ]
-        assert counts.tolist() == naive == snapshot(one, mean_score=False)["pair_count"]
-        batch = SimpleNamespace(groups=torch.tensor(step.group), rewards=torch.tensor(step.reward))
-        of_groups = group_pairs(batch, None)
-        assert of_groups.tolist() == [counts[step.group == group].sum() // 2 for group in step.group]
 
 
 def test_accuracy_is_the_same(run):

@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
 from geoalign.lab.rewards.naive import strict, substring
 from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.tasks.word_sums import in_words
+from geoalign.lab.tasks.arithmetic import in_words
 
 ROLLOUTS = Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl"
 WORDS = {in_words(number): number for number in range(10)}

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from geoalign.lab.rewards.answers import final_answer, quick_verdict
-from geoalign.lab.rewards.notation import values
+from geoalign.lab.rewards.answers import final_answer, quick_verdict, values
 
 # What was quadratic took eight seconds at four times the length, and half a second at this one.
 LENGTH = 12_000

@@ -10,8 +10,7 @@ from transformers.models.llama import modeling_llama
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.models.models import make_tokenizer
-from geoalign.lab.rewards.ready_model import load_ready_model
-from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.reward_model import RewardModelScorer, load_ready_model
 
 TRUSTED = RewardModelConfig(trust_remote_code=True)
 PROMPT = [{"role": "user", "content": "help me fix my lamp"}]
@@ -131,7 +130,7 @@ def test_text_that_utf8_cannot_write_is_scored(tokenizer, response):
     [
         ({"path": "a", "url": "http://b"}, "url: expected null beside path='a', got 'http://b'"),
         ({"url": "ftp://b"}, "expected a URL that begins http:// or https://"),
-        ({"url": "http://b", "tokenizer": "c"}, "tokenizer: expected null unless api is vllm"),
+        ({"tokenizer": "c"}, "tokenizer: expected null without a url"),
         ({"token_env": "T"}, "token_env: expected null without a url"),
         ({"revision": "main"}, "revision: expected null without a path"),
         ({"timeout": 0}, "timeout"),

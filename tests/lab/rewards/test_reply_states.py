@@ -12,11 +12,9 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.rewards.reply_states import mark_mean, mean_reply_states, reads_mean, reply_start
-from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.reward_head import fit_head
-from geoalign.lab.train.reward_model import first_reward_model
+from geoalign.lab.train.stages.reward_model import first_reward_model, fit_head
 
 
 @pytest.fixture

@@ -49,7 +49,10 @@ EQUAL = [
     ("\\$5", "5"),
     ("2\\sqrt{2}", "\\sqrt{8}"),
     ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"),
-    ("$69$,$84$", "69, 84"),
+    ("$69$,$84$", "$84$, $69$"),
+    ("1,-2", "-2, 1"),
+    ("[1,2)", "[1.0, \\frac{4}{2})"),
+    ("(1,2),(3,4)", "(3,4), (1,2)"),
     ("x^2+2x+1", "(x+1)^2"),
     ("5", "x=5"),
     ("\\text{east}", "\\text{east}"),
@@ -67,6 +70,8 @@ DIFFERENT = [
     ("\\frac{1}{2}", "\\frac{1}{3}"),
     ("(1,2)", "(2,1)"),
     ("100, 200", "300, 100"),
+    ("(1,2),(3,4)", "(3,4),(2,1)"),
+    ("\\pi+2\\sqrt{2}", "\\pi+3\\sqrt{2}"),
     ("\\text{east}", "\\text{west}"),
     ("5", ""),
     ("5", "\\text{I do not know}"),
@@ -179,7 +184,7 @@ def test_answers_that_never_end_cost_their_limit_and_nothing_more():
 def test_a_killed_process_is_replaced():
     with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
         assert verified.score([_box("\\sqrt{9}")], ["3"]) == [1.0]
-        (worker,) = verified._workers._slots
+        (worker,) = verified._workers._workers
         os.kill(worker._process.pid, signal.SIGKILL)
         worker._process.wait()
         assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
@@ -190,7 +195,7 @@ def test_a_killed_process_is_replaced():
 def test_a_process_killed_at_work_counts_as_an_error():
     with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
         verified.score([_box("\\sqrt{9}")], ["3"])
-        (worker,) = verified._workers._slots
+        (worker,) = verified._workers._workers
         killer = threading.Timer(1.0, worker._process.kill)
         killer.start()
         assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
@@ -210,7 +215,7 @@ def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
 def test_closing_ends_the_processes_and_scoring_again_starts_new_ones():
     verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
     verified.score([_box("\\sqrt{9}")], ["3"])
-    process = verified._workers._slots[0]._process
+    process = verified._workers._workers[0]._process
     verified.close()
     assert process.poll() is not None
     verified.close()
@@ -221,7 +226,7 @@ def test_closing_ends_the_processes_and_scoring_again_starts_new_ones():
 def test_a_forgotten_reward_ends_its_processes():
     verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
     verified.score([_box("\\sqrt{9}")], ["3"])
-    process = verified._workers._slots[0]._process
+    process = verified._workers._workers[0]._process
     del verified
     assert process.poll() is not None
 

@@ -8,10 +8,9 @@ from benchmarks.verified_answers import rewritten, wrong
 
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
-from geoalign.lab.rewards.answers import quick_verdict, tidy
-from geoalign.lab.rewards.notation import tokens
+from geoalign.lab.rewards.answers import quick_verdict, tidy, tokens
 from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
-from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.tasks.problems import load_benchmark
 
 pytest.importorskip("math_verify")
 

@@ -3,9 +3,8 @@ import pytest
 from geoalign.errors import InputError
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.benchmarks import load_benchmark
-from geoalign.lab.tasks.layouts import LAYOUTS, recognise
-from geoalign.lab.tasks.problem_rows import WRAPPERS, bare_problem
+from geoalign.lab.tasks.problem_rows import LAYOUTS, WRAPPERS, bare_problem, recognise
+from geoalign.lab.tasks.problems import load_benchmark
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p?"}]
 BOXED = "so \\boxed{1}, no: \\boxed{\\frac{1}{2}}"

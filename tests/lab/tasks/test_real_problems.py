@@ -8,7 +8,7 @@ import pytest
 
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.benchmarks import load_benchmark
+from geoalign.lab.tasks.problems import load_benchmark
 from geoalign.lab.tasks.rows import read_rows
 
 ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"

@@ -3,7 +3,6 @@ import gzip
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.store.columns import CutOffError, schema_of
 from geoalign.lab.tasks.rows import field_of, read_rows
 
 
@@ -46,9 +45,9 @@ def test_a_json_file_is_one_array(tmp_path):
     [
         (b'{"a": 1}', r"bad\.json, row 1: expected an array of JSON, got "),
         (b'[{"a": 1}, 2]', r"bad\.json, row 2: expected a JSON object, got str"),
-        (b'[{"a": 1}', r"bad\.json, row 2: expected a comma or the end of the array"),
-        (b"[" * 200_000, r"bad\.json, row 1: expected a JSON object, got RecursionError"),
-        (b'["\xff"]', r"bad\.json, row 1: expected a JSON object, got UnicodeDecodeError"),
+        (b'[{"a": 1}', r"bad\.json, row 1: expected an array of JSON, got JSONDecodeError"),
+        (b"[" * 200_000, r"bad\.json, row 1: expected an array of JSON, got RecursionError"),
+        (b'["\xff"]', r"bad\.json, row 1: expected an array of JSON, got UnicodeDecodeError"),
     ],
 )
 def test_bad_json_is_an_error(tmp_path, content, message):
@@ -96,8 +95,6 @@ def test_a_damaged_name_of_a_parquet_column_is_an_error(tmp_path):
     (tmp_path / "bad.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes().replace(b"prompt", b"p\x84ompt"))
     with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file, got UnicodeDecodeError"):
         list(read_rows(tmp_path / "bad.parquet"))
-    with pytest.raises(CutOffError, match=r"bad\.parquet: expected a whole parquet file"):
-        schema_of(tmp_path / "bad.parquet", ["prompt"])
 
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):

@@ -6,7 +6,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.rewards import last_boxed
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.word_sums import in_words, question, running_totals
+from geoalign.lab.tasks.arithmetic import in_words, question, running_totals
 
 
 def _task(**values):

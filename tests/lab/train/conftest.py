@@ -91,5 +91,5 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
     from geoalign.lab.tasks.arithmetic import ArithmeticTask
 
     monkeypatch.setattr("geoalign.lab.train.train.reward_source", source)
-    monkeypatch.setattr("geoalign.lab.train.reward_source.binary_reward", lambda task: False)
+    monkeypatch.setattr("geoalign.lab.train.plan.binary_reward", lambda plan: False)
     monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))

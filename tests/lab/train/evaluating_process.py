@@ -13,14 +13,14 @@ from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.evaluation.answers import answer_together
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
-from geoalign.lab.train import evaluations
-from geoalign.lab.train.reward_source import reward_source
-from geoalign.lab.train.run import make_run
+from geoalign.lab.train.plan import make_plan
+from geoalign.lab.train.rewards import reward_source
+from geoalign.lab.train.stages import evaluations
 
 
 def main(trained: RunFolder, folder: RunFolder) -> None:
     config = parse_run_config(trained.read_config())
-    run = make_run(config, folder, Console(quiet=True))
+    plan = make_plan(config, folder, Console(quiet=True))
     texts: list[str] = []
 
     def recorded(*arguments: Any, **options: Any) -> Any:
@@ -29,11 +29,11 @@ def main(trained: RunFolder, folder: RunFolder) -> None:
         return answers
 
     evaluations.answer_together = recorded  # type: ignore[assignment]
-    with reward_source(run) as source, Progress(disable=True) as progress:
-        respondent = evaluations.saved_respondent(run, source, trained.final)
+    with reward_source(plan) as source, Progress(disable=True) as progress:
+        respondent = evaluations.saved_respondent(plan, source, trained.final)
         for step in (2, 4):
-            evaluations.evaluate(run, respondent, stage="rl", step=step, progress=progress)
-    (folder.root / f"texts-{run.processes.rank}.json").write_text(json.dumps(texts))
+            evaluations.evaluate(plan, respondent, stage="rl", step=step, progress=progress)
+    (folder.root / f"texts-{plan.processes.rank}.json").write_text(json.dumps(texts))
 
 
 if __name__ == "__main__":

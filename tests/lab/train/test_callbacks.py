@@ -2,12 +2,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.config.run import EvaluationConfig
-from geoalign.lab.train.policy import InTraining
-from geoalign.lab.train.trainers import MetricLines, ProgressBar
+from geoalign.lab.train.stages.policy import InTraining
+from geoalign.lab.train.stages.trainers import MetricLines
 
 
 @pytest.fixture
@@ -31,26 +30,15 @@ def test_evaluation_every_so_many_steps_but_not_at_the_end(
 ) -> None:
     evaluated: list[tuple[int, str]] = []
     monkeypatch.setattr(InTraining, "_evaluate", lambda self, stage, step, model: evaluated.append((step, model)))
-    run: Any = SimpleNamespace(evaluation=EvaluationConfig(every=3), grpo=SimpleNamespace(use_vllm=False))
+    run: Any = SimpleNamespace(
+        config=SimpleNamespace(evaluation=EvaluationConfig(every=3)), grpo=SimpleNamespace(use_vllm=False)
+    )
     callback = InTraining(run, None, None, None)  # type: ignore[arg-type]
     for step in range(1, 10):
         callback.on_step_end(
             arguments, TrainerState(global_step=step, max_steps=9), TrainerControl(), model=f"model {step}"
         )
     assert evaluated == [(3, "model 3"), (6, "model 6")]
-
-
-def test_the_bar_shows_the_newest_value_of_each_metric(arguments: TrainingArguments) -> None:
-    console = Console(record=True, width=160)
-    bar = ProgressBar(console, "GRPO", {"reward": "reward", "KL": "ppo_kl"})
-    with bar:
-        bar.on_train_begin(arguments, TrainerState(global_step=2, max_steps=4), TrainerControl())
-        for logs in ({"reward": 0.25, "ppo_kl": 0.5}, {"reward": None, "ppo_kl": 0.125}):
-            bar.on_log(arguments, TrainerState(), TrainerControl(), logs=logs)
-        bar.on_step_end(arguments, TrainerState(global_step=3, max_steps=4), TrainerControl())
-    text = console.export_text()
-    for part in ("GRPO", "3/4", "reward 0.25  KL 0.125"):
-        assert part in text
 
 
 def test_the_trainers_own_history_stays_one_entry_long(arguments: TrainingArguments) -> None:

@@ -4,7 +4,7 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.store.seals import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
-from geoalign.lab.train.trainers import CompleteCheckpoints
+from geoalign.lab.train.stages.trainers import CompleteCheckpoints
 
 
 def checkpoint(folder: Path, step: int, *, complete: bool = True) -> Path:
@@ -26,20 +26,6 @@ def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path: Path) -> Non
     assert checkpoint_step(newest) == 10
     assert not half.exists()
     assert (tmp_path / "checkpoint-best").exists()  # not ours: its name is no step
-
-
-def test_no_checkpoint(tmp_path: Path) -> None:
-    assert latest_complete(tmp_path / "absent") is None
-    checkpoint(tmp_path, 4, complete=False)
-    assert latest_complete(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_pruning_keeps_the_newest_by_step_not_by_name(tmp_path: Path) -> None:
-    for step in (8, 10, 100, 9):
-        checkpoint(tmp_path, step)
-    prune(tmp_path, 2)
-    assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-10", "checkpoint-100"]
 
 
 def test_a_kill_while_pruning_leaves_no_half_checkpoint_that_counts(

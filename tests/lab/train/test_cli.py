@@ -11,9 +11,6 @@ import pytest
 import yaml
 from command_line import call
 
-import geoalign
-from geoalign.lab.store.files import locked
-
 TINY = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
     "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 32},
@@ -38,11 +35,6 @@ def test_help_is_fast_and_loads_no_torch() -> None:
         assert command in done.stdout
 
 
-def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out == f"geoalign {geoalign.__version__}\n"
-
-
 def test_an_error_is_one_message_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -54,14 +46,6 @@ def test_an_error_is_one_message_and_exit_code_2(
     assert "line 2: curator.alfa: unknown key: expected curator.alpha" in said
     assert "Traceback" not in said
     assert not (tmp_path / "run").exists()
-
-
-def test_a_wrong_option_of_trl_is_found_before_anything_is_written(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert call(monkeypatch, "train", "--set", "grpo.learning_rat=1", "--output", tmp_path / "run") == 2
-    assert "grpo.learning_rate, the nearest known key" in capsys.readouterr().err
-    assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 def test_of_several_processes_the_first_one_speaks(
@@ -115,27 +99,11 @@ def test_a_finished_run_is_reported_again_never_trained_again(
     assert weights.stat().st_mtime_ns == before
 
 
-def test_a_finished_run_with_other_settings_is_not_overwritten(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, finished: Path
-) -> None:
-    assert call(monkeypatch, "train", config, "--set", "seed=5", "--output", finished) == 2
-    assert "seed: expected 0, as the run in" in capsys.readouterr().err
-
-
 def test_resume_takes_the_settings_of_the_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
     assert call(monkeypatch, "train", "--output", finished, "--resume") == 0
     assert "accuracy after RL" in capsys.readouterr().out
-
-
-def test_the_report_of_a_run_is_rebuilt(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
-) -> None:
-    (finished / "report.html").unlink()
-    assert call(monkeypatch, "report", finished) == 0
-    assert capsys.readouterr().out.strip() == str(finished / "report.html")
-    assert (finished / "report.html").is_file()
 
 
 def test_what_a_finished_run_leaves(finished: Path) -> None:
@@ -144,32 +112,6 @@ def test_what_a_finished_run_leaves(finished: Path) -> None:
     stages = [json.loads(line)["stage"] for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert stages == ["sft", "rl", "rl"]
     assert len(list((finished / "rollouts").iterdir())) == 1
-
-
-def test_a_folder_in_use_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, tmp_path: Path
-) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time; from pathlib import Path; from geoalign.lab.store.files import locked\n"
-            "with locked(Path(sys.argv[1])):\n print(flush=True); time.sleep(60)",
-            str(tmp_path),
-        ],
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    try:
-        holder.stdout.readline()
-        assert call(monkeypatch, "train", config, "--output", tmp_path) == 2
-        assert f"in use by another process (number {holder.pid})" in capsys.readouterr().err.replace("\n", " ")
-    finally:
-        holder.kill()
-        holder.wait()
-        holder.stdout.close()
-    with locked(tmp_path):
-        pass
 
 
 def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:

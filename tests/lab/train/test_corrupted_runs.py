@@ -63,23 +63,6 @@ def test_extremes_in_a_run(continuous: None, tiny: Tiny, train_here: Train, tmp_
             assert line["true_reward"] == pytest.approx(sum(rewards) / 16)
 
 
-def test_the_slots_are_the_same_under_every_curator(
-    continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
-    # The first generation is that of one model: the same responses, corrupted in the same slots to the same values.
-    first = {}
-    for curator in ({"type": "grpo"}, {"type": "pods"}, {"type": "geoalign", "min_scores": 4, "alpha": 0.5}):
-        settings = tiny(reward={"flip": 0.0, "extremes": 0.4, "shortcut": 0.5}, curator=curator)
-        train_here(settings, tmp_path / curator["type"])
-        first[curator["type"]] = [
-            (row["prompt"], row["response"], row["reward"], row["corrupted"])
-            for row in rollouts(tmp_path / curator["type"])
-            if row["step"] == 0
-        ]
-    assert first["grpo"] == first["pods"] == first["geoalign"]
-    assert any(row[3] for row in first["grpo"])
-
-
 def test_policy_shift_and_clip_fraction_stand_in_the_metrics_whatever_beta_is(
     tiny: Tiny, train_here: Train, tmp_path: Path
 ) -> None:
@@ -95,12 +78,6 @@ def test_policy_shift_and_clip_fraction_stand_in_the_metrics_whatever_beta_is(
         assert all(line["mean_abs_advantage"] > 0 and line["geoalign/seconds"] >= 0 for line in generations)
 
 
-def test_seed_grpo_gets_the_final_answers(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    train_here(tiny(curator={"type": "seed_grpo"}), tmp_path / "run")
-    found = lines(tmp_path / "run", "metrics.jsonl", "rl")
-    assert any(key.startswith("geoalign/") and "entropy" in key for line in found for key in line)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -113,16 +90,4 @@ def test_a_corruption_that_does_not_fit_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         train_here(tiny(**changed), tmp_path / "run")
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_task_that_lacks_what_is_asked_for_is_refused_before_anything_is_written(
-    tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps({"question": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(16)))
-    settings = tiny(reward={"shortcut": 0.1})
-    settings["task"] = {"type": "math", "train": str(path)}
-    with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
-        train_here(settings, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

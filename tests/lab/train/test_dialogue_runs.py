@@ -9,12 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.train.train import prepare
 from geoalign.settings.loading import plain_settings
 
 REPOSITORY = Path(__file__).parents[3]
@@ -71,41 +68,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_pairs_are_formed_and_rollouts_replaced(finished: Path) -> None:
-    summary = json.loads((finished / "summary.json").read_text())
-    assert summary["curator"]["pairs"] > 50
-    assert summary["curator"]["replaced"] > 0
-    rows = [row for path in sorted(finished.glob("rollouts/*")) for row in pq.read_table(path).to_pylist()]
-    assert len(rows) == 2 * 32
-    # A learned reward: no two groups of four have equal ones by accident.
-    assert len({row["reward"] for row in rows}) > 20
-    assert any(row["source"] != row["row"] for row in rows)
-    assert (finished / "report.html").is_file()
-
-
-def test_rewards_are_those_of_the_saved_reward_model(finished: Path) -> None:
-    rows = pq.read_table(finished / "rollouts" / "step-000000.parquet").to_pylist()[:5]
-    from geoalign.lab.tasks.dialogue_text import FORMS
-
-    assert any(form.split("{")[0] in rows[0]["prompt"] for form in FORMS)
-    config = load_run_config(finished / "config.yaml").config
-    from geoalign.lab.tasks import make_task
-
-    prompts = {problem.id: problem.prompt for problem in make_task(config.task, seed=0).train_problems()}
-    asked = [next(prompt for name, prompt in prompts.items() if name in row["prompt"]) for row in rows]
-    with RewardModelScorer.load(finished / "checkpoints" / "reward_model") as scorer:
-        again = scorer.score([row["response"] for row in rows], [""] * 5, prompts=asked)
-    assert again == pytest.approx([row["reward"] for row in rows], abs=1e-4)
-
-
-def test_evaluation_has_proxy_reward_and_gold_utility(finished: Path) -> None:
-    for stage, count in (("before_rl", 1), ("rl", 1), ("after_rl", 1)):
-        found = lines(finished / "evaluation.jsonl", stage)
-        assert len(found) == count
-        assert all(line["accuracy"] is None for line in found)
-        assert all(isinstance(line[name], float) for line in found for name in ("reward", "gold_utility"))
-
-
 def test_the_reward_model_stage_reports_held_out_pairs(finished: Path) -> None:
     *training, held_out = lines(finished / "metrics.jsonl", "reward_model")
     assert [line["step"] for line in training] == [1, 2, 3, 4, 5, 6]
@@ -143,21 +105,6 @@ def test_another_seed_shares_warm_start_and_reward_model(finished: Path, train_h
     assert os.path.samefile(tmp_path / "run" / model, finished / model)
 
 
-def test_prepare_makes_what_is_shared_and_no_more(finished: Path, tmp_path: Path) -> None:
-    from geoalign.lab.config.loading import parse_run_config
-
-    root = tmp_path / "shared"
-    later = ("warm_start", "reward_model*", "final", "rl", "summary.json", "records.json")
-    shutil.copytree(finished, root, ignore=shutil.ignore_patterns(*later))
-    prepare(parse_run_config(SETTINGS), root)
-    assert {path.name for path in (root / "checkpoints").iterdir()} == {
-        "sft",
-        "warm_start",
-        "reward_model",
-        "reward_model_training",
-    }
-
-
 def test_the_same_stages_on_real_preference_pairs(shared_data: Path, train_here: Train, tmp_path: Path) -> None:
     settings = {
         **SETTINGS,
@@ -180,11 +127,6 @@ def test_the_same_stages_on_real_preference_pairs(shared_data: Path, train_here:
     assert isinstance(line["reward"], float)
     assert line["gold_utility"] is None
     assert summary["curator"]["pairs"] > 0
-
-
-def test_the_shipped_settings_are_read() -> None:
-    config = load_run_config(REPOSITORY / "configs" / "dialogue.yaml").config
-    assert config.task.type == "dialogue"
 
 
 @pytest.mark.slow

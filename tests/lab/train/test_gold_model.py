@@ -16,11 +16,8 @@ from safetensors.torch import load_file
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.dry_run import dry_run
-from geoalign.lab.train.train import prepare
 
 Train = Callable[..., dict[str, Any]]
 
@@ -104,27 +101,6 @@ def test_the_gold_model_measures_and_never_rewards(finished: Path, settings: dic
     assert not heads[0].equal(heads[1])
 
 
-def test_gold_utility_is_the_mean_score_of_the_gold_model(
-    settings: dict[str, Any], train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, float]] = []
-    score = RewardModelScorer.score
-
-    def noted(self: RewardModelScorer, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
-        rewards = score(self, responses, answers, prompts=prompts)
-        asked.extend(zip(responses, rewards, strict=True))
-        return rewards
-
-    monkeypatch.setattr(RewardModelScorer, "score", noted)
-    train_here(settings, tmp_path / "run")
-    (line,) = [line for line in lines(tmp_path / "run/evaluation.jsonl") if line["stage"] == "after_rl"]
-    # The last two calls of the run: four answers by the reward model, then the same four by the gold model.
-    proxy, gold = asked[-8:-4], asked[-4:]
-    assert [text for text, _ in proxy] == [text for text, _ in gold]
-    assert line["reward"] == pytest.approx(sum(reward for _, reward in proxy) / 4)
-    assert line["gold_utility"] == pytest.approx(sum(reward for _, reward in gold) / 4)
-
-
 def test_a_run_killed_in_the_gold_stage_ends_the_same(
     finished: Path, settings: dict[str, Any], train_here: Train, tmp_path: Path
 ) -> None:
@@ -142,21 +118,6 @@ def test_a_run_killed_in_the_gold_stage_ends_the_same(
     for place in ("reward_model", "gold_model", "final"):
         ours_, theirs_ = (folder / "checkpoints" / place / "model.safetensors" for folder in (root, finished))
         assert ours_.read_bytes() == theirs_.read_bytes(), place
-
-
-def test_runs_share_the_gold_model(finished: Path, settings: dict[str, Any], train_here: Train, tmp_path: Path) -> None:
-    summary = train_here({**settings, "seed": 1}, tmp_path / "other", shared=finished)
-    assert {line["stage"] for line in lines(tmp_path / "other" / "metrics.jsonl")} == {"rl"}
-    assert summary["gold_model"] == json.loads((finished / "summary.json").read_text())["gold_model"]
-    with pytest.raises(ConfigError, match=r"gold_model\.max_steps: expected 4, as the shared run"):
-        train_here(changed(settings, gold_model={"max_steps": 5}), tmp_path / "third", shared=finished)
-
-
-def test_prepare_stops_before_rl(settings: dict[str, Any], tmp_path: Path) -> None:
-    prepare(parse_run_config(settings), tmp_path / "shared", console=Console(quiet=True))
-    folder = RunFolder(tmp_path / "shared")
-    assert folder.gold_model.is_dir()
-    assert not folder.evaluation.exists()
 
 
 def test_reward_models_of_a_run_with_adapters_are_plain_models(
@@ -204,14 +165,6 @@ def said(settings: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=160)
     dry_run(parse_run_config(settings), console)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
-
-
-def test_the_plan_names_the_gold_stage(settings: dict[str, Any]) -> None:
-    task = make_task(parse_run_config(settings).task, seed=0)
-    text = said(settings)
-    assert f"trained on {len(task.preference_pairs())} preference pairs, 25% of them held out" in text
-    assert f"trained on {len(task.gold_pairs())} other pairs, 25% of them held out" in text
-    assert "gold model" not in said(changed(settings, task={"gold_share": None}) | {"gold_model": {}})
 
 
 def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], tmp_path: Path) -> None:

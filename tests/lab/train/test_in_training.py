@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from geoalign.lab.generation.transformers_engine import GREEDY, new_tokens
+from geoalign.lab.generation.engines import GREEDY, new_tokens
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train import policy
+from geoalign.lab.train.stages import policy
 
 
 class StandIn:

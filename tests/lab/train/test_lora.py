@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import LoraConfig, TinyModelConfig
 from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, merged_from, save, with_adapters
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, save, with_adapters
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.train import train
 
@@ -53,18 +53,6 @@ def test_merging_adds_scale_times_b_a() -> None:
     assert torch.allclose(found, expected, atol=1e-6)
     assert merged(plain) is plain
     assert with_adapters(plain, None, seed=0) is plain
-
-
-def test_adapters_of_a_checkpoint(tmp_path: Path) -> None:
-    adapted = with_adapters(model_of(), LoraConfig(rank=2), seed=0)
-    with torch.no_grad():
-        for name, weight in adapted.named_parameters():
-            if "lora_B" in name:
-                weight.fill_(0.1)
-    adapted.save_pretrained(tmp_path / "adapter")
-    ids = torch.tensor([[3, 4, 5]])
-    expected = adapted(ids).logits
-    assert torch.allclose(merged_from(model_of(), tmp_path / "adapter")(ids).logits, expected, atol=1e-5)
 
 
 @pytest.fixture

@@ -97,24 +97,6 @@ def test_prompts_are_laid_out_epoch_after_epoch() -> None:
     assert plan_prompts(longer, generation_shape(longer), problems=9).order[:20] == plan.order
 
 
-def test_prompts_in_order_where_shuffling_is_off() -> None:
-    options = grpo(max_steps=6, shuffle_dataset=False)
-    plan = plan_prompts(options, generation_shape(options), problems=9)
-    assert plan.order == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]
-
-
-def test_epochs_count_where_no_steps_are_given() -> None:
-    options = grpo(num_train_epochs=3)
-    # 9 problems: 2 generations of 4 prompts an epoch, 2 updates each, 3 epochs.
-    assert plan_prompts(options, generation_shape(options), problems=9).max_steps == 12
-
-
-def test_too_few_problems_for_one_generation() -> None:
-    options = grpo()
-    with pytest.raises(ConfigError, match=r"at least 4 training problems.*got 3"):
-        plan_prompts(options, generation_shape(options), problems=3)
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -135,13 +117,6 @@ def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str
     with pytest.raises(ConfigError) as caught:
         grpo_options(values, seed=0, folder=FOLDER, locations=locations)
     assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
-
-
-@pytest.mark.parametrize("values", [{"max_steps": 10_000_000}, {"num_train_epochs": 1e9, "max_steps": -1}])
-def test_a_plan_that_no_memory_holds_is_refused(values: dict[str, Any]) -> None:
-    options = grpo(**values)
-    with pytest.raises(ConfigError, match=rf"grpo\.{next(iter(values))}: expected at most 2,500,000 updates"):
-        plan_prompts(options, generation_shape(options), problems=9)
 
 
 def test_no_update_at_all_is_refused() -> None:

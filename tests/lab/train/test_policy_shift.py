@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from geoalign.lab.train.policy_trainer import PolicyShift
+from geoalign.lab.train.stages.policy import PolicyShift
 
 
 class Base:
@@ -52,9 +52,3 @@ def test_tool_tokens_are_left_out() -> None:
 def test_zero_where_the_batch_was_just_generated_or_nothing_counts() -> None:
     assert shift({"completion_mask": torch.ones(2, 2)}) == 0.0
     assert shift({"completion_mask": torch.zeros(2, 2), "old_per_token_logps": torch.zeros(2, 2)}) == 0.0
-
-
-def test_passes_outside_the_loss_are_not_listened_to() -> None:
-    trainer = Shifted(torch.zeros(1, 1))
-    trainer._get_per_token_logps_and_entropies()
-    assert trainer._new_logps is None

@@ -35,21 +35,6 @@ def test_the_limit_itself_is_short_enough_and_the_order_stays() -> None:
     assert len(short_enough(demonstrations, edge, TOKENIZER, {}, what="demonstrations")[0]) == 2
 
 
-def test_no_limit_and_nothing_too_long() -> None:
-    items = problems("abc", "a")
-    assert short_enough(items, None, None, {}, what="prompts") == (items, None)
-    assert short_enough(items, 1000, TOKENIZER, {}, what="prompts") == (items, None)
-    assert short_enough([], 1, TOKENIZER, {}, what="prompts") == ([], None)
-
-
 def test_a_limit_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_prompt_length: expected a limit that some of the 2 prompts keep, got 2"):
         short_enough(problems("abc", "abcab"), 2, TOKENIZER, {}, what="prompts")
-
-
-def test_the_template_is_told() -> None:
-    tokenizer = make_tokenizer("abc!", max_length=64)
-    tokenizer.chat_template = "{{ messages[0]['content'] }}{% if loud %}!{% endif %}"
-    prompt = problems("a")[0].prompt
-    assert rendered(prompt, tokenizer, {"loud": True}) == "a!"
-    assert rendered(prompt, tokenizer) == "a"

@@ -1,6 +1,5 @@
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,7 +8,7 @@ from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import Recorder, placement, rollout_columns, samples
+from geoalign.lab.train.recorder import Recorder, placement, rollout_columns
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 
@@ -77,12 +76,6 @@ def test_the_table_of_a_step() -> None:
     assert table["response"][2] == "?"  # a lone surrogate is no text that a file could hold
 
 
-def test_unknown_corruption_is_null() -> None:
-    step = curated()
-    unknown = replace(step, rollouts=replace(step.rollouts, true_rewards=None))
-    assert rollout_columns(unknown)["corrupted"] == [None] * 4
-
-
 def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
     curation = Curation(
         source=torch.tensor([3, 1, 1]),
@@ -92,10 +85,6 @@ def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
         anomalous=torch.zeros(4, dtype=torch.bool),
     )
     assert placement(curation, 4) == ([-1, 1, -1, 3], [0.0, 3.0, 0.0, 0.5])
-
-
-def test_samples_count_within_scattered_groups() -> None:
-    assert samples(torch.tensor([2, 1, 2, 2, 1])) == [0, 0, 1, 2, 1]
 
 
 def test_files_of_a_step(tmp_path: Path) -> None:
@@ -112,11 +101,3 @@ def test_files_of_a_step(tmp_path: Path) -> None:
         density = json.loads(file.metadata()["density"])
     assert density == {"peak": 0.5, "mode": 0.5, "alpha": 0.05, "threshold": None}
     assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_details_without_a_density(tmp_path: Path) -> None:
-    Recorder(RunFolder(tmp_path), rollouts=False)(curated(details=details(density=False)))
-    assert not (tmp_path / "rollouts").exists()
-    with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
-        assert "density.grid" not in set(file.keys())
-        assert not file.metadata()

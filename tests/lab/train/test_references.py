@@ -11,10 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.errors import RunFolderError
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train import references
-from geoalign.lab.train.rl_reward import rollout_fields
+from geoalign.lab.train.rewards import rollout_fields
+from geoalign.lab.train.stages import evaluations
 
 Train = Callable[..., dict[str, Any]]
 Tiny = Callable[..., dict[str, Any]]
@@ -34,7 +32,6 @@ def run(tiny: Tiny, train_here: Train, tmp_path: Path) -> Path:
 
 def test_every_prompt_of_the_run_has_its_clean_references(run: Path) -> None:
     found = kept(run)
-    assert found["settings"]["references"] == 3
     used = {row["prompt"] for path in run.glob("rollouts/*") for row in pq.read_table(path).to_pylist()}
     # Two generations of four prompts; a prompt is its sum.
     assert len(used) == 8
@@ -48,11 +45,6 @@ def test_every_prompt_of_the_run_has_its_clean_references(run: Path) -> None:
     assert all(0.5 < value < 0.732 for value in shaped)
 
 
-def test_a_curator_that_needs_no_references_gets_none(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    train_here(tiny(), tmp_path / "run")
-    assert not (tmp_path / "run" / "reference_rewards.json").exists()
-
-
 def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,15 +54,16 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     assert len({reward for rewards in kept(run)["rewards"].values() for reward in rewards}) > 3
     # 16 rollouts a generation, 3 references: batches of 5 prompts, so two of them.
     calls: list[str] = []
-    whole = references._batch_rewards
+    whole = evaluations.answers_to
 
-    def counted(*arguments: Any) -> Any:
-        calls.append(arguments[2][0].id)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return whole(*arguments)
+    def counted(problems: Any, *arguments: Any, what: str, **options: Any) -> Any:
+        if "reference" in what:
+            calls.append(problems[0].id)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+        return whole(problems, *arguments, what=what, **options)
 
-    monkeypatch.setattr(references, "_batch_rewards", counted)
+    monkeypatch.setattr(evaluations, "answers_to", counted)
     with pytest.raises(KeyboardInterrupt):
         train_here(settings, other)
     assert len(kept(other)["rewards"]) == 5
@@ -84,7 +77,7 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
 
 def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
-    monkeypatch.setattr("geoalign.lab.train.rl_reward.reference_rewards", lambda run: found)
+    monkeypatch.setattr("geoalign.lab.train.rewards.all_reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
         curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
@@ -99,28 +92,3 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     assert fields["true_rewards"](rows) == [0.5, 1.5]
     run.curator.requires = ("hidden",)
     assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]), None)) == {"true_rewards"}  # type: ignore[arg-type]
-
-
-def test_references_of_other_settings_are_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geoalign.lab.train.train.policy_stage", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            train_here(tiny(**PAR), folder.root)
-    found = kept(folder.root)
-    folder.references.write_text(json.dumps({**found, "settings": {**found["settings"], "temperature": 0.5}}))
-    with pytest.raises(RunFolderError, match=r"reference_rewards\.json: expected reference rewards made with .*'temp"):
-        train_here(tiny(**PAR), folder.root, resume=True)
-    folder.references.write_text(json.dumps({**found, "rewards": {"train:1+1": [1.0]}}))
-    with pytest.raises(RunFolderError, match="expected rewards with lists of 3"):
-        train_here(tiny(**PAR), folder.root, resume=True)
-
-
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def test_the_members_of_a_chain_get_what_they_need(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    chain = {"type": "chain", "members": [{"type": "par"}, {"type": "pods"}]}
-    train_here(tiny(**{**PAR, "curator": chain}), tmp_path / "run", report=True)
-    assert len(kept(tmp_path / "run")["rewards"]) == 8

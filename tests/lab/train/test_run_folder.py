@@ -1,6 +1,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -8,11 +9,12 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.store.json_files import append_lines, read_lines
+from geoalign.lab.store.json_files import append_lines, read_lines, write_json
+from geoalign.lab.store.records import made_models, stage_checkpoints
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder, check_same_settings
 from geoalign.lab.store.seals import MARK
-from geoalign.lab.train.evaluations import drop_evaluation, evaluated
-from geoalign.lab.train.resume import check_vacant, cut_back, go_back
+from geoalign.lab.train.resume import check_vacant, go_back
+from geoalign.lab.train.stages.evaluations import evaluated
 from geoalign.settings.loading import plain_settings
 
 
@@ -94,79 +96,66 @@ def test_a_changed_setting_is_named(tmp_path: Path, override: str, message: str)
         check_same_settings(plain_settings(load_run_config(None, [override]).config), then, tmp_path)
 
 
-def test_what_is_kept_may_change(tmp_path: Path) -> None:
-    then = plain_settings(load_run_config().config)
-    check_same_settings(plain_settings(load_run_config(None, ["output.keep_checkpoints=7"]).config), then, tmp_path)
-
-
-def fill(folder: RunFolder, *, sft: int, rl: int) -> None:
-    """A run killed somewhere: lines of every stage, files of every generation, a complete checkpoint of each stage."""
-    append_lines(folder.metrics, [{"stage": "sft", "step": step} for step in (1, 2, 3)])
-    append_lines(folder.metrics, [{"stage": "rl", "step": step} for step in (1, 2, 3, 4)])
-    append_lines(
-        folder.evaluation,
-        [{"stage": stage, "step": step, "set": "a"} for stage, step in (("before_rl", 0), ("rl", 2), ("rl", 3))],
-    )
-    append_lines(folder.evaluation, [{"stage": "after_rl", "step": 4, "set": "a"}])
+def fill(folder: RunFolder, noted: tuple[str, int] | None, **checkpoints: int) -> None:
+    """A run killed somewhere: every file that it could have, each stage with a complete checkpoint and half of one."""
+    for log, stages in ((folder.metrics, ("sft", "rl")), (folder.evaluation, ("before_rl", "rl"))):
+        append_lines(log, [{"stage": stage, "step": 1} for stage in stages])
+    append_lines(folder.metrics, [{"stage": "rl", "step": step} for step in (2, 3, 4)])
+    ends = {step: {"metrics": (step + 1) * 29, "evaluation": 36 if step else 0} for step in (0, 1, 2)}
     for step in (0, 2, 4):
         for place, suffix in ((folder.rollouts, ".parquet"), (folder.details, ".safetensors")):
             place.mkdir(exist_ok=True)
             (place / f"step-{step:06d}{suffix}").touch()
-    (folder.rollouts / "step-000006.parquet.tmp").touch()
-    for stage, step in ((folder.sft_checkpoints, sft), (folder.rl_checkpoints, rl)):
-        for number, complete in ((step, True), (step + 2, False)):
-            path = stage / f"checkpoint-{number}"
-            path.mkdir(parents=True)
-            if complete and number:
-                (path / MARK).touch()
-    (folder.checkpoints / "final.tmp").mkdir()
+    for name in ("step-000006.parquet.tmp", "step-000004.csv", "keep.tmp"):
+        (folder.rollouts / name).touch()
+    for stage, step in checkpoints.items():
+        half, whole = (stage_checkpoints(folder)[stage] / f"checkpoint-{number}" for number in (step + 2, step))
+        half.mkdir(parents=True)
+        whole.mkdir()
+        write_json(whole / MARK, {"step": step, "run": {"stage": stage, "step": step, **ends[step]}})
+    for model in (*made_models(folder).values(), folder.checkpoints / "final.tmp"):
+        model.mkdir(parents=True)
+    if noted is not None:
+        write_json(folder.records, {"stage": noted[0], "step": noted[1], "metrics": 29, "evaluation": 0})
 
 
-def left(folder: RunFolder) -> tuple[list[tuple[str, int]], list[tuple[str, int]], list[str]]:
-    metrics = [(line["stage"], line["step"]) for line in read_lines(folder.metrics)]
-    evaluations = [(line["stage"], line["step"]) for line in read_lines(folder.evaluation)]
-    return metrics, evaluations, sorted(path.name for path in folder.rollouts.glob("*"))
+START: tuple[int, int, list[str], list[int]] = (0, 0, [], [])
 
 
-def test_cut_back_into_the_warm_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("noted", "checkpoints", "left"),
+    [
+        (None, {}, START),
+        (None, {"sft": 2}, (3, 1, [], [])),
+        (("rl", 0), {"sft": 2}, (1, 0, ["warm_start", "reward_model", "gold_model"], [])),
+        # The generation of step 2 was made after the checkpoint of step 2: it is made again.
+        (("rl", 0), {"sft": 1, "rl": 2}, (3, 1, ["warm_start", "reward_model", "gold_model"], [0])),
+        (("gold_model", 0), {"sft": 1}, (1, 0, ["warm_start", "reward_model"], [])),
+        (("done", 4), {"rl": 2}, (1, 0, ["warm_start", "reward_model", "gold_model", "final"], [0, 2, 4])),
+    ],
+    ids=["the start", "within the warm start", "the start of RL", "within RL", "before a gold model", "after RL"],
+)
+def test_a_run_goes_back_to_its_newest_moment(
+    tmp_path: Path, noted: tuple[str, int] | None, checkpoints: dict[str, int], left: Any
+) -> None:
     folder = started(tmp_path)
-    fill(folder, sft=2, rl=2)
-    cut_back(folder)
-    assert left(folder) == ([("sft", 1), ("sft", 2)], [], [])
-    assert sorted(path.name for path in folder.sft_checkpoints.iterdir()) == ["checkpoint-2"]
-    assert not (folder.checkpoints / "final.tmp").exists()
+    fill(folder, noted, **checkpoints)
+    go_back(folder, Console(file=io.StringIO()))
+    assert (len(read_lines(folder.metrics)), len(read_lines(folder.evaluation))) == left[:2]
+    assert [path.name for path in made_models(folder).values() if path.is_dir()] == left[2]
+    for place, suffix in ((folder.rollouts, "parquet"), (folder.details, "safetensors")):
+        assert [path.name for path in sorted(place.glob(f"*.{suffix}"))] == [f"step-{n:06d}.{suffix}" for n in left[3]]
+    assert {path.name for path in folder.rollouts.iterdir()} >= {"step-000004.csv", "keep.tmp"}  # the user's
+    assert not [*folder.rollouts.glob("*.parquet.tmp"), *folder.checkpoints.glob("*.tmp")]
+    kept = sorted(path.name for path in folder.checkpoints.glob("*/checkpoint-*"))
+    assert kept == sorted(f"checkpoint-{step}" for step in checkpoints.values())
 
 
-def test_cut_back_into_rl(tmp_path: Path) -> None:
+def test_marks_of_another_version_are_refused_by_name(tmp_path: Path) -> None:
     folder = started(tmp_path)
-    fill(folder, sft=2, rl=2)
-    folder.warm_started.mkdir()
-    cut_back(folder)
-    metrics, evaluations, rollouts = left(folder)
-    assert metrics == [("sft", 1), ("sft", 2), ("sft", 3), ("rl", 1), ("rl", 2)]
-    assert evaluations == [("before_rl", 0), ("rl", 2)]
-    # The generation of step 2 was made after the checkpoint of step 2: it will be made again.
-    assert rollouts == ["step-000000.parquet"]
-    assert sorted(path.name for path in folder.details.iterdir()) == ["step-000000.safetensors"]
-
-
-def test_cut_back_to_the_start_of_rl(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    fill(folder, sft=2, rl=0)
-    folder.warm_started.mkdir()
-    cut_back(folder)
-    assert left(folder) == ([("sft", 1), ("sft", 2), ("sft", 3)], [("before_rl", 0)], [])
-
-
-def test_a_finished_training_loses_nothing_but_half_written_files(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    fill(folder, sft=2, rl=4)
-    folder.warm_started.mkdir()
-    folder.final.mkdir()
-    cut_back(folder)
-    metrics, evaluations, rollouts = left(folder)
-    assert (len(metrics), len(evaluations)) == (7, 4)
-    assert rollouts == [f"step-{step:06d}.parquet" for step in (0, 2, 4)]
+    write_json(folder.records, {"stage": "rl", "step": 0, "metrics": 0, "start": {"bytes": 3}})
+    with pytest.raises(RunFolderError, match=r"records\.json: expected how far the run was, as this version"):
+        go_back(folder, Console(file=io.StringIO()))
 
 
 def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
@@ -174,27 +163,3 @@ def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
     append_lines(folder.evaluation, [{"stage": "before_rl", "step": 0, "set": "a"}])
     assert evaluated(folder, "before_rl", 1)
     assert not evaluated(folder, "before_rl", 2)
-    drop_evaluation(folder, "before_rl")
-    assert read_lines(folder.evaluation) == []
-
-
-def test_a_run_of_a_version_without_digests_is_gone_on_with_after_a_note(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    fill(folder, sft=2, rl=2)
-    folder.warm_started.mkdir()
-    versions = json.loads(folder.versions.read_text())
-    folder.versions.write_text(json.dumps({name: versions[name] for name in versions.keys() - {"sha256", "config"}}))
-    said = io.StringIO()
-    go_back(folder, Console(file=said, width=500))
-    assert f"was started by geoalign {versions['geoalign']}, which kept no digests" in said.getvalue()
-    assert left(folder)[2] == ["step-000000.parquet"]
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "versions.json"])
-def test_settings_that_have_changed_since_the_start_are_refused(tmp_path: Path, name: str) -> None:
-    folder = started(tmp_path)
-    path = folder.root / name
-    assert folder.check_start()
-    path.write_text(path.read_text().replace("1", "2", 1) if name == "versions.json" else path.read_text()[:40])
-    with pytest.raises(RunFolderError, match=rf"{name}: .*expected"):
-        folder.check_start()

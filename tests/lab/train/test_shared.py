@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from geoalign.errors import ConfigError, RunFolderError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import mark_complete
 from geoalign.lab.train import train as train_module
-from geoalign.lab.train.shared import check_shared, take_shared
+from geoalign.lab.train.resume import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
 
 Train = Callable[..., dict[str, Any]]
@@ -44,17 +44,6 @@ def resolved(**settings: Any) -> dict[str, Any]:
 
 def stages(folder: Path) -> list[str]:
     return [json.loads(line)["stage"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_only_the_shared_stages_run_and_only_once(prepared: Path, tiny: Tiny) -> None:
-    folder = RunFolder(prepared)
-    assert folder.warm_started.is_dir()
-    assert not folder.final.exists()
-    assert not folder.evaluation.exists()
-    assert stages(prepared) == ["sft"]
-    before = (folder.warm_started / "model.safetensors").stat().st_mtime_ns
-    prepare(tiny(), prepared)
-    assert (folder.warm_started / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
@@ -118,19 +107,6 @@ def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_p
         check_shared(shared, resolved(seed=1, task={"seed": None}))
 
 
-def test_other_sections_may_differ(tmp_path: Path) -> None:
-    shared = RunFolder(tmp_path)
-    shared.initialise(resolved(seed=0, task={"seed": 3}), threads=1)
-    shared.warm_started.mkdir(parents=True)
-    check_shared(shared, resolved(seed=4, task={"seed": 3}, reward={"flip": 0.4}, curator={"type": "geoalign"}))
-
-
-def test_a_folder_without_a_finished_warm_start_is_refused(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="expected a run folder with a finished warm start"):
-        train_here(tiny(), tmp_path / "run", shared=tmp_path / "nothing")
-    assert not (tmp_path / "nothing").exists()
-
-
 def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> None:
     shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
     for place in (shared.warm_started, shared.reward_model):
@@ -141,18 +117,3 @@ def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> 
     take_shared(shared, folder)
     assert weights(folder.reward_model) == b"reward_model"
     assert list(folder.warm_started.iterdir()) == []
-
-
-def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
-    shared.warm_started.mkdir(parents=True)
-    (shared.warm_started / "model.safetensors").write_bytes(b"weights")
-    mark_complete(shared.warm_started)
-
-    def refuse(*_: Any) -> None:
-        raise OSError("another file system")
-
-    monkeypatch.setattr("geoalign.lab.train.shared.os.link", refuse)
-    take_shared(shared, folder)
-    assert weights(folder.warm_started) == b"weights"
-    assert (folder.warm_started / "model.safetensors").stat().st_nlink == 1

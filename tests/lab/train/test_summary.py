@@ -37,13 +37,6 @@ def test_detection_by_hand(tmp_path: Path) -> None:
     assert found["corrupted_share_of_anomalous"] == pytest.approx(1 / 2)
 
 
-def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
-    rollouts(tmp_path, 0, [(0.9, None, True), (0.1, None, False)])
-    nothing = {"auroc": None, "auroc_generations": 0, "corrupted_share": None, "corrupted_share_of_anomalous": None}
-    assert detection(tmp_path) == nothing
-    assert detection(tmp_path / "absent") == nothing
-
-
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     append_lines(
@@ -92,15 +85,6 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
         "report.html",
     ):
         assert part in text
-
-
-def test_plain_grpo_says_nothing_of_pairs(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "reward": 0.5, "geoalign/seconds": 0.1}])
-    console = Console(record=True, width=120, file=(tmp_path / "out").open("w"))
-    print_summary(console, summarise(folder), "grpo", tmp_path)
-    console.file.close()
-    assert "pairs" not in console.export_text()
 
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:

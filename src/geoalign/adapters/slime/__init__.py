@@ -2,16 +2,12 @@
 
 `geoalign.adapters.slime.post_process_rewards` goes to `--custom-reward-post-process-path`,
 `geoalign.adapters.slime.data_source` to `--data-source-path`; settings are the section `geoalign` in the file of
-`--custom-config-path`. `curated_conversion` is for a function of one's own that the engine would call instead.
+`--custom-config-path`.
 """
 
 from geoalign.adapters.failures import unscored_on_failure
-from geoalign.adapters.slime.conversion import curated_conversion
 from geoalign.adapters.slime.hooks import data_source, post_process_rewards
+from geoalign.adapters.slime.samples import generated_state
 from geoalign.adapters.slime.settings import SlimeSettings
-from geoalign.adapters.slime.states import generated_state
 
-__all__ = [
-    "SlimeSettings", "curated_conversion", "data_source", "generated_state", "post_process_rewards",
-    "unscored_on_failure",
-]  # fmt: skip
+__all__ = ["SlimeSettings", "data_source", "generated_state", "post_process_rewards", "unscored_on_failure"]

@@ -1,4 +1,4 @@
-"""A curation in the list of samples that slime goes on to convert. Imports no slime."""
+"""slime's advantages, and a curation in the list of samples that it goes on to convert. Imports no slime."""
 
 from __future__ import annotations
 
@@ -6,26 +6,50 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.types import Rollouts
+
+
+def normalised_rewards(
+    rewards: Float[Tensor, " b"],
+    groups: Int[Tensor, " b"],
+    active: Bool[Tensor, " b"],
+    *,
+    normalise: bool,
+    by_std: bool,
+) -> Float[Tensor, " b"]:
+    """What slime's estimators take for the advantage of every token: (r - mean) / (std + 1e-6) within a group.
+
+    As `RolloutManager._post_process_rewards` of slime 0.3.1, bit for bit where its groups are whole: the standard
+    deviation (one degree of freedom less) is that of the centred rewards. Other than there, rows that do not count are
+    left out of mean and deviation and get 0, and groups may have any size. A row alone gets 0.
+
+    Args:
+        active: [B] the rows that count; their rewards are numbers.
+        normalise: not with `--disable-rewards-normalization`: the rewards themselves then.
+        by_std: not with `--disable-grpo-std-normalization`.
+    """
+    found = torch.zeros_like(rewards)
+    if not normalise:
+        return torch.where(active, rewards, found)
+    counting = active.nonzero().flatten()
+    _, member, sizes = groups[counting].unique(return_inverse=True, return_counts=True)
+    for size in sizes.unique().tolist():
+        order = member.argsort(stable=True)
+        chosen = counting[order[sizes[member[order]] == size]].reshape(-1, size)
+        centred = rewards[chosen] - rewards[chosen].mean(dim=-1, keepdim=True)
+        if by_std and size > 1:
+            centred = centred / (centred.std(dim=-1, keepdim=True) + 1e-6)
+        found[chosen] = centred
+    return found
 
 
 def active_slots(placement: Placement) -> Bool[Tensor, " b"]:
     """[B] the slots that enter a group's mean and standard deviation: neither dropped nor unscorable."""
     return placement.kept & ~placement.rewards.isnan()
-
-
-def slot_advantages(placement: Placement, normalised: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    """[B] the engine's normalised rewards or the curator's own advantages, times the weights; 0 where nothing counts.
-
-    A weight of 1 leaves every bit as it is.
-    """
-    base = normalised if placement.advantages is None else placement.advantages.to(normalised)
-    advantages = (base * placement.weights.to(base)).nan_to_num(0.0)
-    return advantages.masked_fill(~active_slots(placement), 0.0)
 
 
 def place_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], placement: Placement) -> list[list[Any]]:
@@ -52,14 +76,3 @@ def _copies(donors: Sequence[Any], victim: Any) -> list[Any]:
             several = victim.rollout_id is None and len(found) > 1
             sample.rollout_id = victim.index if several else victim.rollout_id
     return found
-
-
-def reward_metrics(rollouts: Rollouts, placement: Placement) -> dict[str, float]:
-    """Mean rewards before and after, and how many rollouts were replaced, dropped or had no reward."""
-    return {
-        "raw_reward": rollouts.rewards.nanmean().item(),
-        "curated_reward": placement.rewards.nanmean().item(),
-        "replaced_rows": float(placement.replaced.sum()),
-        "dropped_rows": float((~placement.kept).sum()),
-        "unscored_rows": float(rollouts.rewards.isnan().sum()),
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from geoalign.adapters.slime.settings import SECTION, SlimeSettings
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
 ESTIMATORS = ("grpo", "gspo", "cispo")
@@ -30,33 +29,12 @@ def check_arguments(args: Any) -> None:
         )
 
 
-def check_curator(session: CurationSession, settings: SlimeSettings) -> None:
-    """Raises UnsupportedError or ConfigError unless this curator can be applied under these settings."""
-    if session.curator.library_only:
-        raise UnsupportedError(f"{session.name} inside slime: {session.curator.library_only}")
-    missing = session.missing_fields(settings.rollout_fields)
-    if missing:
-        raise ConfigError(
-            f"{session.name} requires {', '.join(missing)}: expected {SECTION}.rollout_fields with "
-            f"{', '.join(f'{need}: <entry of Sample.metadata>' for need in missing)}, got none"
-        )
-
-
 def check_drops(args: Any, curator: str) -> None:
     """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
     if not getattr(args, "calculate_per_token_loss", False):
         raise UnsupportedError(
             f"{curator} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
             "--calculate-per-token-loss, or let the curator replace or weigh rows"
-        )
-
-
-def check_once(converting: bool) -> None:
-    """Raises ConfigError where the conversion of a curated batch would curate it again."""
-    if converting:
-        raise ConfigError(
-            "curated_conversion: expected a conversion that does not curate, got one that calls post_process_rewards "
-            "or is wrapped twice; leave out either"
         )
 
 

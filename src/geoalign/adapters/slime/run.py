@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Any
 import torch
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.slime.advantages import normalised_rewards
-from geoalign.adapters.slime.apply import active_slots, place_samples, reward_metrics, slot_advantages
-from geoalign.adapters.slime.refusals import check_arguments, check_curator, check_drops, check_once, check_saving
+from geoalign.adapters.slime.apply import active_slots, normalised_rewards, place_samples
+from geoalign.adapters.slime.refusals import check_arguments, check_drops, check_saving
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
 from geoalign.adapters.slime.settings import SECTION, parse_settings
+from geoalign.adapters.step import check_curator, decide, final_advantages, named, wanted_components
 from geoalign.curators.base import identity
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -34,7 +33,6 @@ class SlimeRun:
 
     Attributes:
         saved: whether a data source of ours saves the state with checkpoints.
-        converting: whether a batch that was curated is being converted.
 
     Raises:
         ConfigError: a setting is unknown or out of range, or a field that the curator needs is not given.
@@ -45,31 +43,29 @@ class SlimeRun:
         self.args = args
         self.settings = parse_settings(getattr(args, SECTION, None))
         self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
-        self.saved = self.converting = False
+        self.saved = False
         check_arguments(args)
-        check_curator(self.session, self.settings)
+        how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
+        check_curator(self.session, self.settings.rollout_fields, engine="slime", how=how)
 
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
         """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
 
         The raw reward is that of the slot as generated, NaN where there is none.
         """
-        check_once(self.converting)
         check_saving(self.args, self.settings, self.saved)
         rows = rollout_rows(samples)
         members = [[samples[row] for row in one] for one in rows]
         raw = [reward_of(rollout, self.args.reward_key) for rollout in members]
         rollouts = self._read(members, raw)
-        started = time.perf_counter()
-        curation = self.session.curate(rollouts)
+        decision = decide(self.session, rollouts)
         self.session.calls += 1
-        seconds = time.perf_counter() - started
-        placement = place(curation, rollouts.groups, by=self.session.name)
+        placement = decision.placement
         if placement.dropped:
             check_drops(self.args, self.session.name)
-        advantages = slot_advantages(placement, self._normalised(placement, rollouts)).tolist()
-        metrics = {**curation.metrics, **reward_metrics(rollouts, placement), "seconds": seconds}
-        self._log(samples[0], metrics)
+        found = final_advantages(placement, lambda: self._normalised(placement, rollouts))
+        advantages = found.masked_fill(~active_slots(placement), 0.0).tolist()
+        self._log(samples[0], named(decision.metrics))
         placed = place_samples(samples, rows, placement)
         if bool(placement.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]
@@ -85,6 +81,7 @@ class SlimeRun:
             self.session.curator.reads,
             hidden_key=self.settings.hidden_key,
             rollout_fields=self.settings.rollout_fields,
+            components=wanted_components(self.session.curator),
         )
         if "advantages" not in self.session.curator.reads:
             return rollouts
@@ -118,12 +115,11 @@ class SlimeRun:
             otherwise=f"set {SECTION}.resume to false to begin with a new curator",
         )
 
-    def _log(self, sample: Any, metrics: Mapping[str, float]) -> None:
-        named = {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
-        _LOG.info("rollout batch %d: %s", self.session.calls, named)
+    def _log(self, sample: Any, metrics: dict[str, float]) -> None:
+        _LOG.info("rollout batch %d: %s", self.session.calls, metrics)
         log = tracker_of(type(sample).__module__.partition(".")[0])
         if log is not None:
-            log(self.args, {**named, "geoalign/batch": self.session.calls}, "geoalign/batch")
+            log(self.args, {**metrics, "geoalign/batch": self.session.calls}, "geoalign/batch")
 
 
 def tracker_of(engine: str) -> Callable[[Any, dict[str, Any], str], None] | None:

@@ -1,4 +1,4 @@
-"""slime's flat list of samples as rollouts. Imports no slime.
+"""slime's flat list of samples as rollouts, and hidden states from SGLang's answers. Imports no slime.
 
 A rollout is one sample, or all samples with the same `rollout_id`: agents split a long run into several. Names are
 those of `slime.utils.types.Sample` (0.3.1), which vime and miles share.
@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.adapters.step import named_components, named_fields
+from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
 # `Sample.Status` of samples whose generation went wrong: whatever reward they have says nothing about a response.
@@ -93,6 +94,7 @@ def read_rollouts(
     *,
     hidden_key: str,
     rollout_fields: Mapping[str, str],
+    components: Sequence[str] = (),
 ) -> Rollouts:
     """The rollouts as a curator reads them.
 
@@ -101,10 +103,11 @@ def read_rollouts(
 
     Args:
         reads: the fields that the curator looks at.
+        components: `wanted_components` of the curator, in a `Sample.reward` that is a dict.
 
     Raises:
         InputError: a reward is infinite, or a hidden state or log-probabilities are wanted and missing.
-        ConfigError: an entry that `rollout_fields` names is missing.
+        ConfigError: an entry that `rollout_fields` names is missing, or a component.
     """
     lasts = [rollout[-1] for rollout in rollouts]
     masks = [[own_tokens(sample) for sample in rollout] for rollout in rollouts]
@@ -121,13 +124,21 @@ def read_rollouts(
         fields["hidden"] = torch.stack([_state(sample, hidden_key) for sample in lasts])
     if "logprobs" in reads:
         fields["logprobs"] = torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)])
-    for name, key in rollout_fields.items():
-        values = [_entry(sample, key, name) for sample in lasts]
-        if name == "answers":
-            fields[name] = [None if value is None else str(value) for value in values]
-        else:
-            fields[name] = torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
-    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=groups, **fields)
+    observed = torch.tensor(rewards, dtype=torch.float32)
+    if components:
+        found = [sample.reward for sample in lasts]
+        fields["components"] = named_components(components, found, observed, source="dict of numbers in Sample.reward")
+    if rollout_fields:
+        fields |= named_fields(
+            rollout_fields,
+            [{**(sample.reward if isinstance(sample.reward, Mapping) else {}), **(sample.metadata or {})}
+             for sample in lasts],
+            observed,
+            setting="geoalign.rollout_fields",
+            source="Sample.metadata or in a reward that is a dict",
+            names=[f"sample {sample.index}" for sample in lasts],
+        )  # fmt: skip
+    return Rollouts(rewards=observed, groups=groups, **fields)
 
 
 def _fit(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> bool:
@@ -160,12 +171,28 @@ def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> fl
     return sum(chosen) / len(chosen) if chosen else math.nan
 
 
-def _entry(sample: Any, key: str, name: str) -> Any:
-    for place in (sample.metadata, sample.reward):
-        if isinstance(place, Mapping) and key in place:
-            return place[key]
-    known = ", ".join(sorted(map(str, sample.metadata or {}))) or "nothing"
-    raise ConfigError(
-        f"geoalign.rollout_fields.{name}: expected {key!r} in Sample.metadata or in a reward that is a dict, got "
-        f"{known} in sample {sample.index}"
-    )
+def generated_state(states: Sequence[Any], tokens: int, answer_start: int = -1) -> Float[Tensor, " d"]:
+    """[d] the state that predicted the last token of a response, or the first one of its final answer.
+
+    SGLang lists the states after the final norm: first those of the tokens of the prompt that it computed [n, d], then
+    one [d] of every step that generated a token after the first. Only the steps' own are used: where prefixes are
+    cached the first element has fewer rows than the prompt, or those of another request of its batch
+    (`scheduler_output_processor_mixin.py` takes as many as the prompt has tokens).
+
+    Args:
+        states: `output["meta_info"]["hidden_states"]`.
+        tokens: of the response.
+        answer_start: as `geoalign.hidden.answer_starts` has it; -1: the last token.
+
+    Raises:
+        InputError: another number of states (speculative decoding), or the token was predicted from the prompt.
+    """
+    if len(states) != tokens:
+        raise InputError(f"hidden_states: expected one of the prompt and {tokens - 1} steps, got {len(states)} in all")
+    number = answer_start if answer_start >= 0 else tokens - 1
+    if not 0 < number < tokens:
+        raise InputError(f"hidden_states: expected a token after the first of {tokens} generated ones, got {number}")
+    state = torch.as_tensor(states[number]).detach().float()
+    if state.dim() != 1:
+        raise InputError(f"hidden_states: expected a state [d] of step {number}, got shape {list(state.shape)}")
+    return state

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from geoalign.adapters.sections import read_section
-from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.adapters.sections import EngineSettings, read_section
 from geoalign.settings import setting, settings
 
 SECTION = "geoalign"
 
 
 @settings
-class SlimeSettings:
+class SlimeSettings(EngineSettings):
     """What the section `geoalign` says."""
 
-    curator: CuratorSection = setting(
-        default_factory=default_curator, help="Settings of the curator; `type` picks it by name."
-    )
     hidden_key: str = setting(default="geoalign_hidden", help="Entry of Sample.metadata with the hidden state.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     data_source: str | None = setting(
         default=None, help="Path of the data source to wrap; null: the one that --data-source-path has by default."
     )
     resume: bool = setting(
         default=True, help="Save the curator's state with checkpoints, and take it from that of --load."
-    )
-    rollout_fields: dict[str, str] = setting(
-        default_factory=dict,
-        help="answers, reference_rewards, true_rewards: entries of Sample.metadata, or of a reward that is a dict.",
     )
 
 

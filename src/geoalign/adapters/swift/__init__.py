@@ -8,7 +8,7 @@ from geoalign.adapters.exports import lazy_exports
 
 _HOMES = {
     "CuratedGRPO": "geoalign.adapters.swift.mixin",
-    "GeoAlignGRPOTrainer": "geoalign.adapters.swift.trainer",
+    "GeoAlignGRPOTrainer": "geoalign.adapters.swift.mixin",
     "SwiftSettings": "geoalign.adapters.swift.settings",
     "install": "geoalign.adapters.swift.choice",
 }
@@ -17,9 +17,8 @@ __all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "SwiftSettings", "install"]
 
 if TYPE_CHECKING:
     from geoalign.adapters.swift.choice import install
-    from geoalign.adapters.swift.mixin import CuratedGRPO
+    from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
     from geoalign.adapters.swift.settings import SwiftSettings
-    from geoalign.adapters.swift.trainer import GeoAlignGRPOTrainer
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")
 

@@ -17,7 +17,7 @@ from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, UnsupportedError
 
-TRAINER = "geoalign.adapters.swift.trainer.GeoAlignGRPOTrainer"
+TRAINER = "geoalign.adapters.swift.mixin.GeoAlignGRPOTrainer"
 REFUSED = "geoalign.adapters.swift.refusals.OtherTraining"
 
 

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
+from collections import deque
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
+from jaxtyping import Float
+from swift.rlhf_trainers.utils import collate_to_grpo_micro_batch, encode_sample
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.step import final_advantages
 from geoalign.adapters.swift.advantages import swift_advantages
-from geoalign.adapters.swift.logs import log_columns
 from geoalign.adapters.swift.refusals import check_batch, check_drops
-from geoalign.adapters.swift.states import mean_logprobs, token_rows
 from geoalign.adapters.trl.advantages import total_rewards
-from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list
-from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
-from geoalign.adapters.trl.logs import log_metrics
-from geoalign.adapters.trl.losses import dropping_scale
+from geoalign.adapters.trl.distributed import gather_list
+from geoalign.adapters.trl.fields import RolloutField
+from geoalign.adapters.trl.round import TrainerRound
+from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
 from geoalign.curators.session import CurationSession
+from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
-from geoalign.types import Curation, Rollouts, response_keys
+from geoalign.hidden.extract import eval_mode
+from geoalign.types import Curation, Rollouts
 
 LOSS_SCALE = "geoalign_loss_scale"
-_Result = TypeVar("_Result")
 
 
-class CurationRound:
+class CurationRound(TrainerRound):
     """Follows one generation batch; the methods are called in the order in which they stand, on every process alike.
 
     Attributes:
@@ -39,16 +40,11 @@ class CurationRound:
     def __init__(
         self, trainer: Any, session: CurationSession, *, place: StatePlace, fields: dict[str, RolloutField]
     ) -> None:
-        self._trainer = trainer
-        self._session = session
+        super().__init__(trainer, session, fields)
         self._state_place = place
-        self._fields = fields
         self._gather = trainer.accelerator.gather
         self._device = trainer.accelerator.device
-        self._metrics: dict[str, float] = {}
         self.generated: list[Any] = []
-        self._rollouts: Rollouts
-        self._placement: Placement
 
     def curate(self, samples: list[Any], per_function: Tensor, *, failed: set[str]) -> list[Any]:
         """The samples with which ms-swift goes on, of this process.
@@ -61,14 +57,7 @@ class CurationRound:
         check_batch(self._trainer, samples)
         self.generated = samples
         rewards = self._rewards(samples, per_function, failed)
-        self._rollouts = rollouts = self._read(samples, rewards)
-        curation = curation_from_rank_0(
-            lambda: self._timed("seconds", lambda: self._session.curate(rollouts)),
-            rows=len(rollouts),
-            device=self._device,
-            accelerator=self._trainer.accelerator,
-        )
-        self._placement = place(curation, rollouts.groups, by=self._session.name)
+        curation = self._decide(self._read_samples(samples, rewards, per_function))
         self._log(curation)
         return self._moved(samples)
 
@@ -95,20 +84,14 @@ class CurationRound:
         They stay, bit for bit, where no reward was changed, moved, dropped or missing.
         """
         placement = self._placement
-        given = placement.advantages
-        if given is None and torch.equal(placement.rewards, self._rollouts.rewards):
-            given = computed
-        if given is None:
-            given = self._from_rewards(placement.rewards)
-        return (given * placement.weights).nan_to_num(0.0).to(computed.dtype)
+        as_scored = torch.equal(placement.rewards, self._rollouts.rewards)
+        return final_advantages(
+            placement, lambda: computed if as_scored else self._formula(placement.rewards, self._rollouts.groups)
+        ).to(computed.dtype)
 
-    def _from_rewards(self, rewards: Tensor) -> Tensor:
-        return swift_advantages(
-            rewards,
-            self._rollouts.groups,
-            estimator=self._trainer.advantage_estimator,
-            scale_rewards=self._trainer.scale_rewards,
-        )
+    def _formula(self, rewards: Tensor, groups: Tensor) -> Tensor:
+        estimator, scale = self._trainer.advantage_estimator, self._trainer.scale_rewards
+        return swift_advantages(rewards, groups, estimator=estimator, scale_rewards=scale)
 
     def _rewards(self, samples: list[Any], per_function: Tensor, failed: set[str]) -> Tensor:
         """[B] ms-swift's sum over reward functions; NaN where none gave a reward, or one raised."""
@@ -118,59 +101,37 @@ class CurationRound:
         )
         rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
         self._metrics["failed_rewards"] = float(raised.sum())
-        self._metrics["unscored_rows"] = float(rewards.isnan().sum())
         return rewards
 
-    def _read(self, samples: list[Any], rewards: Tensor) -> Rollouts:
-        trainer, needs, gather = self._trainer, self._session.curator.requires, self._gather
+    def _read_samples(self, samples: list[Any], rewards: Tensor, per_function: Tensor) -> Rollouts:
+        trainer = self._trainer
         prompts, responses = token_rows(trainer, samples)
-        groups = torch.arange(len(rewards), device=self._device) // trainer.num_generations
-        fields: dict[str, Any] = {
-            "lengths": gather(torch.tensor([len(ids) for ids in responses], device=self._device)),
-            "ids": [f"{self._session.calls}:{row}" for row in range(len(rewards))],
-            "response_keys": gather(response_keys(responses).to(self._device)),
-        }
-        if "prompt_keys" in needs:
-            fields["prompt_keys"] = gather(response_keys(prompts).to(self._device))
-        if "hidden" in needs:
-            fields["hidden"] = gather(self._timed("hidden_seconds", lambda: self._hidden(prompts, responses)))
-        if "logprobs" in needs:
-            fields["logprobs"] = gather(self._timed("logprob_seconds", lambda: mean_logprobs(trainer, samples)))
-        if "advantages" in needs:
-            fields["advantages"] = swift_advantages(
-                rewards, groups, estimator=trainer.advantage_estimator, scale_rewards=trainer.scale_rewards
-            )
-        if trainer.overlong_filter or "donor_ok" in needs:
-            hidden = [trainer.overlong_filter and sample.is_truncated for sample in samples]
-            fields["donor_ok"] = ~gather(torch.tensor(hidden, device=self._device))
-        fields.update(self._user_fields(samples, responses))
-        return Rollouts(rewards=rewards, groups=groups, **fields)
+        return self._read(
+            rewards,
+            per_function,
+            prompts=prompts,
+            contents=responses,
+            lengths=torch.tensor([len(ids) for ids in responses]),
+            hidden=lambda: self._hidden(prompts, responses),
+            logprobs=lambda: mean_logprobs(trainer, samples),
+            advantages=self._formula,
+            unfit=[sample.is_truncated for sample in samples] if trainer.overlong_filter else None,
+            rows=[
+                {
+                    **sample.to_reward_row(),
+                    "prompt": sample.messages[:-1],
+                    "completion": sample.messages[-1]["content"],
+                    "completion_ids": ids,
+                }
+                for sample, ids in zip(samples, responses, strict=True)
+            ],
+        )
 
     def _hidden(self, prompts: TokenIds, responses: TokenIds) -> Tensor:
         answers = self._state_place.answer_starts(self._trainer, responses)
         if answers is not None:
-            without = torch.tensor(rows_without_answer(answers), device=self._device)
-            self._metrics["rows_without_answer"] = float(self._gather(without).sum())
+            self._count("rows_without_answer", rows_without_answer(answers))
         return own_hidden(self._trainer, prompts, responses, self._state_place, answers).contiguous()
-
-    def _user_fields(self, samples: list[Any], responses: TokenIds) -> dict[str, Any]:
-        rows = [
-            {
-                **sample.to_reward_row(),
-                "prompt": sample.messages[:-1],
-                "completion": sample.messages[-1]["content"],
-                "completion_ids": ids,
-            }
-            for sample, ids in zip(samples, responses, strict=True)
-        ]
-        fields: dict[str, Any] = {}
-        for name, field in self._fields.items():
-            values = field_values(name, field, rows)
-            if name == "answers":
-                fields[name] = gather_list(as_answers(values))
-            else:
-                fields[name] = self._gather(as_floats(name, values, self._device))
-        return fields
 
     def _moved(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
@@ -192,18 +153,69 @@ class CurationRound:
         return moved
 
     def _log(self, curation: Curation) -> None:
-        placement = self._placement
-        log_columns(self._trainer, curation, placement.source)
-        kept = placement.rewards[placement.kept]
-        self._metrics["raw_reward"] = self._rollouts.rewards.nanmean().item()
-        self._metrics["curated_reward"] = kept.nanmean().item() if len(kept) else torch.nan
-        self._metrics["replaced_rows"] = float(placement.replaced.sum())
-        self._metrics["dropped_rows"] = float((~placement.kept).sum())
-        if self._trainer.accelerator.is_main_process:
-            log_metrics(self._trainer, {**curation.metrics, **self._metrics})
+        log_columns(self._trainer, curation, self._placement.source)
+        self._log_metrics(curation)
 
-    def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:
-        started = time.perf_counter()
-        result = run()
-        self._metrics[name] = time.perf_counter() - started
-        return result
+
+COLUMNS = ("score", "anomalous", "source")
+
+
+def log_columns(trainer: Any, curation: Curation, source: Tensor) -> None:
+    """Adds score, anomalous and source of all processes' rows to the completions table."""
+    _extend(trainer, curation.scores.tolist(), curation.anomalous.tolist(), source.tolist())
+
+
+def log_uncurated_columns(trainer: Any, *, count: int) -> None:
+    """The same columns for rows that nobody curates (evaluation), so that the table's columns stay aligned."""
+    _extend(trainer, [math.nan] * count, [False] * count, list(range(count)))
+
+
+def _extend(trainer: Any, *values: list[Any]) -> None:
+    for column, entries in zip(COLUMNS, values, strict=True):
+        # As long as ms-swift's own columns.
+        trainer._logs.setdefault(column, deque(maxlen=trainer.args.generation_batch_size)).extend(entries)
+
+
+IGNORED = -100
+
+
+def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
+    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training.
+
+    The response reaches from the first token in the loss to the last.
+
+    Raises:
+        UnsupportedError: a sample without a token in the loss.
+    """
+    prompts, responses = [], []
+    with trainer._template_context(trainer.template):
+        for row, sample in enumerate(samples):
+            encoded = encode_sample(sample, trainer.template)
+            ids = [int(token) for token in encoded["input_ids"]]
+            learnt = [place for place, label in enumerate(encoded["labels"]) if label != IGNORED]
+            if not learnt:
+                raise UnsupportedError(f"sample {row} without a response token in the loss: cannot be curated")
+            prompts.append(ids[: learnt[0]])
+            responses.append(ids[learnt[0] : learnt[-1] + 1])
+    return prompts, responses
+
+
+def mean_logprobs(trainer: Any, samples: list[Any]) -> Float[Tensor, " b"]:
+    """Mean log-probability per response token under the current policy, in eval mode, at the sampling temperature."""
+    means = []
+    for batch in trainer.split_by_mini_batches(samples):
+        with trainer._template_context(trainer.template):
+            for sample in batch:
+                sample.encoded = encode_sample(sample, trainer.template)
+                sample.encoded.pop("_extra_kwargs", None)
+            inputs, grpo = collate_to_grpo_micro_batch(
+                batch, trainer.template, device=trainer.accelerator.device, use_logits_to_keep=True
+            )
+        inputs.pop("labels", None)
+        with torch.no_grad(), eval_mode(trainer.model):
+            logprobs = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, grpo)[0]
+        mask = grpo.completion_mask
+        means.append((logprobs.float() * mask).sum(1) / mask.sum(1).clamp(min=1))
+        for sample in batch:
+            sample.encoded = None
+    return torch.cat(means)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
 from geoalign.adapters.swift.choice import chosen
-from geoalign.adapters.swift.curate import LOSS_SCALE, CurationRound
-from geoalign.adapters.swift.logs import log_uncurated_columns
+from geoalign.adapters.swift.curate import LOSS_SCALE, CurationRound, log_uncurated_columns
 from geoalign.adapters.swift.refusals import check_trainer
 from geoalign.adapters.swift.rewards import FailedRewards
 from geoalign.adapters.trl.states import StatePlace
@@ -107,3 +107,7 @@ class CuratedGRPO(_Base):
                 setting="resume_from_checkpoint",
                 otherwise="to start curating in the middle of a training that did not, set resume_only_model",
             )
+
+
+class GeoAlignGRPOTrainer(CuratedGRPO, GRPOTrainer):
+    """`swift rlhf --rlhf_type grpo` whose generation batches pass through a curator before advantages."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.step import check_components, wanted_components
 from geoalign.adapters.trl.fields import RolloutField, check_fields
 from geoalign.adapters.trl.states import StatePlace, check_prompt_learning
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.layers import wanted_layers
@@ -43,9 +44,8 @@ def check_trainer(
         InputError: a layer that the model does not have.
     """
     curator = session.curator
-    if curator.library_only:
-        raise UnsupportedError(f"{session.name} inside ms-swift: {curator.library_only}")
-    check_fields(rollout_fields, session)
+    check_fields(rollout_fields, session, engine="ms-swift")
+    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
     for option, reason in _refused(trainer):
         raise UnsupportedError(f"{option}: {reason}")
     if "hidden" in curator.requires:

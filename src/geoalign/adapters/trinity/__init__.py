@@ -10,22 +10,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from geoalign.adapters.versions import check_engine
+from geoalign.adapters.exports import check_engine
 
 if TYPE_CHECKING:
-    from geoalign.adapters.trinity.advantage import GeoAlignAdvantage
-    from geoalign.adapters.trinity.operator import GeoAlignOperator
+    from geoalign.adapters.trinity.operators import GeoAlignAdvantage, GeoAlignOperator
 
 __all__ = ["GeoAlignAdvantage", "GeoAlignOperator"]
 
-_MODULES = {"GeoAlignAdvantage": "advantage", "GeoAlignOperator": "operator"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_version()
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.operators"), name)
 
 
 def check_version(installed: str | None = None) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
+from geoalign.adapters.step import named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
@@ -48,6 +49,7 @@ def read_rollouts(
     hidden: Float[Tensor, "b d"] | None = None,
     advantages: Float[Tensor, " b"] | None = None,
     rollout_fields: Mapping[str, str] | None = None,
+    components: Sequence[str] = (),
 ) -> Rollouts:
     """The experiences as a curator reads them; row i is experience i.
 
@@ -57,6 +59,7 @@ def read_rollouts(
     Args:
         requires: the optional fields to fill, as a curator names them.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> entry of `Experience.info`.
+        components: `wanted_components` of the curator, in `Experience.metrics`.
 
     Raises:
         InputError: a reward is infinite, log-probabilities are wanted and absent, or an entry of `info` is missing or
@@ -71,11 +74,22 @@ def read_rollouts(
         fields["prompt_keys"] = response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences)
     if "logprobs" in requires:
         fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
-    for name, key in (rollout_fields or {}).items():
-        values = [_entry(experience, key, name) for experience in experiences]
-        fields[name] = values if name == "answers" else _numbers(values, experiences, key)
-    rewards = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
-    return Rollouts(rewards=torch.tensor(rewards, dtype=torch.float32), groups=group_ids(experiences), **fields)
+    given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
+    rewards = torch.tensor(given, dtype=torch.float32)
+    if rollout_fields:
+        fields |= named_fields(
+            rollout_fields,
+            [experience.info for experience in experiences],
+            rewards,
+            setting="rollout_fields",
+            source="Experience.info",
+            names=fields["ids"],
+        )
+    if components:
+        parts = [experience.metrics for experience in experiences]
+        source = "numbers in Experience.metrics, where workflows leave their rewards"
+        fields["components"] = named_components(components, parts, rewards, source=source)
+    return Rollouts(rewards=rewards, groups=group_ids(experiences), **fields)
 
 
 def generated(experience: Any) -> Bool[Tensor, " t"]:
@@ -95,25 +109,6 @@ def _mean_logprob(experience: Any) -> float:
             f"model must return them"
         )
     return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
-
-
-def _entry(experience: Any, key: str, name: str) -> Any:
-    if key not in experience.info:
-        raise InputError(
-            f"rollout_fields.{name}: expected {key!r} in Experience.info, got "
-            f"{', '.join(sorted(map(str, experience.info))) or 'nothing'} in {experience.eid.uid}"
-        )
-    return experience.info[key]
-
-
-def _numbers(values: Sequence[Any], experiences: Sequence[Any], key: str) -> Tensor:
-    try:
-        return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"Experience.info[{key!r}]: expected numbers, of one length where they are lists, got {error} in the batch "
-            f"of {experiences[0].eid.uid}"
-        ) from error
 
 
 def apply_placement(

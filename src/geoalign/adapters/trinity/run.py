@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.sections import FIELDS
+from geoalign.adapters.step import Decision, check_curator, decide, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.settings import read_settings
 from geoalign.adapters.trinity.states import StateModel, take_given_states
@@ -22,18 +20,7 @@ from geoalign.adapters.trinity.weights import PublishedWeights
 from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, InputError, UnsupportedError
-from geoalign.types import Curation, Rollouts
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """A batch as the curator read it, what it decided, and the content of each slot."""
-
-    rollouts: Rollouts
-    curation: Curation
-    placement: Placement
-    metrics: Mapping[str, float]
+from geoalign.errors import InputError
 
 
 class CurationRun:
@@ -55,11 +42,8 @@ class CurationRun:
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
         self._turn = asyncio.Lock()
-        if self.curator.library_only:
-            raise UnsupportedError(f"{self.name} inside Trinity-RFT: {self.curator.library_only}")
-        for need in self.session.missing_fields(self.settings.rollout_fields):
-            known = f"rollout_fields.{need}: <entry of Experience.info>" if need in FIELDS else "another curator"
-            raise ConfigError(f"{self.name} requires {need}: expected {known}, got none")
+        how = "rollout_fields.{need}: <entry of Experience.info>"
+        check_curator(self.session, self.settings.rollout_fields, engine="Trinity-RFT", how=how)
 
     @property
     def curator(self) -> Curator:
@@ -94,24 +78,13 @@ class CurationRun:
                 hidden=hidden,
                 advantages=advantages,
                 rollout_fields=self.settings.rollout_fields,
+                components=wanted_components(self.curator),
             )
-            started = time.perf_counter()
-            curation = await asyncio.to_thread(self.session.curate, rollouts)
-            placement = place(curation, rollouts.groups, by=self.name)
+            decision = await asyncio.to_thread(decide, self.session, rollouts)
             self.session.calls += 1
             if path := self.settings.state_file:
                 await asyncio.to_thread(self.session.save, path)
-        metrics = {
-            **states,
-            "seconds": time.perf_counter() - started,
-            "hidden_seconds": seconds,
-            "raw_reward": rollouts.rewards.nanmean().item(),
-            "curated_reward": placement.rewards.nanmean().item(),
-            "replaced_rows": float(placement.replaced.sum()),
-            "dropped_rows": float((~placement.kept).sum()),
-            "unscored_rows": float(rollouts.rewards.isnan().sum()),
-        }
-        return Decision(rollouts, curation, placement, {**curation.metrics, **metrics})
+        return replace(decision, metrics={**decision.metrics, **states, "hidden_seconds": seconds})
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""
@@ -139,8 +112,3 @@ class CurationRun:
             # Above 0: states of a newer policy than that which generated; below: of an older one.
             metrics["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)
         return states, time.perf_counter() - started, metrics
-
-
-def named(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics as Trinity's monitor gets them: `geoalign/<name>`; what is undefined in this batch is left out."""
-    return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}

@@ -7,19 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from geoalign.adapters.sections import read_section
-from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.adapters.sections import StateSettings, read_section
 from geoalign.settings import setting, settings
-from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 
 
 @settings
-class TrinitySettings:
+class TrinitySettings(StateSettings):
     """The content of `args` (operator) or `advantage_fn_args`."""
-
-    curator: CuratorSection = setting(
-        default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
-    )
 
     hidden_key: str = setting(
         default="geoalign_hidden", help="Entry of Experience.info with the hidden state, where there is one."
@@ -31,22 +25,12 @@ class TrinitySettings:
         default="published",
         help="published: the weights that Trinity's synchroniser has; never: always those of model_path.",
     )
-    hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response model_path's hidden state is read."
-    )
-    hidden_layer: HiddenLayerSetting = setting(
-        default=LAST, help="After which of its layers: a number, or a share of the depth; a list: several."
-    )
     device: str = setting(default="cpu", help="Where model_path computes.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Of the weights of model_path.")
     batch_size: Annotated[int, Field(ge=1)] = setting(default=8, help="Rows in a pass of model_path.")
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with model_path.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     state_file: str | None = setting(
         default=None, help="Projector and random state, written after each batch and resumed from."
-    )
-    rollout_fields: dict[str, str] = setting(
-        default_factory=dict, help="answers, reference_rewards, true_rewards: entries of Experience.info."
     )
 
 

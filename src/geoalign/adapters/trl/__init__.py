@@ -8,8 +8,8 @@ from geoalign.adapters.exports import lazy_exports
 
 _HOMES = {
     "Anchors": "geoalign.curators.anchors",
-    "CuratedStep": "geoalign.adapters.trl.step",
-    "GeoAlignGRPOTrainer": "geoalign.adapters.trl.trainer",
+    "CuratedStep": "geoalign.adapters.trl.curate",
+    "GeoAlignGRPOTrainer": "geoalign.adapters.trl.mixin",
     "GeoAlignMixin": "geoalign.adapters.trl.mixin",
     "unscored_on_failure": "geoalign.adapters.trl.rewards",
 }
@@ -17,10 +17,9 @@ _HOMES = {
 __all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "unscored_on_failure"]
 
 if TYPE_CHECKING:
-    from geoalign.adapters.trl.mixin import GeoAlignMixin
+    from geoalign.adapters.trl.curate import CuratedStep
+    from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
     from geoalign.adapters.trl.rewards import unscored_on_failure
-    from geoalign.adapters.trl.step import CuratedStep
-    from geoalign.adapters.trl.trainer import GeoAlignGRPOTrainer
     from geoalign.curators.anchors import Anchors
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from geoalign.adapters.trl.fields import RolloutField, as_answers, field_values
-from geoalign.adapters.trl.states import StatePlace, own_hidden
-from geoalign.adapters.trl.written import TokenIds
+from geoalign.adapters.step import as_answers
+from geoalign.adapters.trl.fields import RolloutField, field_values
+from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids

@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.placement import Placement
+from geoalign.adapters.step import final_advantages
 from geoalign.adapters.trl import advantages, logs, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list, gather_to_rank_0
-from geoalign.adapters.trl.fields import RolloutField, as_answers, as_floats, field_values
-from geoalign.adapters.trl.losses import dropping_scale
-from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, own_hidden, own_logprobs, trl_pass_problem
-from geoalign.adapters.trl.step import CuratedStep, CurationObserver
-from geoalign.adapters.trl.vllm_states import EngineStates
-from geoalign.adapters.trl.written import Written
+from geoalign.adapters.trl.distributed import gather_list
+from geoalign.adapters.trl.fields import RolloutField
+from geoalign.adapters.trl.round import TrainerRound
+from geoalign.adapters.trl.rows import dropping_scale
+from geoalign.adapters.trl.states import (
+    HiddenSource,
+    StatePlace,
+    TrlPass,
+    Written,
+    own_hidden,
+    own_logprobs,
+    trl_pass_problem,
+)
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
-from geoalign.types import Curation, Rollouts, response_keys
+from geoalign.types import Curation, Rollouts
 
-_Result = TypeVar("_Result")
+
+@dataclass(frozen=True, eq=False)
+class CuratedStep:
+    """One curation inside a training, over the whole generation batch of B rollouts (all processes).
+
+    Attributes:
+        step: the trainer's `global_step` when the batch was generated.
+        generation: running index of the generation batch in the training, from 0; kept over a resume.
+        rollouts: what the curator read; row i belongs to group `rollouts.groups[i]`.
+        curation: what it decided.
+        prompts: B prompt texts (conversations as the text fed to the model, without special tokens).
+        responses: B response texts, before anything is replaced, without special tokens.
+        lengths: [B] response lengths in tokens.
+    """
+
+    step: int
+    generation: int
+    rollouts: Rollouts
+    curation: Curation
+    prompts: list[str]
+    responses: list[str]
+    lengths: Int[Tensor, " b"]
+
+
+CurationObserver = Callable[[CuratedStep], None]
 
 
 @dataclass(frozen=True)
@@ -39,22 +69,19 @@ class RoundOptions:
     observer: CurationObserver | None
     details_every: int
     other_loss: str | None = None
-    engine: EngineStates | None = None
     anchors: AnchorRows | None = None
 
 
-class GenerationRound:
+class GenerationRound(TrainerRound):
     """Follows one generation batch from TRL's `_generate` to the dict that enters the buffer.
 
     The methods are called in the order in which they stand, on every process alike.
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        self._trainer = trainer
-        self._session = session
-        self._curator = curator = session.curator
+        super().__init__(trainer, session, options.fields)
+        curator = session.curator
         self._options = options
-        self._index = session.calls
         listens = "logprobs" in curator.requires or options.hidden_source == "logprob_pass"
         from_trl = "hidden" in curator.requires and options.hidden_source == "logprob_pass"
         self._trl_pass: TrlPass | None = None
@@ -68,12 +95,8 @@ class GenerationRound:
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
         self._answers: list[int] | None = None
         self._truncated: list[bool] = []
-        self._not_of_vllm: int | None = None
         self._raw: Tensor | None = None
-        self._curated: Tensor | None = None
-        self._groups: Tensor | None = None
-        self._placement: Placement | None = None
-        self._seconds: dict[str, float] = {}
+        self._curated: Tensor
 
     def on_generation(
         self,
@@ -109,29 +132,21 @@ class GenerationRound:
 
     def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> Tensor:
         """Returns the rewards [B, F] with which TRL goes on; B rows over all processes, F reward functions."""
-        trainer = self._trainer
-        accelerator = trainer.accelerator
-        rollouts = self._rollouts(raw, inputs, prompts, completions)
+        self._raw = raw
+        rollouts = self._read_batch(raw, inputs, prompts, completions)
         every = self._options.details_every
-        details = every > 0 and self._index % every == 0
-
-        def decide() -> Curation:
-            anchors = self._anchors()
-            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, anchors=anchors))
-
-        curation = curation_from_rank_0(decide, rows=len(rollouts), device=accelerator.device, accelerator=accelerator)
-        self._raw, self._groups = raw, rollouts.groups
-        self._placement = place(curation, rollouts.groups, by=self._session.name)
-        self._log(curation, rollouts, count=len(prompts))
+        details = every > 0 and self._session.calls % every == 0
+        curation = self._decide(rollouts, details=details, anchors=self._anchors)
+        self._log(curation, count=len(prompts))
         self._observe(curation, rollouts, prompts)
-        self._curated = self._rewards_for_trl(rollouts.rewards)
+        self._curated = self._rewards_for_trl()
         return self._curated
 
     def apply(self, batch: dict[str, Any], *, scale_key: str) -> None:
         """Makes this process's part of TRL's batch the curated one."""
-        trainer, placement = self._trainer, self._placement
-        if placement is None or self._raw is None or self._curated is None:
+        if self._raw is None:
             raise UnsupportedError("TRL without a call of _calculate_rewards: this version's flow is not known")
+        trainer, placement = self._trainer, self._placement
         rows.check_keys(batch)
         self._check_masks(batch["completion_mask"])
         local = len(batch["completion_ids"])
@@ -163,30 +178,25 @@ class GenerationRound:
         if self._curated is not self._raw:
             logs.restore_raw_rewards(trainer, self._raw)
 
-    def _rollouts(
+    def _read_batch(
         self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]
     ) -> Rollouts:
-        trainer, needs = self._trainer, self._curator.requires
-        device, gather = trainer.accelerator.device, trainer.accelerator.gather
-        rewards = advantages.total_rewards(raw, trainer.reward_weights)
-        groups = torch.arange(len(rewards), device=device) // trainer.num_generations
-        fields: dict[str, Any] = {"lengths": gather(self._written.lengths.to(device))}
-        fields["ids"] = [f"{self._index}:{row}" for row in range(len(rewards))]
-        fields["response_keys"] = gather(response_keys(self._contents()).to(device))
-        if "prompt_keys" in needs:
-            fields["prompt_keys"] = gather(response_keys(self._prompt_ids).to(device))
-        if "hidden" in needs:
-            # Only rank 0 curates: elsewhere there are none.
-            fields["hidden"] = gather_to_rank_0(self._timed("hidden_seconds", self._hidden), trainer.accelerator)
-        if "logprobs" in needs:
-            fields["logprobs"] = gather(self._timed("logprob_seconds", self._logprobs).contiguous())
-        if "advantages" in needs:
-            fields["advantages"] = self._trl_advantages(rewards, raw, groups)
-        if trainer.mask_truncated_completions or self._written.mask is not None or "donor_ok" in needs:
-            unfit = [cut or none for cut, none in zip(self._truncated, self._written.nothing, strict=True)]
-            fields["donor_ok"] = ~gather(torch.tensor(unfit, device=device))
-        fields.update(self._user_fields(inputs, prompts, completions))
-        return Rollouts(rewards=rewards, groups=groups, **fields)
+        trainer, written = self._trainer, self._written
+        own = zip(inputs, prompts, completions, self._response_ids, strict=True)
+        unfit = [cut or none for cut, none in zip(self._truncated, written.nothing, strict=True)]
+        return self._read(
+            advantages.total_rewards(raw, trainer.reward_weights),
+            raw,
+            prompts=self._prompt_ids,
+            contents=self._contents(),
+            lengths=written.lengths,
+            hidden=self._hidden,
+            logprobs=self._logprobs,
+            advantages=lambda rewards, groups: self._trl_advantages(rewards, raw, groups),
+            unfit=unfit if trainer.mask_truncated_completions or written.mask is not None else None,
+            rows=[{**row, "prompt": prompt, "completion": text, "completion_ids": ids}
+                  for row, prompt, text, ids in own],
+        )  # fmt: skip
 
     def _contents(self) -> list[list[int]]:
         """What tells one row of a group from another: its response, after its prompt where prompts differ."""
@@ -198,11 +208,6 @@ class GenerationRound:
         rows = (self._prompt_ids, self._response_ids)
         if self._options.hidden_source == "own_pass":
             return own_hidden(self._trainer, *rows, self._options.place, self._answers, self._written.mask)
-        if self._options.engine is not None:
-            found, self._not_of_vllm = self._options.engine.hidden(
-                self._trainer, *rows, self._answers, self._written.mask
-            )
-            return found
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
@@ -220,31 +225,13 @@ class GenerationRound:
             return self._trl_pass.logprobs
         return own_logprobs(self._trainer, self._prompt_ids, self._response_ids, self._written.mask)
 
-    def _user_fields(self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> dict[str, Any]:
-        device, gather = self._trainer.accelerator.device, self._trainer.accelerator.gather
-        own = zip(inputs, prompts, completions, self._response_ids, strict=True)
-        local = [{**row, "prompt": prompt, "completion": text, "completion_ids": ids} for row, prompt, text, ids in own]
-        fields: dict[str, Any] = {}
-        for name, field in self._options.fields.items():
-            if name == "second_rewards":
-                # Rank 0 curates, and asks for the rows that it chooses.
-                if name in self._curator.requires:
-                    fields[name] = partial(_second_rewards, field, gather_list(local))
-                continue
-            values = field_values(name, field, local)
-            if name == "answers":
-                fields[name] = gather_list(as_answers(values))
-            else:
-                fields[name] = gather(as_floats(name, values, device))
-        return fields
-
-    def _rewards_for_trl(self, totals: Tensor) -> Tensor:
+    def _rewards_for_trl(self) -> Tensor:
         """The rewards per function with which TRL's own code reaches the curated advantages, where it can."""
-        placement, raw, trainer = self._needed(), self._raw_rewards(), self._trainer
+        placement, raw, trainer = self._placement, self._raw_rewards(), self._trainer
         if self._adapter_computes(placement):
             return raw
         moved = raw[placement.source] if bool(placement.replaced.any()) else raw
-        expected = totals[placement.source]
+        expected = self._rollouts.rewards[placement.source]
         if torch.equal(placement.rewards.nan_to_num(0), expected.nan_to_num(0)) and torch.equal(
             placement.rewards.isnan(), expected.isnan()
         ):
@@ -261,19 +248,18 @@ class GenerationRound:
 
     def _own_advantages(self) -> Tensor | None:
         """[B] the advantages that TRL cannot compute, weights included; None where it can."""
-        placement, raw = self._needed(), self._raw_rewards()
+        placement, raw = self._placement, self._raw_rewards()
         if not self._adapter_computes(placement):
             return None
-        given = placement.advantages
-        if given is None:
-            moved = raw[placement.source].masked_fill(~placement.kept[:, None], torch.nan)
-            given = self._trl_advantages(placement.rewards, moved, self._groups)
-        return (given * placement.weights).nan_to_num(0.0)
 
-    def _trl_advantages(self, rewards: Tensor, per_function: Tensor, groups: Tensor | None) -> Tensor:
+        def computed() -> Tensor:
+            moved = raw[placement.source].masked_fill(~placement.kept[:, None], torch.nan)
+            return self._trl_advantages(placement.rewards, moved, self._rollouts.groups)
+
+        return final_advantages(placement, computed)
+
+    def _trl_advantages(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
         trainer = self._trainer
-        if groups is None:
-            raise UnsupportedError("advantages before the rollouts were gathered")
         if trainer.multi_objective_aggregation == "normalize_then_sum":
             totals = advantages.total_rewards(per_function, trainer.reward_weights)
             if not torch.equal(rewards.nan_to_num(0), totals.nan_to_num(0)):
@@ -297,38 +283,15 @@ class GenerationRound:
                 f"mask_truncated_completions: this TRL hides other rows than those without an end token (row {row})"
             )
 
-    def _log(self, curation: Curation, rollouts: Rollouts, *, count: int) -> None:
-        trainer, placement = self._trainer, self._needed()
-        adapter: dict[str, float] = {}
+    def _log(self, curation: Curation, *, count: int) -> None:
+        trainer = self._trainer
         if self._answers is not None:
-            without = torch.tensor(rows_without_answer(self._answers), device=trainer.accelerator.device)
-            adapter["rows_without_answer"] = float(trainer.accelerator.gather(without).sum())
-        if self._not_of_vllm is not None:
-            missing = torch.tensor(self._not_of_vllm, device=trainer.accelerator.device)
-            adapter["rows_without_vllm_state"] = float(trainer.accelerator.gather(missing).sum())
+            self._count("rows_without_answer", rows_without_answer(self._answers))
         if self._written.mask is not None:
-            silent = torch.tensor(sum(self._written.nothing), device=trainer.accelerator.device)
-            adapter["rows_without_policy_token"] = float(trainer.accelerator.gather(silent).sum())
+            self._count("rows_without_policy_token", sum(self._written.nothing))
         first = trainer.accelerator.process_index * count
-        logs.log_columns(trainer, curation, placement.source, first=first, count=count)
-        if trainer.accelerator.is_main_process:
-            kept = placement.rewards[placement.kept]
-            adapter["curated_reward"] = kept.nanmean().item() if len(kept) else torch.nan
-            adapter["dropped_rows"] = float((~placement.kept).sum())
-            adapter["unscored_rows"] = float(rollouts.rewards.isnan().sum())
-            # These overwrite what a curator itself calls its seconds: one clock for all of them.
-            logs.log_metrics(trainer, {**curation.metrics, **adapter, **self._seconds})
-
-    def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:
-        """Runs one part of the round and keeps its seconds; a GPU's work counts where it was ordered."""
-        device = self._trainer.accelerator.device
-        wait = torch.cuda.synchronize if device.type == "cuda" else lambda device: None
-        wait(device)
-        started = time.perf_counter()
-        result = run()
-        wait(device)
-        self._seconds[name] = time.perf_counter() - started
-        return result
+        logs.log_columns(trainer, curation, self._placement.source, first=first, count=count)
+        self._log_metrics(curation)
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
         observer = self._options.observer
@@ -343,7 +306,7 @@ class GenerationRound:
             observer(
                 CuratedStep(
                     step=trainer.state.global_step,
-                    generation=self._index,
+                    generation=self._session.calls,
                     rollouts=rollouts,
                     curation=curation,
                     prompts=prompt_texts,
@@ -352,18 +315,7 @@ class GenerationRound:
                 )
             )
 
-    def _needed(self) -> Placement:
-        if self._placement is None:
-            raise UnsupportedError("placement before the curation")
-        return self._placement
-
     def _raw_rewards(self) -> Tensor:
         if self._raw is None:
             raise UnsupportedError("rewards before the curation")
         return self._raw
-
-
-def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Sequence[int]) -> list[float]:
-    values = field_values("second_rewards", field, [inputs[row] for row in rows])
-    verdicts: list[float] = as_floats("second_rewards", values, torch.device("cpu")).tolist()
-    return verdicts

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoalign.adapters.step import named
 from geoalign.adapters.trl.advantages import total_rewards
 from geoalign.types import Curation
 
@@ -33,9 +34,8 @@ def log_uncurated_columns(trainer: Any, *, first: int, count: int) -> None:
 
 def log_metrics(trainer: Any, metrics: dict[str, float]) -> None:
     """Adds metrics as `geoalign/<name>` to the training log, leaving NaN out."""
-    for name, value in metrics.items():
-        if not math.isnan(value):
-            trainer._metrics["train"][f"geoalign/{name}"].append(float(value))
+    for name, value in named(metrics).items():
+        trainer._metrics["train"][name].append(value)
 
 
 def restore_raw_rewards(trainer: Any, per_function: Tensor) -> None:

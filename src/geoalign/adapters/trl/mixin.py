@@ -9,23 +9,21 @@ take the curator along in checkpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
 
 from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.curate import GenerationRound, RoundOptions
+from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.fields import RolloutField
 from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer, check_version, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.states import HiddenSource, StatePlace
-from geoalign.adapters.trl.step import CurationObserver
-from geoalign.adapters.trl.vllm_states import EngineStates
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -52,8 +50,7 @@ class GeoAlignMixin(_Base):
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
             last); a list: several states side by side (`geoalign.hidden.BackboneTap`).
         hidden_source: "own_pass" runs the backbone once more over the batch, in eval mode; "logprob_pass" listens to
-            TRL's pass for the old log-probabilities, where that exists; "vllm" has the colocated engine with which TRL
-            generates write the states of what it generated.
+            TRL's pass for the old log-probabilities, where that exists.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
             and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
@@ -65,8 +62,8 @@ class GeoAlignMixin(_Base):
 
     Raises:
         UnsupportedError: AsyncGRPOTrainer, vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass"
-            that does not exist, "vllm" where TRL's engine cannot write states; later: unknown per-row keys, sources
-            across groups, and rows dropped under a loss that cannot leave them out.
+            that does not exist; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
+            cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
             use of anchors.
@@ -92,10 +89,7 @@ class GeoAlignMixin(_Base):
         elif anchors is not None:
             raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
         place = StatePlace(hidden_position, hidden_layer)
-        writes = hidden_source == "vllm" and curator is not None and "hidden" in curator.requires
-        engine = EngineStates(place) if writes else None
-        with nullcontext() if engine is None else engine.connected(self):
-            super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)
         self.curator = curator
         self._curation_options = RoundOptions(
             place=place,
@@ -104,7 +98,6 @@ class GeoAlignMixin(_Base):
             observer=curation_observer,
             details_every=details_every,
             other_loss=None if curator is None else other_loss(type(self), GeoAlignMixin),
-            engine=engine,
         )
         self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)
         self._curation_round: GenerationRound | None = None
@@ -185,3 +178,10 @@ class GeoAlignMixin(_Base):
                 otherwise="to start curating in the middle of a training that did not, pass its model as `model` "
                 "instead of resuming",
             )
+
+
+class GeoAlignGRPOTrainer(GeoAlignMixin, GRPOTrainer):
+    """`trl.GRPOTrainer` whose generation batches pass through a curator before they enter the loss.
+
+    Takes every argument of `trl.GRPOTrainer`, and those of `GeoAlignMixin` as keywords.
+    """

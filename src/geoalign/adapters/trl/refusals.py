@@ -8,11 +8,11 @@ from typing import Any, get_args
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.step import check_components, wanted_components
 from geoalign.adapters.trl.fields import check_fields
 from geoalign.adapters.trl.logs import COLUMNS
 from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
-from geoalign.adapters.trl.vllm_states import engine_problem
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.base import Curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -107,7 +107,8 @@ def check_trainer(
         raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {hidden_source!r}")
     if details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
-    check_fields(rollout_fields, session)
+    check_fields(rollout_fields, session, engine="TRL")
+    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
     _check_rows(trainer)
     _check_engine(trainer)
     if "hidden" in session.curator.requires:
@@ -117,14 +118,9 @@ def check_trainer(
 
 
 def _check_source(trainer: Any, source: HiddenSource) -> None:
-    problems = {"own_pass": lambda _: None, "logprob_pass": trl_pass_problem, "vllm": engine_problem}
-    problem = problems[source](trainer)
-    if problem is None:
-        return
-    others = "'own_pass'"
-    if source == "vllm" and trl_pass_problem(trainer) is None:
-        others += ", or 'logprob_pass', which adds no pass"
-    raise UnsupportedError(f"hidden_source={source!r}: {problem}; use {others}")
+    problem = trl_pass_problem(trainer) if source == "logprob_pass" else None
+    if problem is not None:
+        raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'own_pass'")
 
 
 def _check_rows(trainer: Any) -> None:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 _HOMES = {
-    "CuratedSteps": "geoalign.adapters.verl.mixin",
+    "CuratedSteps": "geoalign.adapters.verl.trainers",
     "VerlSettings": "geoalign.adapters.verl.settings",
-    "curate_dataproto": "geoalign.adapters.verl.v0",
     "unscored_on_failure": "geoalign.adapters.failures",
 }
 
-__all__ = ["CuratedSteps", "VerlSettings", "curate_dataproto", "unscored_on_failure"]
+__all__ = ["CuratedSteps", "VerlSettings", "unscored_on_failure"]
 
 if TYPE_CHECKING:
     from geoalign.adapters.failures import unscored_on_failure
-    from geoalign.adapters.verl.mixin import CuratedSteps
     from geoalign.adapters.verl.settings import VerlSettings
-    from geoalign.adapters.verl.v0 import curate_dataproto
+    from geoalign.adapters.verl.trainers import CuratedSteps
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[verl]', in an environment of its own")
 

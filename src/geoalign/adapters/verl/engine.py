@@ -21,10 +21,9 @@ from geoalign.adapters.verl.names import (
     VENDOR,
 )
 from geoalign.adapters.verl.refusals import NO_TOKENIZER
-from geoalign.adapters.verl.states import packed_states
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import answer_starts
-from geoalign.hidden.positions import response_states
+from geoalign.hidden.positions import packed_states, response_states
 from geoalign.hidden.tap import BackboneTap
 from geoalign.settings.hidden import LAST
 from geoalign.types import response_keys

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from geoalign.adapters import step
+from geoalign.adapters.exports import check_engine
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
 from geoalign.adapters.verl.settings import SECTION, VerlSettings
-from geoalign.adapters.versions import check_engine
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
@@ -58,13 +59,9 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_reward: bool) -> None:
     """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
+    how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
+    step.check_curator(session, settings.rollout_fields, engine="verl", how=how)
     name, curator = session.name, session.curator
-    if curator.library_only:
-        raise UnsupportedError(f"{name} inside verl: {curator.library_only}")
-    missing = session.missing_fields(settings.rollout_fields)
-    if missing:
-        given = ", ".join(f"+geoalign.rollout_fields.{need}=<name in the reward function's result>" for need in missing)
-        raise ConfigError(f"{name} requires {', '.join(missing)}: expected {given}, got none")
     if "advantages" in curator.requires and kl_in_reward:
         raise UnsupportedError(
             f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
@@ -162,17 +159,6 @@ def check_engines(engines: Sequence[str | None]) -> None:
     if without:
         engine = engines[without[0]] or "no geoalign at all"
         raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {engine}: {_HOW_TO_LOAD}")
-
-
-def check_reward_fields(name: str, field: str, rows: Sequence[Any], unscored: Sequence[bool]) -> None:
-    """Raises ConfigError if a scored row's reward function did not return what `rollout_fields` names."""
-    for row, info in enumerate(rows):
-        if not unscored[row] and (not isinstance(info, Mapping) or field not in info):
-            known = ", ".join(sorted(info)) if isinstance(info, Mapping) else "none"
-            raise ConfigError(
-                f"geoalign.rollout_fields.{name}: expected {field!r} in the dict that the reward function returns, got "
-                f"{known or 'none'} in row {row}"
-            )
 
 
 _HOW_TO_LOAD = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from geoalign.adapters.step import named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.adapters.verl.refusals import check_reward_fields
+from geoalign.adapters.verl.settings import SECTION
 from geoalign.errors import InputError
 from geoalign.types import Rollouts, response_keys
 
@@ -45,6 +45,7 @@ def read_rollouts(
     needs: Sequence[str],
     *,
     rollout_fields: Mapping[str, str],
+    components: Sequence[str] = (),
     longest_response: int,
 ) -> Rollouts:
     """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
@@ -57,10 +58,11 @@ def read_rollouts(
         rows: rows of it; padding left out.
         needs: the fields that the curator reads.
         rollout_fields: `VerlSettings.rollout_fields`.
+        components: `wanted_components` of the curator, in the reward function's result.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
 
     Raises:
-        ConfigError: the reward function returns no such field.
+        ConfigError: the reward function returns no such field, or no such component.
         InputError: one of its values is no number, or a row has no token of the policy's own.
     """
     wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
@@ -75,7 +77,9 @@ def read_rollouts(
         names.append(responses)
     if "prompt_keys" in needs:
         names.append("prompts")
-    data = batch.read(rows, [*names, "extra_fields"] if rollout_fields else names)
+    if rollout_fields or components:
+        names.append("extra_fields")
+    data = batch.read(rows, names)
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
     fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
@@ -95,8 +99,14 @@ def read_rollouts(
     if "donor_ok" in needs:
         fields["donor_ok"] = lengths < longest_response
     rewards = torch.stack([values.float().sum() for values in data[scores]])
+    infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
+    if components:
+        source = "numbers in the dict that the reward function returns"
+        fields["components"] = named_components(components, infos, rewards, source=source)
     if rollout_fields:
-        fields.update(_reward_fields(data["extra_fields"], rollout_fields, rewards.isnan().tolist()))
+        source, names = "the dict that the reward function returns", [f"row {row}" for row in range(len(rows))]
+        setting = f"{SECTION}.rollout_fields"
+        fields |= named_fields(rollout_fields, infos, rewards, setting=setting, source=source, names=names)
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
     return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
@@ -110,34 +120,3 @@ def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
             raise InputError(f"response_mask: expected a token of the policy's own in every row, got none in row {row}")
         means.append(value.float()[own].mean())
     return torch.stack(means)
-
-
-def _reward_fields(extras: list[Any], rollout_fields: Mapping[str, str], unscored: list[bool]) -> dict[str, Any]:
-    """What the reward function returned beside the reward; None or NaN where it could not score a row and says none."""
-    infos: list[Any] = [(extra or {}).get("reward_extra_info") for extra in extras]
-    fields: dict[str, Any] = {}
-    for name, field in rollout_fields.items():
-        check_reward_fields(name, field, infos, unscored)
-        values = [(info or {}).get(field) for info in infos]
-        if name == "answers":
-            fields[name] = [None if value is None else str(value) for value in values]
-        else:
-            fields[name] = _numbers(name, field, values, unscored)
-    return fields
-
-
-def _nan_where(unscored: list[bool], values: list[Any]) -> list[Any]:
-    """The values with NaN, as many as another row has, where an unscored row has none."""
-    like = next((value for value in values if value is not None), math.nan)
-    blank = torch.full_like(torch.as_tensor(like, dtype=torch.float32), math.nan).tolist()
-    return [blank if none and value is None else value for value, none in zip(values, unscored, strict=True)]
-
-
-def _numbers(name: str, field: str, values: list[Any], unscored: list[bool]) -> Tensor:
-    try:
-        return torch.tensor(_nan_where(unscored, values), dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"geoalign.rollout_fields.{name}: expected numbers in {field!r} of the reward function's result, got "
-            f"{values[0]!r} and the like ({error})"
-        ) from error

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from geoalign.adapters.sections import read_section
-from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.settings import setting, settings
-from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
+from geoalign.adapters.sections import StateSettings, read_section
+from geoalign.settings import settings
 
 SECTION = "geoalign"
 
 
 @settings
-class VerlSettings:
+class VerlSettings(StateSettings):
     """What `+geoalign` says."""
-
-    curator: CuratorSection = setting(
-        default_factory=default_curator, help="Settings of the curator; `type` picks it by name."
-    )
-    hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."
-    )
-    hidden_layer: HiddenLayerSetting = setting(
-        default=LAST, help="After which layer: its number, or a share of the depth; a list: several."
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
-    place: Literal["driver", "worker"] = setting(
-        default="driver",
-        help="Where a batch is curated: the driver's CPU, beside verl's reference and value passes, or the device of "
-        "actor worker 0, after them.",
-    )
-    rollout_fields: dict[str, str] = setting(
-        default_factory=dict, help="answers, reference_rewards, true_rewards: names in the reward function's result."
-    )
 
 
 def parse_settings(section: Any) -> VerlSettings:

@@ -1,10 +1,189 @@
-"""The curated forms of verl's three trainers, under names of their own in verl's registry."""
+"""A curator inside verl's PPO trainers, under names of their own in verl's registry: methods wrapped, none copied.
+
+`_compute_old_log_prob` asks the engine for hidden states in the pass that it makes anyway, and starts to curate;
+`_compute_advantage` carries the curation out around verl's own advantages. Between them verl makes its reference and
+value passes on the workers, while the driver curates. `_save_checkpoint` and `_load_checkpoint` take the curator along.
+"""
 
 from __future__ import annotations
 
-from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
+import json
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from geoalign.adapters.verl.mixin import CuratedSteps
+import ray
+from omegaconf import OmegaConf, open_dict
+from ray.exceptions import RayTaskError
+from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
+from verl.utils.config import omega_conf_to_dataclass
+
+from geoalign.adapters.placement import Placement
+from geoalign.adapters.step import Decision, named, wanted_components
+from geoalign.adapters.verl.apply import apply_curation
+from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
+from geoalign.adapters.verl.queue import QueueBatch
+from geoalign.adapters.verl.refusals import (
+    check_config,
+    check_curator,
+    check_engines,
+    check_hidden,
+    check_keys,
+    check_placement,
+    check_states,
+    check_version,
+)
+from geoalign.adapters.verl.rows import read_rollouts
+from geoalign.adapters.verl.run import CuratorRun
+from geoalign.adapters.verl.settings import SECTION, parse_settings
+from geoalign.hidden.answers import rows_without_answer
+
+if TYPE_CHECKING:
+    _Base: Any
+else:
+    _Base = object
+
+
+class CuratedSteps(_Base):
+    """Puts a curator into a subclass of verl's `PPOTrainer`: `class Mine(CuratedSteps, PPOTrainerSync)`.
+
+    Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the rows in
+    TransferQueue before the actor is updated; validation is never curated. Settings come from `+geoalign` in verl's
+    configuration. A subclass names verl's mode in `base_mode`.
+
+    Raises:
+        UnsupportedError: an engine, estimator, mode or batch that is refused; the message says what to change.
+        ConfigError: a setting under `+geoalign` is unknown or out of range.
+    """
+
+    base_mode: ClassVar[str]
+
+    def __init__(self, config: Any) -> None:
+        check_version()
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_config(plain)
+        self._geoalign = parse_settings(plain.get(SECTION))
+        self._run = CuratorRun(self._geoalign)
+        check_curator(
+            self._run.session,
+            self._geoalign,
+            kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
+        )
+        self._engines: list[str | None] = []
+        self._pending: tuple[list[int], Future[Decision]] | None = None
+        self._without_answer: int | None = None
+        # verl compares its mode with names of its own.
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = self.base_mode
+        super().__init__(config)
+
+    def _setup(self) -> None:
+        if "hidden" in self._run.session.curator.requires:
+            check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
+        super()._setup()
+        if "hidden" in self._run.session.curator.requires:
+            self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
+            check_engines(self._engines)
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        needs = self._run.session.curator.reads
+        if "hidden" not in needs:
+            result = super()._compute_old_log_prob(batch, metrics)
+        else:
+            asked = {
+                POSITION_KEY: self._geoalign.hidden_position,
+                LAYER_KEY: json.dumps(self._geoalign.hidden_layer),
+            }
+            batch.extra_info.update(asked)
+            try:
+                result = super()._compute_old_log_prob(batch, metrics)
+            finally:
+                # A later pass over this batch, a LoRA reference's, must not answer the same question again.
+                for key in asked:
+                    batch.extra_info.pop(key, None)
+            for key in asked:
+                (result.extra_info or {}).pop(key, None)
+            check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
+        if "advantages" not in needs:
+            self._pending = self._start(result)
+        return result
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        compute = super()._compute_advantage
+        if self._pending is None:
+            if "advantages" in self._run.session.curator.requires:
+                batch = compute(batch, {})
+            self._pending = self._start(batch)
+        rows, future = self._pending
+        self._pending = None
+        started = time.perf_counter()
+        decision = future.result()
+        waited = time.perf_counter() - started
+        placement = self._place(decision)
+        result = apply_curation(
+            QueueBatch(batch, lambda part: compute(part, metrics)), rows, decision.rollouts, placement
+        )
+        metrics.update(named({**decision.metrics, "wait_seconds": waited}))
+        if self._without_answer is not None:
+            metrics["geoalign/rows_without_answer"] = float(self._without_answer)
+        return result
+
+    def _start(self, meta: Any) -> tuple[list[int], Future[Decision]]:
+        batch = QueueBatch(meta)
+        rows = batch.real_rows()
+        check_keys([batch.keys[row] for row in rows])
+        rollouts = read_rollouts(
+            batch,
+            rows,
+            self._run.session.curator.reads,
+            rollout_fields=self._geoalign.rollout_fields,
+            components=wanted_components(self._run.session.curator),
+            longest_response=self.config.actor_rollout_ref.rollout.response_length,
+        )
+        if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:
+            starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
+            self._without_answer = rows_without_answer([int(start) for start in starts])
+        return rows, self._run.start(rollouts)
+
+    def _place(self, decision: Decision) -> Placement:
+        check_placement(decision.placement, self.config, self._run.session.name)
+        return decision.placement
+
+    def _save_checkpoint(self) -> None:
+        # First: verl's last act is to name this step the one to resume from.
+        self._run.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps > 0:
+            trainer = self.config.trainer
+            named = trainer.resume_mode == "resume_path"
+            folder = (
+                trainer.resume_from_path if named else f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+            )
+            self._run.load(Path(folder))
+
+
+def engines_of(group: Any, strategy: str) -> list[str | None]:
+    """The engine class that each worker's process would run; None where geoalign cannot be imported there."""
+    answers: list[str | None] = []
+    for reference in [worker.__ray_call__.remote(_engine_here, strategy) for worker in group.workers]:
+        try:
+            answers.append(ray.get(reference))
+        except RayTaskError as error:
+            if not isinstance(error.cause, ModuleNotFoundError):
+                raise
+            answers.append(None)
+    return answers
+
+
+def _engine_here(worker: Any, strategy: str) -> str:
+    from verl.workers.engine.base import EngineRegistry
+
+    engine = EngineRegistry.get_engine_cls("language_model", strategy)
+    return f"{engine.__module__}.{engine.__qualname__}"
 
 
 @register_trainer("geoalign_sync")

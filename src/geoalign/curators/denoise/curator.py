@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.predictions import combined_prediction, learnt_correction
-from geoalign.curators.denoise.ridge import Predictions, RunningRidge, fold_predictions, group_centred, side_by_side
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
-from geoalign.curators.denoise.truth import Belief, believe
+from geoalign.curators.denoise.model import Belief, NoisyRows, believe, joined, noisy_rows
+from geoalign.curators.denoise.ridge import FOLDS, RunningRidge, fold_predictions, group_centred, grouped_correlation
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
+from geoalign.method.intervals import Interval
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
 # Of batches: by then a fit with the default decay holds less than a tenth of a prompt.
 REMEMBERED = 22
+# Of the correction that trusted rows teach.
+_PENALTIES = (0.1, 1.0, 10.0)
 
 
 @settings
@@ -66,14 +68,10 @@ class DenoiseConfig:
 class Denoise(Curator[DenoiseConfig]):
     """Gives every row the reward that it should have been given under a model of the noise, by all that is known of it.
 
-    What is known: a prediction of the reward from hidden states, by a ridge regression on earlier batches only
-    (`geoalign.curators.denoise.ridge`; in the first batch, by folds over its groups), on each of several states alone
-    and on all of them together; answers and identical responses, whose rows share a true reward. The noise model
-    (`geoalign.curators.denoise.truth`) weighs them against the rewards. Predictions count while the interval of their
-    correlation with rewards of prompts that they had not seen lies above 0. Where that is not so and there are neither
-    answers nor identical responses with different rewards, nothing is changed. Trusted rows keep their reward; what it
-    is beyond expectation is learnt from their states, and where folds over their groups agree on it, the expected
-    rewards of the other rows are corrected by it.
+    What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
+    correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
+    reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
+    nothing is changed. The modules `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
     rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its advantages those of
@@ -100,7 +98,7 @@ class Denoise(Curator[DenoiseConfig]):
         if self.config.answers == "none":
             self.optional = self.optional[1:]
         count = self.config.states if self.config.geometry != "none" else 0
-        # Of several states one fit each, and one of all.
+        # Of several states one fit each, and one of all side by side.
         self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count + (count > 1))]
         self._past: list[NoisyRows] = []
         # Prompts of the batches that the fits still remember.
@@ -119,17 +117,28 @@ class Denoise(Curator[DenoiseConfig]):
             return identity(rollouts)
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
+            rows = noisy_rows(
+                rollouts,
+                order,
+                answers=self.config.answers != "none",
+                rewards=self._noisy(rollouts),
+                seen=self._prompts,
+            )
             states = self._states(rollouts, order)
-            rows, predictions = self._predicted(rollouts, order, states, generator)
-            recent = joined([*self._past, rows][-self.config.window :], self.config.decay)
-            z, metrics = combined_prediction(recent, self.config.level)
-            shared, least_slope = self.config.answers == "shared", self.config.least_slope
-            belief = believe(recent, z, least_slope=least_slope, exclusive=not shared)[-len(rollouts) :]
-            self._learn(rollouts, states, rows, predictions)
-            belief, corrected = self._corrected(belief, rows, states)
-            rest = rollouts.rewards.cpu().double()[order.order.cpu()] - rows.rewards
-            belief = belief.shifted(rest) if self.config.component is not None else belief
-            metrics = {**metrics, **belief.metrics, **corrected, "repeated_prompts": float((~rows.unseen).sum())}
+            if states:
+                rows = self._predicted(rows, states, generator)
+            window = [*self._past, rows][-self.config.window :]
+            self._past = window[-(self.config.window - 1) :] if self.config.window > 1 else []
+            if rollouts.prompt_keys is not None and states:
+                self._prompts = [*self._prompts, rollouts.prompt_keys.cpu().unique()][-REMEMBERED:]
+            recent = joined(window, self.config.decay)
+            z, metrics = gated(recent, self.config.level)
+            exclusive = self.config.answers != "shared"
+            belief = believe(recent, z, least_slope=self.config.least_slope, exclusive=exclusive)[-len(rollouts) :]
+            if states and bool(rows.trusted.any()):
+                correction, corrected = learnt_correction(states[-1], belief, rows, level=self.config.level)
+                belief, metrics = belief.corrected(correction), {**metrics, **corrected}
+            metrics = {**metrics, **belief.metrics, "repeated_prompts": float((~rows.unseen).sum())}
             curation = self._curation(rollouts, order, rows, belief, generator, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
@@ -159,46 +168,6 @@ class Denoise(Curator[DenoiseConfig]):
         self._past = [NoisyRows(**rows) for rows in state["past"]]
         self._prompts = list(state["prompts"])
 
-    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b _"]]:
-        """The states of each position or layer, and of several all together, in sorted order, centred within groups."""
-        if not self._ridges:
-            return []
-        hidden = hidden_states(rollouts, by="Denoise")
-        count = self.config.states
-        if hidden.shape[1] % count:
-            raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
-        index, group = order.order.to(hidden.device), order.group.to(hidden.device)
-        blocks = [group_centred(block[index], group) for block in hidden.chunk(count, dim=1)]
-        return blocks if count == 1 else [*blocks, side_by_side(blocks)]
-
-    def _predicted(
-        self,
-        rollouts: Rollouts,
-        order: GroupedRows,
-        states: Sequence[Float[Tensor, "b _"]],
-        generator: torch.Generator | None,
-    ) -> tuple[NoisyRows, list[Predictions]]:
-        """The batch as the noise model reads it, with what each fit says of it; a first batch is predicted by folds."""
-        seen = torch.cat(self._prompts) if self._prompts else None
-        rows = noisy_rows(
-            rollouts, order, answers=self.config.answers != "none", rewards=self._noisy(rollouts), seen=seen
-        )
-        predictions = [ridge.predict(block) for ridge, block in zip(self._ridges, states, strict=True)]
-        values = [each.best for each in predictions]
-        folded = bool(self._ridges) and not self._ridges[0].fitted
-        if folded:
-            values = [fold_predictions(block, *_targets(rows), rows.fold)[0] for block in states]
-        z = torch.stack([value.double().cpu() for value in values], dim=1) if values else rows.predictions
-        # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the whole window.
-        z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
-        if states:
-            z = z * torch.where(z > 0, torch.stack([_familiar(block) for block in states], dim=1)[:, :, None], 1.0)
-        if self.config.geometry == "permuted":
-            z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
-        # Groups of different folds predict each other: every product of reward and prediction counts twice.
-        inflation = torch.full_like(rows.rewards, 2.0 if folded else 1.0)
-        return replace(rows, predictions=z, inflation=inflation), predictions
-
     def _noisy(self, rollouts: Rollouts) -> Float[Tensor, " b"]:
         """The rewards, or the component of them that is noisy."""
         name = self.config.component
@@ -210,32 +179,42 @@ class Denoise(Curator[DenoiseConfig]):
             raise InputError(f"component: expected one of {', '.join(sorted(rollouts.components))}; got {name!r}")
         return rollouts.components[name].to(rollouts.rewards).masked_fill(rollouts.rewards.isnan(), torch.nan)
 
-    def _corrected(
-        self, belief: Belief, rows: NoisyRows, states: Sequence[Float[Tensor, "b _"]]
-    ) -> tuple[Belief, dict[str, float]]:
-        """The belief with the errors taken out that the trusted rows show the states to predict."""
-        if not states or not bool(rows.trusted.any()):
-            return belief, {}
-        surprise = ((rows.rewards - belief.prior) / belief.scale).masked_fill(belief.scale == 0, 0.0)
-        correction, interval = learnt_correction(states[-1], surprise, rows, level=self.config.level)
-        metrics = {"correction": interval.estimate, "correction_low": interval.low}
-        corrected = belief if correction is None else belief.corrected(correction, rows)
-        return corrected, {"trusted": float(rows.trusted.sum()), **metrics}
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b _"]]:
+        """The states in sorted order, centred within groups; behind several all of them, each over its mean square."""
+        if not self._ridges:
+            return []
+        hidden, count = hidden_states(rollouts, by="Denoise"), self.config.states
+        if hidden.shape[1] % count:
+            raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
+        states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
+        if count == 1:
+            return [states]
+        blocks = list(states.chunk(count, dim=1))
+        sizes = [block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks]
+        return [*blocks, torch.cat([block / size for block, size in zip(blocks, sizes, strict=True)], dim=1)]
 
-    def _learn(
-        self,
-        rollouts: Rollouts,
-        states: Sequence[Float[Tensor, "b _"]],
-        rows: NoisyRows,
-        predictions: Sequence[Predictions],
-    ) -> None:
-        """Takes the batch into the fits and into the recent batches, and remembers its prompts."""
-        for ridge, block, made in zip(self._ridges, states, predictions, strict=True):
-            ridge.add(block, *_targets(rows), made)
-        self._past = [*self._past, rows][1 - self.config.window :] if self.config.window > 1 else []
-        if rollouts.prompt_keys is not None and self._ridges:
-            keys = rollouts.prompt_keys.cpu().unique()
-            self._prompts = [*self._prompts, keys][-REMEMBERED:]
+    def _predicted(
+        self, rows: NoisyRows, states: Sequence[Float[Tensor, "b _"]], generator: torch.Generator | None
+    ) -> NoisyRows:
+        """The rows with what each fit says of them; a first batch is predicted by folds."""
+        folded, (every, between) = not self._ridges[0].fitted, rows.fitted_on.unbind(1)
+        # The rows whose directions both kinds of fits know: those between extremes, if any.
+        used = between if bool(between.any()) else every
+        targets, values = rows.standardised[:, None] * rows.fitted_on, []
+        for ridge, block in zip(self._ridges, states, strict=True):
+            z = ridge.predict(block, targets, used, rows.fold).double().cpu()
+            # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
+            z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
+            # Far out a fit is a guess, and one that a policy finds if it is praise.
+            length = block.square().sum(dim=1).double().cpu()
+            familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
+            values.append(torch.where(z > 0, z * familiar[:, None], z))
+        predictions = torch.stack(values, dim=1)
+        if self.config.geometry == "permuted":
+            shuffled = torch.rand(len(predictions), generator=generator, dtype=torch.float64).add(rows.group).argsort()
+            predictions = predictions[shuffled]
+        # Groups of different folds predict each other: every product of reward and prediction counts twice.
+        return replace(rows, predictions=predictions, inflation=torch.full_like(rows.rewards, 2.0 if folded else 1.0))
 
     def _curation(
         self,
@@ -247,29 +226,27 @@ class Denoise(Curator[DenoiseConfig]):
         metrics: dict[str, float],
     ) -> Curation:
         """The curation that the belief comes to, in input order."""
-        on_cpu = GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu())
-        back = in_input_order(on_cpu, rollouts.rewards.device)
+        device = rollouts.rewards.device
+        back = in_input_order(GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu()), device)
         anomalous = (belief.log_odds > 0) & rows.scored
         open_rows = rows.scored & ~rows.trusted
-        given = rollouts.rewards.cpu().double()[on_cpu.order]
-        change = (belief.estimate - given)[open_rows]
+        change = (belief.rewards - rows.rewards)[open_rows]
+        group = rows.group[open_rows]
         metrics = {
             **metrics,
             "anomalous": float(anomalous.sum()),
-            "changed_groups": len(rows.group[open_rows][change != 0].unique())
-            / max(len(rows.group[open_rows].unique()), 1),
+            "changed_groups": len(group[change != 0].unique()) / max(len(group.unique()), 1),
             "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
             "unscored_rewards": float(rollouts.rewards.isnan().sum()),
         }
         scores = belief.log_odds.masked_fill(~rows.scored, torch.nan).float()
         if self.config.strategy in ("drop", "replace"):
-            device = rollouts.rewards.device
-            hit, stable = anomalous.to(device), (rows.scored & ~anomalous).to(device)
+            hit = anomalous.to(device)
             return rectify(
                 rollouts,
                 order,
                 scores.to(device),
-                Flags(suspect=hit, anomalous=hit, stable=stable),
+                Flags(suspect=hit, anomalous=hit, stable=rows.scored.to(device) & ~hit),
                 strategy=self.config.strategy,
                 observing=False,
                 generator=generator,
@@ -280,21 +257,75 @@ class Denoise(Curator[DenoiseConfig]):
             return replace(judged, weights=judged.weights * back((1 - belief.wrong).float()))
         if not bool((change != 0).any()):
             return judged
-        rewards = back(belief.estimate).to(rollouts.rewards.dtype)
-        return replace(judged, rewards=rewards, advantages=back(belief.advantages(rows.group)).to(rewards.dtype))
+        # What stands beside a noisy component.
+        rest = rollouts.rewards.cpu().double()[order.order.cpu()] - rows.rewards
+        rewards, advantages = belief.rewards + rest, belief.advantages(rows.group, rest)
+        return replace(
+            judged,
+            rewards=back(rewards).to(rollouts.rewards.dtype),
+            advantages=back(advantages.to(rollouts.rewards.dtype)),
+        )
 
 
-def _familiar(states: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-    """Factor on praise by extrapolation: min(1, (3 / l)^2), l a centred state's square length over the median one.
+def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, dict[str, float]]:
+    """The predictions of all states as one, of mean square 1; None where they say nothing.
 
-    Far out a fit is a guess, and one that a policy finds if it is praise.
+    A state takes part where the interval of its correlation with the rewards lies above 0; those that do are weighted
+    by least squares on the rewards, so that one without a signal of its own adds nothing. Of fits on all rows and on
+    rows between the extremes, each tested on its own kind, the one with the higher lower bound is taken; `level` is
+    that of both tests together. Rows of prompts that a fit has seen are neither tested nor predicted.
     """
-    length = states.square().sum(dim=1).double().cpu()
-    return (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
+    weights = rows.weights[:, None] * (rows.fitted_on & rows.unseen[:, None])
+    y, views = rows.standardised, []
+    for predictions, weight in zip(rows.predictions.unbind(2), weights.T, strict=True):
+
+        def test(z: Tensor, weight: Tensor = weight) -> Interval:
+            return grouped_correlation(z, y, rows.group, weight, inflation=rows.inflation, level=(1 + level) / 2)
+
+        tests = [test(z) for z in predictions.T]
+        used = [index for index, each in enumerate(tests) if each.low > 0]
+        if not used:
+            views.append((max(tests, key=_low), 0, None))
+            continue
+        telling = predictions[:, used]
+        gram = telling.T @ (telling * weight[:, None])
+        gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
+        z = telling @ torch.linalg.solve(gram, telling.T @ (weight * y)).clamp(min=0)
+        views.append((test(z), len(used), z * rows.unseen / ((weight @ z.square()) / weight.sum()).sqrt()))
+    whole, count, combined = max(views, key=lambda view: _low(view[0]))
+    bounds = {"correlation": whole.estimate, "correlation_low": whole.low, "correlation_high": whole.high}
+    return combined, {"states_used": float(count), **bounds}
 
 
-def _targets(rows: NoisyRows) -> tuple[Float[Tensor, "n 2"], Bool[Tensor, " n"]]:
-    """What either fit is to predict, and the rows whose directions both know: those between extremes, if any."""
-    fitted_on = rows.fitted_on
-    between = fitted_on[:, 1]
-    return rows.standardised[:, None] * fitted_on, between if bool(between.any()) else fitted_on[:, 0]
+def _low(test: Interval) -> float:
+    return -math.inf if math.isnan(test.low) else test.low
+
+
+def learnt_correction(
+    states: Float[Tensor, "n d"], belief: Belief, rows: NoisyRows, *, level: float
+) -> tuple[Float[Tensor, " n"], dict[str, float]]:
+    """What the rewards of trusted rows are beyond expectation, as a ridge on their states says of the other rows.
+
+    With z the folds' predictions of these surprises d, r their correlation and l the lower end of its interval over
+    all penalties, the ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the trusted rows are the same in
+    every batch, and so is the fit's error; over a training a policy follows it as it follows a reward's. 0 while l
+    is not above 0, and of rows that are trusted or unscored.
+    """
+    own = rows.trusted
+    surprise = ((belief.claim - belief.prior) * own)[:, None]
+    fold = torch.where(own, rows.group.masked_fill(~own, -1).unique(return_inverse=True)[1] % FOLDS, -1)
+    values = fold_predictions(states, surprise, own, fold, _PENALTIES)[:, :, 0].double().cpu()
+    known, d = values[:, own], surprise[own, 0]
+    each = [
+        grouped_correlation(
+            z, d, rows.group[own], torch.ones_like(d), inflation=2.0, level=1 - (1 - level) / len(known)
+        )
+        for z in known
+    ]
+    best = int(torch.tensor([test.low for test in each]).nan_to_num(-torch.inf).argmax())
+    test, z = each[best], known[best]
+    metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
+    if not test.low > 0:
+        return torch.zeros_like(belief.claim), metrics
+    slope = test.low / test.estimate * float(z @ d / z.square().sum())
+    return slope * values[best] * (rows.scored & ~own & (belief.scale > 0)), metrics

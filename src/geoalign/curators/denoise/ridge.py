@@ -1,25 +1,28 @@
-"""A ridge regression kept running over batches: it predicts rewards from states that it was never fitted on.
+"""A ridge regression kept running over batches, and whether its predictions say anything of rewards it has not seen.
 
 The fit of all earlier batches is w = (A + lambda tr(A)/d I)^-1 b with A = sum gamma^age X'X and b = sum gamma^age X'y,
-X the states centred within their groups and y the rewards standardised within them. A batch's prediction X w is made
-before the batch is added.
+X the states centred within their groups and y the rewards standardised within them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
+from scipy.stats import t as student
 from torch import Tensor
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
+from geoalign.method.intervals import Interval
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+# Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
+FOLDS = 5
 # A is symmetric: only the blocks on and above its diagonal are summed.
 _BLOCKS = 8
+_STATE = ("gram", "moments", "record", "chosen", "upward")
 
 
 def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
@@ -30,9 +33,9 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     return states - (total / count[:, None])[group]
 
 
-def side_by_side(blocks: Sequence[Float[Tensor, "b _"]]) -> Float[Tensor, "b d"]:
-    """The states of several layers or positions as one, each divided by its rows' root mean square length."""
-    return torch.cat([block / block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks], dim=1)
+def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Groups dealt to folds in the order of their content, so that no group id matters."""
+    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % FOLDS)[group]
 
 
 def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
@@ -68,38 +71,15 @@ def fold_predictions(
         used: [B] rows to fit on.
     """
     targets, used, fold = targets.to(states), used.to(states.device), fold.to(states.device)
-    products = states @ states.T
+    products, among = states @ states[used].T, fold[used]
     values = states.new_zeros(len(penalties), *targets.shape)
     for index in fold.unique().tolist():
-        own, others = (fold == index).nonzero()[:, 0], ((fold != index) & used).nonzero()[:, 0]
-        known = products[others][:, others]
+        own, others = fold == index, among != index
+        known, wanted = products[used][others][:, others], targets[used][others]
         for row, penalty in enumerate(penalties):
-            weights = ridge_weights(known, targets[others], penalty * len(others) / states.shape[1])
+            weights = ridge_weights(known, wanted, penalty * len(known) / states.shape[1])
             values[row, own] = products[own][:, others] @ weights
     return values
-
-
-def fitted_predictions(
-    states: Float[Tensor, "b d"], targets: Float[Tensor, "b t"], used: Tensor, penalty: float
-) -> Float[Tensor, "b t"]:
-    """Predictions of all rows by one ridge on the used rows."""
-    used = used.to(states.device)
-    known = states[used]
-    weights = ridge_weights(known @ known.T, targets.to(states)[used], penalty * len(known) / states.shape[1])
-    return states @ (known.T @ weights)
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a fit says of B rows it has not seen: by the chosen penalty first, and by a neighbour, which is on trial."""
-
-    penalties: tuple[int, ...]
-    values: Float[Tensor, "p b t"]
-
-    @property
-    def best(self) -> Float[Tensor, "b t"]:
-        """[B, T] the predictions of each target by the chosen penalty."""
-        return self.values[0]
 
 
 class RunningRidge:
@@ -109,7 +89,7 @@ class RunningRidge:
 
     Args:
         targets: T.
-        decay: gamma, the factor on all earlier batches at each `add`.
+        decay: gamma, the factor on all earlier batches.
         penalties: the lambdas to choose from, ascending.
     """
 
@@ -131,78 +111,98 @@ class RunningRidge:
         """The lambda of the predictions: the one whose predictions of earlier batches agreed best with the rewards."""
         return self._penalties[self._chosen]
 
-    def predict(self, states: Float[Tensor, "b d"]) -> Predictions:
-        """X w by the chosen penalty and, in turn, the next higher or lower one; zeros before any batch.
+    def predict(
+        self, states: Float[Tensor, "b d"], targets: Float[Tensor, "b t"], used: Tensor, fold: Int[Tensor, " b"]
+    ) -> Float[Tensor, "b t"]:
+        """Predicts a batch from earlier ones, the first one by its own folds, and then takes it in.
 
-        Raises:
-            InputError: the states are not as wide as earlier ones.
-        """
-        other = self._chosen + (1 if self._upward else -1)
-        near = tuple(i for i in (self._chosen, other) if 0 <= i < len(self._penalties))
-        if self._gram is None or self._moments is None:
-            return Predictions(near, states.new_zeros(len(near), len(states), self._record.shape[2]))
-        if len(self._moments) != states.shape[1]:
-            raise InputError(f"hidden: expected {len(self._moments)} columns as earlier, got {states.shape[1]}")
-        gram, moments = self._gram.to(states), self._moments.to(states)
-        weights = torch.stack([ridge_weights(gram, moments, self._penalties[i]) for i in near])
-        return Predictions(near, states @ weights)
-
-    def add(
-        self,
-        states: Float[Tensor, "b d"],
-        targets: Float[Tensor, "b t"],
-        used: Tensor,
-        predictions: Predictions | None = None,
-    ) -> None:
-        """Judges the penalties by what they predicted of this batch, then takes the batch in.
+        The penalty next to the chosen one, above and below in turn, predicts too, and takes its place if it is better.
 
         Args:
             states: centred within their groups.
             targets: rewards standardised within their groups; 0 where a row says nothing to a fit.
             used: [B] rows that enter A.
-            predictions: what `predict` gave for these states; None: nothing is judged.
+            fold: [B] of the row's group.
+
+        Raises:
+            InputError: the states are not as wide as earlier ones.
         """
-        targets, rows = targets.to(states), states[used.to(states.device)]
-        if predictions is not None and self.fitted:
-            self._judge(predictions, targets)
-        moments = states.T @ targets
-        self._moments = moments if self._moments is None else self._decay * self._moments.to(states) + moments
-        width = states.shape[1]
-        gram = states.new_zeros(width, width) if self._gram is None else self._decay * self._gram.to(states)
-        step = -(-width // _BLOCKS)
+        width, targets = states.shape[1], targets.to(states)
+        if self._gram is None or self._moments is None:
+            best = fold_predictions(states, targets, used, fold)[0]
+            self._gram, self._moments = states.new_zeros(width, width), torch.zeros_like(states.T @ targets)
+        elif len(self._moments) != width:
+            raise InputError(f"hidden: expected {len(self._moments)} columns as earlier, got {width}")
+        else:
+            best = self._judged(states, targets)
+        self._moments = self._decay * self._moments.to(states) + states.T @ targets
+        self._gram = self._decay * self._gram.to(states)
+        rows, step = states[used.to(states.device)], -(-width // _BLOCKS)
         for start in range(0, width, step):
-            gram[start : start + step, start:] += rows[:, start : start + step].T @ rows[:, start:]
-        self._gram = gram
+            self._gram[start : start + step, start:] += rows[:, start : start + step].T @ rows[:, start:]
+        return best
+
+    def _judged(self, states: Float[Tensor, "b d"], targets: Float[Tensor, "b t"]) -> Float[Tensor, "b t"]:
+        """The predictions of the chosen penalty; those of its neighbour count for the next choice."""
+        assert self._gram is not None
+        assert self._moments is not None
+        other = self._chosen + (1 if self._upward else -1)
+        near = [i for i in (self._chosen, other) if 0 <= i < len(self._penalties)]
+        gram, moments = self._gram.to(states), self._moments.to(states)
+        predictions = states @ torch.stack([ridge_weights(gram, moments, self._penalties[i]) for i in near])
+        values = predictions * (targets != 0)
+        sums = [
+            (values * targets).sum(dim=1),
+            values.square().sum(dim=1),
+            targets.square().sum(dim=0).expand(len(near), -1),
+        ]
+        self._record = self._record * self._decay
+        self._record[:, near] += torch.stack(sums).double().cpu()
+        self._upward = not self._upward
+        agreement = self._record[0] / (self._record[1] * self._record[2]).clamp(min=1e-30).sqrt()
+        # Of the targets, the one that is predicted best decides.
+        self._chosen = near[int(agreement[near].amax(dim=1).argmax())]
+        return predictions[0]
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, and the record of the penalties. No later call changes these tensors."""
-        return {
-            "gram": self._gram,
-            "moments": self._moments,
-            "record": self._record,
-            "chosen": self._chosen,
-            "upward": self._upward,
-        }
+        return {name: getattr(self, f"_{name}") for name in _STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
+        """Restores `state_dict`."""
+        for name in _STATE:
+            setattr(self, f"_{name}", state[name])
 
-        Raises:
-            ConfigError: it was saved with other numbers of penalties or targets, or by an earlier version.
-        """
-        if "gram" not in state or state["record"].shape != self._record.shape:
-            expected, came = tuple(self._record.shape[1:]), tuple(state["record"].shape[1:])
-            raise ConfigError(f"ridge state: expected {expected} penalties and targets over one Gram, got {came}")
-        self._gram, self._moments, self._record = state["gram"], state["moments"], state["record"]
-        self._chosen, self._upward = int(state["chosen"]), bool(state["upward"])
 
-    def _judge(self, predictions: Predictions, targets: Tensor) -> None:
-        near, values = list(predictions.penalties), predictions.values * (targets != 0)
-        squares = targets.square().sum(dim=0).expand(len(near), -1)
-        sums = [torch.einsum("pbt,bt->pt", values, targets), values.square().sum(dim=1), squares]
-        record = self._record * self._decay
-        record[:, near] += torch.stack(sums).double().cpu()
-        self._record, self._upward = record, not self._upward
-        agreement = record[0] / (record[1] * record[2]).clamp(min=1e-30).sqrt()
-        # Of the targets, the one that is predicted best decides.
-        self._chosen = near[int(agreement[near].amax(dim=1).argmax())]
+def grouped_correlation(
+    predictions: Float[Tensor, " n"],
+    rewards: Float[Tensor, " n"],
+    groups: Int[Tensor, " n"],
+    weights: Float[Tensor, " n"],
+    *,
+    inflation: Float[Tensor, " n"] | float = 1.0,
+    level: float = 0.95,
+) -> Interval:
+    """r = sum w z y / sqrt(sum w z^2 sum w y^2), with an interval that takes groups, not rows, as independent.
+
+    With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
+    Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
+    predictions or rewards do not vary.
+
+    Args:
+        predictions: z, of rows that the fit had not seen.
+        rewards: y, standardised within groups.
+        groups: [N] which rows belong together, by any ids.
+        weights: [N] weight of each row, 0 to leave it out.
+        inflation: factor on the variance of each row's group, equal within it. Predictions by folds of one batch want
+            2: groups of different folds predict each other, so every product counts twice.
+    """
+    z, y, w = predictions.double(), rewards.double(), weights.double()
+    spread, product = w @ z.square(), w @ (z * y)
+    scale = (spread * (w @ y.square())).sqrt()
+    residual = w * z * (y - product / spread * z) * torch.as_tensor(inflation).double().sqrt()
+    totals = torch.bincount(groups.unique(return_inverse=True)[1], weights=residual)
+    # NaN of no degree of freedom.
+    quantile = float(student.ppf((1 + level) / 2, len(groups[w > 0].unique()) - 1))
+    r, reach = float(product / scale), quantile * float(totals.norm() / scale)
+    return Interval(r, r - reach, r + reach)

@@ -1,12 +1,15 @@
-"""Was there a consensus to trust? The projector's accuracy on new groups against chance, in plain words."""
+"""What a run's curation logged comes to: was there a consensus, how close the advantages came to the true rewards',
+what it cost. One definition each for summary, report and comparison."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoalign.lab.analysis.statistics import Interval, mean_interval
 from geoalign.lab.store.run import Floats, Run
@@ -14,6 +17,9 @@ from geoalign.lab.store.run import Floats, Run
 CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.
 LATE_FROM = 16
+# As a result's series call them; the log has them after "geoalign/".
+APPLIED, OBSERVED = "advantage_cosine", "observed_advantage_cosine"
+CURATION_SECONDS = ("geoalign/seconds", "geoalign/hidden_seconds")
 
 
 @dataclass(frozen=True)
@@ -131,3 +137,38 @@ def _span(interval: Interval) -> str:
     if math.isnan(interval.low) or math.isnan(interval.high):
         return "undefined"
     return f"{interval.low:.1%} to {interval.high:.1%}"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How close a run's advantages came to those of the true rewards.
+
+    Mean cosines over `generations` with Student's t intervals, NaN where none was logged: of the advantages as they
+    were applied, and of those of the rewards as they came, which GRPO would have been trained with.
+    """
+
+    applied: Interval
+    observed: Interval
+    generations: int
+
+
+def agreement(
+    applied: Sequence[float] | NDArray[np.float64], observed: Sequence[float] | NDArray[np.float64]
+) -> Agreement:
+    """A run's agreement from the cosines of its generations; steps without a generation, NaN, are left out."""
+    values = np.asarray(applied, dtype=np.float64)
+    as_they_came = mean_interval(np.asarray(observed, dtype=np.float64))
+    return Agreement(mean_interval(values), as_they_came, int((~np.isnan(values)).sum()))
+
+
+def agreement_of(run: Run) -> Agreement:
+    """The agreement of a run from its log."""
+    applied, observed = (run.series(f"geoalign/{name}").values for name in (APPLIED, OBSERVED))
+    return agreement(applied, observed)
+
+
+def curation_seconds(logged: Mapping[str, Any]) -> float | None:
+    """What the curator added to a step: its own seconds and those of its pass for hidden states; None where neither was
+    logged."""
+    known = [value for name in CURATION_SECONDS if (value := logged.get(name)) is not None]
+    return sum(known, 0.0) if known else None

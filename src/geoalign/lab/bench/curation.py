@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -16,7 +19,6 @@ import torch
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.memory import peak_bytes, reset_peak
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.projector import ProjectorConfig
 from geoalign.shown import shown
@@ -130,3 +132,23 @@ def call_cost(call: Callable[[], object], repeats: int, device: str) -> tuple[fl
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds), (peak() - before) / 2**20
+
+
+def reset_peak() -> None:
+    """Lets the high-water mark begin again at what the process holds now; does nothing where there is none (Linux has).
+
+    Freed pages that the allocator kept would hide what a call takes, so they are given back first.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes() -> float:
+    """The high-water mark of resident memory; NaN where the system does not say."""
+    if sys.platform != "linux":
+        return float("nan")
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return float(line.split()[1]) * 1024
+    return float("nan")

@@ -1,4 +1,4 @@
-"""What is checked of every run of a comparison before anything is trained."""
+"""What is checked of every run of a comparison before anything is trained, and the dry run, which does no more."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from geoalign.errors import ConfigError
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.reward_source import check_reward
-from geoalign.lab.train.run import check_subset, make_run
+from geoalign.lab.train.plan import check_reward, check_subset
+from geoalign.lab.train.plan import make_plan as make_training_plan
+from geoalign.settings.locations import Locations
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -60,7 +65,33 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
         name = json.dumps(settings["task"], sort_keys=True)
     if name not in made:
         made[name] = make_task(config.task, seed=config.seed)
-    run = make_run(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
-    check_reward(run)
-    check_subset(config.curator, run.generation.samples, whole=False)
-    return {"max_steps": run.plan.max_steps, "updates_per_generation": run.generation.updates}
+    plan = make_training_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
+    check_reward(plan)
+    check_subset(config.curator, plan.generation.samples, whole=False)
+    return {"max_steps": plan.prompts.max_steps, "updates_per_generation": plan.generation.updates}
+
+
+def dry_run(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:
+    """Checks every run's settings as the comparison itself does, and prints how many runs of what it has.
+
+    Raises:
+        ConfigError: a run could not start; the message begins with its name.
+    """
+    plan = make_plan(config, locations)
+    shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
+    starts = list(dict.fromkeys(run.warm_start_seed for run in plan))
+    table = Table(title="Plan", title_justify="left", show_header=False)
+    rows = [
+        ("runs", f"{len(plan)} of {len(config.arms)} arms, {len(config.levels)} levels, {len(config.seeds)} seeds"),
+        ("updates a run", ", ".join(str(n) for n in sorted({shape["max_steps"] for shape in shapes.values()}))),
+        ("warm starts", f"{len(starts)}, of seeds {', '.join(map(str, starts))}"),
+        ("compared", f"{config.metric}, mean of the last {config.last_evaluations} evaluations"),
+        ("primary", "; ".join(f"{item.arm} against {item.against}" for item in config.primary) or "none"),
+    ]
+    for level in config.levels:
+        arms = [arm for arm in config.arms if level in config.arms_at.get(arm, config.levels)]
+        rows.append((level, ", ".join(arms)))
+    for name, words in rows:
+        table.add_row(name, words)
+    console.print(table)
+    console.print("Nothing was trained or written.", highlight=False)

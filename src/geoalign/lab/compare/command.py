@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.status import Status
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.compare.pool import run_all
+from geoalign.lab.compare.pool import Board, run_all
 from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.compare.progress import Board
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.arms import warm_start_run
 from geoalign.lab.config.compare import CompareConfig

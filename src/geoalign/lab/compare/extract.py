@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from geoalign.lab.analysis.cost import curation_seconds
+from geoalign.lab.analysis.consensus import curation_seconds
 from geoalign.lab.analysis.detection import Ranking, Tally, mean_ranking, pair_counts, ranking, rows_that_count, tally
 from geoalign.lab.store.json_files import finite, read_lines
 from geoalign.lab.store.rollouts import RolloutStep, read_rollouts

@@ -5,15 +5,110 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.compare.progress import Board
-from geoalign.lab.config.comparison_plan import PlannedRun
+from geoalign.lab.config.comparison_plan import Cell, PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.logs import last_step
+from geoalign.lab.terminal import Console
 
 _LOOK_SECONDS = 0.25
+
+
+class Board:
+    """Counts finished, failed and waiting runs, and shows each running one with its step.
+
+    Args:
+        total: runs to do in this call.
+        before: runs that were finished before it.
+    """
+
+    def __init__(self, console: Console, folder: ComparisonFolder, *, total: int, before: int) -> None:
+        self.console = console
+        self.folder = folder
+        self.total = total
+        self.before = before
+        self.finished = 0
+        self.failed = 0
+        self._started = time.monotonic()
+        self._running: dict[Cell, tuple[WorkerProcess, int]] = {}
+        self._stack = ExitStack()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Board:
+        """The board is drawn until the end of the block."""
+        if self.console.is_terminal:
+            self._live = self._stack.enter_context(Live(console=self.console, auto_refresh=False, transient=True))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Takes the board off the terminal, also where the comparison broke off."""
+        self._stack.close()
+
+    def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
+        """A run has begun."""
+        self._running[cell] = (process, steps)
+
+    def ends(self, cell: Cell, error: str | None) -> None:
+        """A run has ended, well or with an error."""
+        process, _ = self._running.pop(cell)
+        if error is None:
+            self.finished += 1
+        else:
+            self.failed += 1
+            self.console.print(f"{cell.name} failed: {error}", style="red", markup=False, highlight=False)
+        if self._live is None:
+            done = "failed" if error is not None else "finished"
+            line = f"{cell.name} {done} after {_clock(process.seconds)}. {self.headline()}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def refresh(self) -> None:
+        """Draws the board anew."""
+        if self._live is not None:
+            self._live.update(self._drawn(), refresh=True)
+
+    def headline(self) -> str:
+        """Counts, time gone by, time left."""
+        left = self.total - self.finished - self.failed - len(self._running)
+        parts = [f"{self.before + self.finished} of {self.before + self.total} runs finished"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        parts += [f"{len(self._running)} running", f"{left} waiting", f"{_clock(self._elapsed())} gone by"]
+        remaining = self.remaining()
+        if remaining is not None:
+            parts.append(f"about {_clock(remaining)} left")
+        return ", ".join(parts)
+
+    def remaining(self) -> float | None:
+        """Seconds left if the rest goes as what is done; None while nothing is."""
+        parts = [step / steps for cell, (_, steps) in self._running.items() if (step := self._step(cell)) and steps]
+        done = self.finished + self.failed + sum(parts)
+        return self._elapsed() * (self.total - done) / done if done else None
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _step(self, cell: Cell) -> int:
+        return last_step(self.folder.run(cell).metrics)
+
+    def _drawn(self) -> Group:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for cell, (process, steps) in self._running.items():
+            table.add_row(Text(cell.name), f"step {self._step(cell)} of {steps}", _clock(process.seconds))
+        return Group(Text(self.headline(), style="bold"), table)
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def run_all(

@@ -6,19 +6,18 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from rich.table import Table as Drawn
 
-from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.analysis import read_compared, table_as_json
 from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
-from geoalign.lab.store.comparison_results import read_results
+from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
+from geoalign.lab.text import estimate, megabytes, short, signed
 
 _MEASURES = (
     "score",
@@ -42,18 +41,13 @@ _MEASURES = (
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
     """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
-    plan = read_plan(folder.root)
-    table = analyse(read_results(folder.root), plan)
-    write_json(folder.table, table_as_json(table, plan))
-    write_atomically(folder.table_csv, as_csv(table))
-    print_table(console, table, plan)
-    _report(folder, console)
-
-
-def _report(folder: ComparisonFolder, console: Console) -> None:
     from geoalign.lab.reports.comparison import build_comparison_report
 
-    page = build_comparison_report(folder.root)
+    compared = read_compared(folder.root)
+    write_json(folder.table, table_as_json(compared.table, compared.plan))
+    write_atomically(folder.table_csv, as_csv(compared.table))
+    print_table(console, compared.table, compared.plan)
+    page = build_comparison_report(folder.root, compared)
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
@@ -85,8 +79,8 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
     )
     for row in level.rows:
         failed = f" ({len(row.failures)} failed)" if row.failures else ""
-        difference = "" if row.arm == plan.baseline else _interval(row.score.difference.interval, sign=True)
-        drawn.add_row(row.arm, f"{len(row.seeds)}{failed}", _interval(row.score.interval), difference)
+        difference = "" if row.arm == plan.baseline else estimate(row.score.difference.interval, signed)
+        drawn.add_row(row.arm, f"{len(row.seeds)}{failed}", estimate(row.score.interval), difference)
     return drawn
 
 
@@ -96,17 +90,17 @@ def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
     shown = samples[-1:]
     drawn = _columns(
         f"{level.level}: how the runs went, means over seeds",
-        ("arm", "swing", *shift, "s/step", "MB", *(f"pass@{k}" for k in shown)),
+        ("arm", "swing", *shift, "s/step", "memory", *(f"pass@{k}" for k in shown)),
     )
     for row in level.rows:
         kl, clipped = _both(row.kl_mean, row.kl_median, 1e4), _both(row.clip_mean, row.clip_median, 100)
         drawn.add_row(
             row.arm,
-            _number(row.oscillation.interval.estimate),
+            short(row.oscillation.interval.estimate),
             *(["zero by construction"] if plan.zero_by_construction else [kl, clipped]),
-            _number(row.curation_seconds.interval.estimate),
-            "" if row.arm == plan.baseline else _megabytes(row.memory.difference.interval.estimate),
-            *(_number(row.pass_at_k[k].interval.estimate) if k in row.pass_at_k else "-" for k in shown),
+            short(row.curation_seconds.interval.estimate),
+            "" if row.arm == plan.baseline else megabytes(row.memory.difference.interval.estimate),
+            *(short(row.pass_at_k[k].interval.estimate if k in row.pass_at_k else None) for k in shown),
         )
     return drawn
 
@@ -123,20 +117,20 @@ def _detection(level: LevelTable) -> Drawn | None:
         own, control = (detection.row("score"), detection.row(detection.control)) if detection else (None, None)
         drawn.add_row(
             row.arm,
-            _number(own.auroc.estimate if own else math.nan),
-            _number(control.auroc.estimate if control else math.nan),
-            _number(own.auprc.estimate if own else math.nan),
-            _number(row.replaced.interval.estimate),
-            _number(detection.precision.estimate if detection else math.nan),
-            _number(detection.base_rate.estimate if detection else math.nan),
-            _number(row.advantage_cosine.interval.estimate),
-            _number(row.observed_advantage_cosine.interval.estimate),
+            short(own.auroc.estimate if own else None),
+            short(control.auroc.estimate if control else None),
+            short(own.auprc.estimate if own else None),
+            short(row.replaced.interval.estimate),
+            short(detection.precision.estimate if detection else None),
+            short(detection.base_rate.estimate if detection else None),
+            short(row.advantage_cosine.interval.estimate),
+            short(row.observed_advantage_cosine.interval.estimate),
         )
     return drawn
 
 
 def _both(mean: Measure, median: Measure, unit: float) -> str:
-    return f"{_number(unit * mean.interval.estimate)}, {_number(unit * median.interval.estimate)}"
+    return f"{short(unit * mean.interval.estimate)}, {short(unit * median.interval.estimate)}"
 
 
 def _columns(title: str, names: Iterable[str]) -> Drawn:
@@ -171,20 +165,3 @@ def _six(row: ArmRow, name: str) -> tuple[float, ...]:
 
 def _cells(numbers: Iterable[float]) -> list[str]:
     return ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
-
-
-def _interval(interval: Any, *, sign: bool = False) -> str:
-    if math.isnan(interval.estimate):
-        return "-"
-    form = "+.3f" if sign else ".3f"
-    if math.isnan(interval.low):
-        return f"{interval.estimate:{form}}"
-    return f"{interval.estimate:{form}} ({interval.low:{form}} to {interval.high:{form}})"
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def _megabytes(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value / 2**20:+.0f}"

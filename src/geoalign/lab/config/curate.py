@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import override_setting
-from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown, shown_key
+from geoalign.shown import shown_key
 
 
 @settings
@@ -34,10 +32,6 @@ class CurateConfig:
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
-    hidden_source: Literal["own_pass", "vllm"] = setting(
-        default="own_pass", help="Hidden states from a pass of transformers, or of vLLM."
-    )
-    vllm: dict[str, Any] = setting(default_factory=dict, help="Further arguments of vLLM's LLM.")
     prompts: Literal["auto", "chat", "text"] = setting(
         default="auto",
         help=(
@@ -73,16 +67,6 @@ class CurateConfig:
         help="Where no step was judged by the one before, measure the consensus by cross-fitting.",
     )
 
-    @model_validator(mode="after")
-    def _go_together(self) -> Any:
-        if self.hidden_source != "vllm" and self.vllm:
-            raise ValueError(f"vllm: expected nothing with hidden_source={self.hidden_source}, got {shown(self.vllm)}")
-        if self.hidden_source == "vllm" and self.device is not None:
-            raise ValueError(
-                f"device: expected null with hidden_source=vllm, which chooses it itself, got {shown(self.device)}"
-            )
-        return self
-
 
 def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()) -> CurateConfig:
     """The settings from the command line: the curator's name, and each `a.b=c` of `--set`; `curator.` ones are its own.
@@ -90,6 +74,10 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
     Raises:
         ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
     """
+    # A run's settings take a while to import, and the list of commands needs none of them.
+    from geoalign.lab.config.loading import override_setting
+    from geoalign.lab.config.run import RunConfig
+
     values: dict[str, Any] = {}
     locations: dict[str, str] = {}
     if curator is not None:

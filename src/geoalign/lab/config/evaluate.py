@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
-from geoalign.lab.config.loading import override_setting
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import setting, settings
@@ -167,6 +166,9 @@ def load_evaluate_config(given: Mapping[str, Any], overrides: Sequence[str] = ()
     Raises:
         ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
     """
+    # A run's settings take a while to import, and the list of commands needs none of them.
+    from geoalign.lab.config.loading import override_setting
+
     values: dict[str, Any] = {}
     locations: dict[str, str] = {}
     for override in overrides:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import override_setting
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -46,6 +45,9 @@ def load_judge_config(
     base_url: str | None, model: str | None, overrides: Sequence[str] = (), *, local: bool = False
 ) -> JudgeConfig | None:
     """The settings from the command line: address, model, and each `a=b` of `overrides`; None for the local rule."""
+    # A run's settings take a while to import, and the list of commands needs none of them.
+    from geoalign.lab.config.loading import override_setting
+
     if local and (base_url, model, *overrides) != (None, None):
         raise ConfigError("--local: expected alone, got --base-url, --model or --set, which are for an endpoint")
     if local:

@@ -8,7 +8,8 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import DEFAULT_TYPES
-from geoalign.settings.locations import Locations, read_yaml
+from geoalign.settings.locations import Locations
+from geoalign.settings.yaml_text import read_yaml
 from geoalign.shown import shown
 
 # Files that build on one another by `base:`.

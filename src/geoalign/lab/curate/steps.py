@@ -1,79 +1,58 @@
-"""One step of a dump: the batch that a curator reads, and its decision in the numbers of the whole output."""
+"""One step of a dump: the batch that a curator reads, and what it decides as further columns of the step's frame."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement, place
-from geoalign.boxed import boxed_answer
+from geoalign.adapters.placement import place
 from geoalign.curators.base import Curator
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.denoise import Denoise, DenoiseConfig
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
-from geoalign.curators.registry import CURATORS
-from geoalign.curators.session import CurationSession
+from geoalign.curators.registry import CURATORS, CuratorSection
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.curate.denoised import without_states
-from geoalign.lab.dumps.rows import Row
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
-# What can be had from a reward and a response alone.
-_ALWAYS = ("answers", "advantages", "ids", "prompt_keys")
+NO_STATES = "There are no hidden states: geometry=none, rewards are judged by answers and identical responses alone."
 
 
-@dataclass(frozen=True, eq=False)
-class CuratedStep:
-    """One step after curation.
+def without_states(section: CuratorSection) -> CuratorSection:
+    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses.
 
-    Attributes:
-        step: number of the dump, or the step that it names.
-        rows: its rollouts.
-        members: their indices among the file's rollouts.
-        groups: the number of each one's group, unique over all steps.
-        curation: what the curator said.
-        placement: the same in the slots of the input.
-        group_pairs: [B] pairs of each rollout's group.
-        probability_wrong: [B] of each reward; `denoised`: [B] the denoised one. None for other curators.
+    Members of a chain likewise; a section with nothing to change is returned itself.
     """
-
-    step: int
-    rows: Sequence[Row]
-    members: Sequence[int]
-    groups: Sequence[int]
-    curation: Curation
-    placement: Placement
-    group_pairs: np.ndarray
-    probability_wrong: Float[Tensor, " b"] | None = None
-    denoised: Float[Tensor, " b"] | None = None
-
-    @property
-    def details(self) -> CurationDetails | None:
-        """Pairs and density, for curators that have them."""
-        return self.curation.details
+    if isinstance(section, ChainConfig):
+        members = tuple(without_states(member) for member in section.members)
+        same = all(new is old for new, old in zip(members, section.members, strict=True))
+        return section if same else replace(section, members=members)
+    if isinstance(section, DenoiseConfig) and section.geometry == "states":
+        return replace(section, geometry="none")
+    return section
 
 
-def available_fields(rows: Sequence[Row], *, hidden: bool, lengths: bool) -> set[str]:
-    """The optional fields of `Rollouts` that these rows bring; `lengths`: a model's tokenizer counts them."""
-    available = set(_ALWAYS)
-    if hidden:
-        available.add("hidden")
-    if lengths or all(row.tokens is not None for row in rows):
-        available.add("lengths")
-    if any(row.true_reward is not None for row in rows):
-        available.add("true_rewards")
-    if any(row.truncated is not None for row in rows):
-        available.add("donor_ok")
-    return available
+def available_fields(frame: pandas.DataFrame, *, model: bool, hidden: bool) -> set[str]:
+    """The optional fields of `Rollouts` that a dump brings; a model brings states, and its tokenizer lengths."""
+    there = {
+        "hidden": model or hidden,
+        "lengths": model or frame["tokens"].notna().all(),
+        "true_rewards": frame["true_reward"].notna().any(),
+        "donor_ok": frame["truncated"].notna().any(),
+    }
+    # The rest can be had from a reward and a response alone.
+    return {"answers", "advantages", "ids", "prompt_keys"} | {name for name, known in there.items() if known}
 
 
 def check_curator(name: str, curator: Curator, available: set[str]) -> None:
@@ -90,11 +69,12 @@ def check_curator(name: str, curator: Curator, available: set[str]) -> None:
     }
     wanted = " and ".join(needs.get(need, f"{need}, which no dump has") for need in missing)
     raise ConfigError(
-        f"curator: {name} needs {wanted}, got none; without them --curator takes one of {', '.join(offered(available))}"
+        f"curator: {name} needs {wanted}, got none; without them --curator takes one of "
+        f"{', '.join(_offered(available))}"
     )
 
 
-def offered(available: set[str]) -> list[str]:
+def _offered(available: set[str]) -> list[str]:
     """The curators, by name, that need no more than these fields."""
     names = []
     for name in CURATORS:
@@ -102,66 +82,82 @@ def offered(available: set[str]) -> list[str]:
             curator = CURATORS[name]()
         except (GeoAlignError, TypeError, ImportError):
             continue  # of another package, and with settings that have no default
-        # What is offered to those who have no states.
         curator = type(curator)(without_states(curator.config))
         if set(curator.requires) <= available and curator.library_only is None and name not in ("chain", "grpo"):
             names.append(name)
     return names
 
 
-def given_answer(row: Row) -> str | None:
-    """The answer that a response gives: the dump's own field, else the last box; None where there is neither."""
-    return boxed_answer(row.response) if row.final_answer is None else row.final_answer
-
-
-def make_rollouts(
-    rows: Sequence[Row],
-    groups: Sequence[int],
-    curator: Curator,
-    *,
-    hidden: Float[Tensor, "b d"] | None = None,
-) -> Rollouts:
-    """The batch of one step, with the optional fields that the curator needs or that say which rows are unfit.
-
-    Args:
-        groups: a number for the group of each row.
-    """
-    rewards = torch.tensor([row.best_reward for row in rows], dtype=torch.float64)
-    grouping = torch.tensor(list(groups), dtype=torch.long)
-    needs: dict[str, Any] = {"ids": [row.id for row in rows]}
+def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:
+    """The batch of one step, with the optional fields that the curator needs or that say which rows are unfit."""
+    rewards = torch.tensor(frame["label"].fillna(frame["reward"]).to_numpy())
+    groups = torch.tensor(frame["group"].to_numpy())
+    needs: dict[str, Any] = {"ids": frame["id"].tolist()}
     if "hidden" in curator.requires:
         needs["hidden"] = hidden
     keyed = bool({"hidden", "response_keys"} & set(curator.reads))
-    if keyed and all(row.response for row in rows):  # a dump may come without its texts
-        needs["response_keys"] = response_keys(row.response for row in rows)
+    if keyed and all(frame["response"]):  # a dump may come without its texts
+        needs["response_keys"] = response_keys(frame["response"])
     if "prompt_keys" in curator.requires:
         # The group where a dump has no prompts: in most formats it names one.
-        needs["prompt_keys"] = response_keys(row.prompt or row.group for row in rows)
-    if all(row.tokens is not None for row in rows):
-        needs["lengths"] = torch.tensor([row.tokens for row in rows], dtype=torch.long)
-    if any(row.true_reward is not None for row in rows):
-        true = [math.nan if row.true_reward is None else row.true_reward for row in rows]
-        needs["true_rewards"] = torch.tensor(true, dtype=torch.float64)
-    if any(row.label is not None for row in rows):
-        needs["trusted"] = torch.tensor([row.label is not None for row in rows])
-    if any(row.truncated is not None for row in rows):
-        needs["donor_ok"] = torch.tensor([row.truncated is not True for row in rows])
+        names = zip(frame["prompt"], frame["group_name"], strict=True)
+        needs["prompt_keys"] = response_keys(prompt or name for prompt, name in names)
+    if frame["tokens"].notna().all():
+        needs["lengths"] = torch.tensor(frame["tokens"].to_numpy(dtype=np.int64))
+    if frame["true_reward"].notna().any():
+        needs["true_rewards"] = torch.tensor(frame["true_reward"].to_numpy())
+    if frame["label"].notna().any():
+        needs["trusted"] = torch.tensor(frame["label"].notna().to_numpy())
+    if frame["truncated"].notna().any():
+        needs["donor_ok"] = torch.tensor([flag is not True for flag in frame["truncated"]])
     if "answers" in curator.reads:
-        needs["answers"] = [given_answer(row) for row in rows]
+        needs["answers"] = frame["final_answer"].tolist()
     if "advantages" in curator.requires:
-        needs["advantages"] = group_advantages(rewards, grouping)
-    return Rollouts(rewards=rewards, groups=grouping, **needs)
+        needs["advantages"] = group_advantages(rewards, groups)
+    return Rollouts(rewards=rewards, groups=groups, **needs)
 
 
-def curate_step(session: CurationSession, rollouts: Rollouts, *, name: str) -> tuple[Curation, Placement, np.ndarray]:
-    """The curation of one step, its placement in the input's slots, and [B] the pairs of each rollout's group."""
-    curation = session.curate(rollouts, details=True)
+def decided(
+    frame: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str
+) -> pandas.DataFrame:
+    """A step's frame with the curator's decisions in the slots of the input; its index is that of the whole output.
+
+    `source` is the row whose content stands in a slot afterwards, -1 where none does. Of each group there are its size,
+    pairs and flagged rollouts, mean and standard deviation (ddof 1) of its rewards.
+    """
     placement = place(curation, rollouts.groups, by=name)
-    return curation, placement, group_pairs(rollouts, curation.details)
+    index = frame.index.to_numpy()
+    source = np.where(placement.kept.numpy(), index[placement.source.numpy()], -1)
+    replaced = (source >= 0) & (source != index)
+    missing = torch.full((len(frame),), math.nan)
+    denoises = isinstance(curator, Denoise)
+    frame = frame.assign(
+        score=curation.scores.cpu().double().numpy(),
+        anomalous=curation.anomalous.cpu().numpy(),
+        source=source,
+        replacement=frame["response"].reindex(source).set_axis(frame.index).where(replaced, None),
+        weight=placement.weights.double().numpy(),
+        new_reward=placement.rewards.double().numpy(),
+        advantage=(missing if placement.advantages is None else placement.advantages).double().numpy(),
+        probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
+        denoised_reward=(
+            curation.rewards.double() if denoises and curator.config.strategy == "soft" else missing
+        ).cpu().numpy(),
+        group_pairs=group_pairs(rollouts, curation.details),
+        characters=frame["response"].str.len(),
+        trusted=frame["label"].notna(),
+    )  # fmt: skip
+    groups = frame.groupby("group")
+    return frame.assign(
+        group_size=groups["reward"].transform("size"),
+        group_mean=groups["reward"].transform("mean"),
+        group_std=groups["reward"].transform("std"),
+        group_flagged=groups["anomalous"].transform("sum"),
+    )
 
 
 def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
-    """The pairs that the curator formed; where it does not say, those of different rewards."""
+    """[B] pairs of each rollout's group: those that the curator formed, else those of different rewards."""
     _, member = torch.unique(rollouts.groups, return_inverse=True)
     groups = int(member.max()) + 1
     if details is not None:
@@ -171,6 +167,74 @@ def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarr
         of_rows = pair_counts(rollouts.rewards.numpy(), member.numpy())
         counts = np.bincount(member.numpy(), weights=of_rows, minlength=groups).astype(np.int64) // 2
     return np.asarray(counts)[member.numpy()]
+
+
+def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
+    """What became of the rollouts of a step, under the names in `summary.json`."""
+    groups = frame.drop_duplicates("group")["group_pairs"]
+    kept, unscored = frame["source"] >= 0, frame["reward"].isna()
+    own = frame["reward"].reindex(frame["source"]).to_numpy()
+    new = frame["new_reward"].to_numpy()
+    shaped = kept & (new != own) & ~(np.isnan(new) & np.isnan(own))
+    counts = {
+        "rows": len(frame),
+        "groups": len(groups),
+        "pairs": groups.sum(),
+        "scored": frame["score"].notna().sum(),
+        "flagged": frame["anomalous"].sum(),
+        "replaced": (kept & (frame["source"] != frame.index)).sum(),
+        "left_out": (~kept).sum(),
+        "zero_weighted": (kept & (frame["weight"] == 0) & ~unscored).sum(),
+        "changed_rewards": shaped.sum(),
+        "unscored": unscored.sum(),
+        "groups_without_pairs": (groups == 0).sum(),
+    }
+    return {name: int(count) for name, count in counts.items()}
+
+
+def pair_columns(frame: pandas.DataFrame, details: CurationDetails | None, most: int) -> tuple[dict[str, Any], int]:
+    """The columns of a step's pairs, and how many were left out of those of groups without a flagged rollout, of which
+    about `most` are kept; none for a curator that forms no pairs."""
+    if details is None:
+        return {}, 0
+    pairs, groups, index = details.pairs, frame["group"].to_numpy(), frame.index.to_numpy()
+    winner, loser = pairs.winner.cpu().numpy(), pairs.loser.cpu().numpy()
+    kept = _kept_pairs(groups[winner], np.isin(groups[winner], groups[frame["anomalous"]]), most)
+    columns = {
+        "step": np.full(len(kept), frame["step"].iloc[0]),
+        "group": groups[winner[kept]],
+        "better": index[winner[kept]],
+        "worse": index[loser[kept]],
+        "deviation": pairs.deviation.cpu().double().numpy()[kept],
+        "raw_cosine": pairs.raw_cosine.cpu().double().numpy()[kept],
+        "projected_cosine": pairs.projected_cosine.cpu().double().numpy()[kept],
+    }
+    # Where too few groups have pairs to judge by, the curator has no deviations.
+    judged = ~np.isnan(columns["deviation"])
+    return {name: values[judged] for name, values in columns.items()}, len(winner) - len(kept)
+
+
+def _kept_pairs(group: np.ndarray, flagged: np.ndarray, most: int) -> np.ndarray:
+    """All pairs of flagged groups; of the others whole groups, evenly spread, up to `most` pairs."""
+    others, sizes = np.unique(group[~flagged], return_counts=True)
+    every = max(1, math.ceil(sizes.sum() / most)) if most else len(others) + 1
+    chosen = others[::every][np.cumsum(sizes[::every]) <= most]
+    return np.flatnonzero(flagged | np.isin(group, chosen))
+
+
+def density_columns(step: int, details: CurationDetails | None) -> dict[str, Any]:
+    """The columns of the density of a step's scores; none where the curator estimates none."""
+    if details is None or details.density is None:
+        return {}
+    density = details.density
+    size, threshold = len(density.grid), float(density.threshold)
+    return {
+        "step": [step] * size,
+        "score": density.grid.tolist(),
+        "density": density.density.tolist(),
+        "threshold": [None if math.isnan(threshold) else threshold] * size,
+        "peak": [float(density.peak)] * size,
+    }
 
 
 class ConsensusMeter:
@@ -189,10 +253,7 @@ class ConsensusMeter:
 
     def add(self) -> None:
         """Takes how the last call of the curator judged its new groups."""
-        if self._curator is None:
-            return
-        right, total = self._curator.state_dict()["gate"][-1].numpy()
-        self._append(right, total)
+        self._take(self._curator)
 
     @property
     def wants_check(self) -> bool:
@@ -205,10 +266,9 @@ class ConsensusMeter:
         config: GeoAlignConfig = replace(self._curator.config, scoring="cross_fit", observe_only=True)
         other = GeoAlign(config)
         other.curate(rollouts, generator=torch.Generator().manual_seed(seed))
-        right, total = other.state_dict()["gate"][-1].numpy()
-        self._append(right, total)
+        self._take(other)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
         if self._curator is None:
             return {"new_group_accuracy": None, "reason": "This curator measures no consensus of hidden states."}
@@ -227,7 +287,8 @@ class ConsensusMeter:
             "steps": self._steps,
         }
 
-    def _append(self, right: np.ndarray, total: np.ndarray) -> None:
+    def _take(self, curator: GeoAlign | None) -> None:
+        right, total = ([], []) if curator is None else curator.state_dict()["gate"][-1].numpy()
         if len(total):
             self._right.append(right)
             self._total.append(total)
@@ -235,35 +296,4 @@ class ConsensusMeter:
 
 
 def _members(curator: Curator) -> list[Curator]:
-    members: list[Curator] = [curator]
-    for member in getattr(curator, "members", ()):
-        members += _members(member)
-    return members
-
-
-def metrics_of(curation: Curation) -> dict[str, float]:
-    """The curator's metrics under their names in logs; NaN where undefined."""
-    return {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
-
-
-def counts_of(step: CuratedStep) -> dict[str, int]:
-    """What became of the rollouts of a step, under the names in `summary.json`."""
-    placement, curation = step.placement, step.curation
-    pairs = dict(zip(step.groups, step.group_pairs.tolist(), strict=True))
-    rewards = torch.tensor([row.reward for row in step.rows], dtype=torch.float64)
-    own = rewards[placement.source]
-    new = placement.rewards.double()
-    shaped = placement.kept & (new != own) & ~(new.isnan() & own.isnan())
-    return {
-        "rows": len(step.rows),
-        "groups": len(pairs),
-        "pairs": sum(pairs.values()),
-        "scored": int((~curation.scores.isnan()).sum()),
-        "flagged": int(curation.anomalous.sum()),
-        "replaced": int((placement.kept & placement.replaced).sum()),
-        "left_out": int((~placement.kept).sum()),
-        "zero_weighted": int((placement.kept & (placement.weights == 0) & ~rewards.isnan()).sum()),
-        "changed_rewards": int(shaped.sum()),
-        "unscored": int(rewards.isnan().sum()),
-        "groups_without_pairs": sum(count == 0 for count in pairs.values()),
-    }
+    return [curator, *(inner for member in getattr(curator, "members", ()) for inner in _members(member))]

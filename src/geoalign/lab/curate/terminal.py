@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
-from geoalign.lab.curate.inputs import Input
+from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
@@ -19,10 +19,9 @@ from geoalign.shown import shown
 _SHOWN = 5
 
 
-def show_input(console: Console, source: Input) -> None:
+def show_input(console: Console, path: Path, layout: Layout, step: int | None) -> None:
     """Says how a file is read; --format and --field say otherwise."""
-    step = "" if source.step is None else f", step {source.step}"
-    say(console, f"{source.path}: {source.layout}{step}")
+    say(console, f"{path}: {layout}" + ("" if step is None else f", step {step}"))
 
 
 def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:

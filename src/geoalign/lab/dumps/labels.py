@@ -1,4 +1,4 @@
-"""True rewards that a person filled in: the `flagged.csv` of a curation as it comes back."""
+"""True rewards that people gave: a `flagged.csv` as it comes back, labels of a dump, and anchors of a training."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.dumps.formats import find_layout
+from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
-from geoalign.lab.store.curation_tables import LABEL, ROW
+from geoalign.lab.store.curation_tables import LABEL, ROW, restored, safe
+from geoalign.lab.tasks.rows import row_name
 from geoalign.shown import brief, listed, shown
 
 # Spreadsheets write the separator of their country.
 _SEPARATORS = ",;\t"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_TEXTS = ("group", "prompt", "response")
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,129 @@ def read_labels(path: Path) -> list[LabelledRow]:
     return list(found.values())
 
 
+class Labels:
+    """The labels of one audit, given to the rollouts that they are of.
+
+    A row is found by `step`, `line` and `sample`; the text of its response, or else its length, has to be that of the
+    rollout where the file has it, so that the labels of another dump are not taken for those of this one.
+
+    Raises:
+        ConfigError, InputError: as `read_labels`; or a rollout is labelled in two files.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self._waiting: dict[tuple[int, int, int], LabelledRow] = {}
+        rows = [row for path in files for row in read_labels(path)]
+        for row in rows:
+            if row.label is None:
+                continue
+            earlier = self._waiting.setdefault(row.key, row)
+            if earlier is not row:
+                raise InputError(f"{row.place}: expected one label a rollout, got another one than in {earlier.place}")
+        self._labels, self._rows = len(self._waiting), len(rows)
+
+    def apply(self, dump: Dump) -> None:
+        """Fills the column `label` of a dump; InputError where a label is of another response than the rollout's."""
+        if not self._waiting:
+            return
+        frame = dump.frame
+        keys = zip(frame["step"], frame["line"], frame["sample"], strict=True)
+        for at, key in enumerate(keys):
+            if (label := self._waiting.pop(key, None)) is not None:
+                response = frame["response"][at]
+                own = {"response": safe(response), "characters": str(len(response))}
+                name = next((name for name in own if name in label.cells), None)
+                if name is not None and label.cells[name].replace("\r\n", "\n") != own[name]:
+                    raise InputError(
+                        f"{label.place}: {name}: expected that of {row_name(dump.path, key[1])}, "
+                        f"{shown(own[name], 60)}, got {shown(label.cells[name], 60)}: are the labels of another dump?"
+                    )
+                frame.loc[at, "label"] = label.label
+
+    def check_all_found(self) -> None:
+        """Raises InputError where a label is of no rollout of the dumps that were read."""
+        for row in self._waiting.values():
+            step, line, sample = row.key
+            raise InputError(
+                f"{row.place}: expected a rollout of these dumps, got step {step}, line {line}, sample {sample}, which "
+                "none of them has"
+            )
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` says of the labels."""
+        files = [str(path) for path in self._files]
+        return {"files": files, "labelled": self._labels, "without_label": self._rows - self._labels}
+
+
+def read_anchors(path: str | Path) -> Anchors:
+    """The anchors in a file: every rollout of a dump in any known format, or the labelled rows of a CSV.
+
+    A dump's true rewards (`true_reward`) come before its rewards, which may have been corrupted on purpose.
+    Prompts that a dump keeps as the model read them stay texts; others become chat messages, a text one of the user.
+
+    Raises:
+        ConfigError: no such file, or no known format.
+        InputError: a row that is no rollout, has no reward, or a text that was cut to fit a cell; or rewards from
+            which nothing could be learnt; the message has the file and the line.
+    """
+    path = Path(path).expanduser()
+    columns = _anchors_of_labels(path) if path.name.endswith(".csv") else _anchors_of_dump(path)
+    try:
+        return Anchors(**columns)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _anchors_of_labels(path: Path) -> dict[str, Any]:
+    texts: dict[str, list[Any]] = {name: [] for name in _TEXTS}
+    labels: list[float] = []
+    for row in read_labels(path):
+        if any(name not in row.cells for name in _TEXTS):
+            raise InputError(f"{path}, line 1: expected the columns {', '.join(_TEXTS)}, got {listed(row.cells)}")
+        if row.label is None:
+            continue
+        labels.append(row.label)
+        for name in _TEXTS:
+            text = restored(row.cells[name])
+            if text is None:
+                raise InputError(f"{row.place}: {name}: expected the whole text, got one that was cut to fit its cell")
+            texts[name].append(text)
+    return {
+        "prompts": [_asked(text) for text in texts["prompt"]],
+        "responses": texts["response"],
+        "rewards": labels,
+        "groups": texts["group"],
+    }
+
+
+def _anchors_of_dump(path: Path) -> dict[str, Any]:
+    layout, _ = find_layout(path)
+    for role in ("prompt", "response"):
+        if role not in layout.fields:
+            raise ConfigError(f"{path}: {role}: expected a field of it, got a dump without")
+    frame = read_dump(path, layout, mixed_groups=True).frame
+    rewards = frame["true_reward"].fillna(frame["reward"])
+    if rewards.isna().any():
+        line = frame["line"][rewards.isna()].iloc[0]
+        raise InputError(f"{row_name(path, line)}: reward: expected the true reward of an anchor, got none")
+    prompts = frame["prompt"].tolist()
+    if not layout.format.rendered or frame["messages"].notna().any():
+        prompts = [messages or _asked(text) for messages, text in zip(frame["messages"], prompts, strict=True)]
+    return {
+        "prompts": prompts,
+        "responses": frame["response"].tolist(),
+        "rewards": rewards.tolist(),
+        "groups": list(zip(frame["step"], frame["group"], strict=True)),
+        "answers": frame["final_answer"].tolist() if frame["final_answer"].notna().any() else None,
+        "truncated": [flag is True for flag in frame["truncated"]],
+    }
+
+
+def _asked(text: str) -> tuple[dict[str, str], ...]:
+    return ({"role": "user", "content": text},)
+
+
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows below the header, each with its place; rows without a single cell are passed over."""
     try:
@@ -83,8 +212,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def _check_header(path: Path, header: Sequence[str]) -> None:
     wanted = (*ROW, LABEL)
     counts = Counter(header)
-    missing = [name for name in wanted if not counts[name]]
-    if missing:
+    if any(not counts[name] for name in wanted):
         raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, got {listed(header)}")
     twice = [name for name in header if counts[name] > 1]
     if twice:

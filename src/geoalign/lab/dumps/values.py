@@ -1,4 +1,8 @@
-"""One value of a row, checked: numbers, truth values, texts and chat messages."""
+"""One value of a row, checked: numbers, truth values, texts and chat messages.
+
+Every check raises BadValueError for what its field should not hold. Texts come without halves of surrogate pairs, which
+neither parquet nor UTF-8 can hold.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoalign.lab.rewards.base import response_text
+from geoalign.lab.store.columns import whole_text
 from geoalign.lab.tasks.parquet_rows import Unreadable
 from geoalign.shown import shown
 
@@ -30,9 +35,6 @@ def number(field: str, value: Any) -> float:
 
     Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite; and a whole number that float64 rounds
     would become a tie with its neighbour. Both are refused.
-
-    Raises:
-        BadValueError: such a number, a truth value, a text, a list, an infinity, or anything else.
     """
     if value is None:
         return math.nan
@@ -48,20 +50,12 @@ def number(field: str, value: Any) -> float:
 
 
 def number_or_truth(field: str, value: Any) -> float:
-    """A number, or a truth value as 1 or 0: what a field of verdicts gives as rewards.
-
-    Raises:
-        BadValueError: as `number`.
-    """
+    """A number, or a truth value as 1 or 0: what a field of verdicts gives as rewards."""
     return float(value) if isinstance(value, bool) else number(field, value)
 
 
 def whole_number(field: str, value: Any) -> int | None:
-    """A whole number, or None for null; 3.0 is one.
-
-    Raises:
-        BadValueError: anything else, one beyond 64 bits, or a float so large that it may have been rounded.
-    """
+    """A whole number, or None for null; 3.0 is one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
@@ -71,11 +65,7 @@ def whole_number(field: str, value: Any) -> int | None:
 
 
 def count(field: str, value: Any) -> int | None:
-    """A whole number from 0 to 2^53, or None for null.
-
-    Raises:
-        BadValueError: anything else.
-    """
+    """A whole number from 0 to 2^53, or None for null."""
     tokens = whole_number(field, value)
     if tokens is not None and not 0 <= tokens <= 2**53:
         raise BadValueError(field, "a number of tokens", described(value))
@@ -83,11 +73,7 @@ def count(field: str, value: Any) -> int | None:
 
 
 def truth(field: str, value: Any) -> bool | None:
-    """True, false, 1, 0, or None for null and NaN.
-
-    Raises:
-        BadValueError: anything else.
-    """
+    """True, false, 1, 0, or None for null and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, (bool, int, float)) and value in (0, 1):
@@ -96,13 +82,9 @@ def truth(field: str, value: Any) -> bool | None:
 
 
 def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
-    """A prompt as a text, and its chat messages where it is a conversation.
-
-    Raises:
-        BadValueError: neither a text nor a list of chat messages.
-    """
+    """A prompt as a text, and its chat messages where it is a conversation."""
     if isinstance(value, str):
-        return value, None
+        return whole_text(value), None
     if not isinstance(value, list) or not value:
         raise BadValueError(field, "a text or a list of chat messages", described(value))
     messages = tuple(_message(f"{field}.{number}", message) for number, message in enumerate(value))
@@ -112,13 +94,9 @@ def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
 
 
 def response(field: str, value: Any) -> str:
-    """The text of a response: a text, or the assistant's chat messages joined.
-
-    Raises:
-        BadValueError: neither.
-    """
+    """The text of a response: a text, or the assistant's chat messages joined."""
     if isinstance(value, str):
-        return value
+        return whole_text(value)
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         messages = [_message(f"{field}.{number}", message) for number, message in enumerate(value)]
         return response_text(messages)
@@ -127,10 +105,12 @@ def response(field: str, value: Any) -> str:
 
 def short_text(field: str, value: Any) -> str | None:
     """A text, a number or a truth value as text; what is nested as JSON; None for null."""
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return whole_text(value)
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return whole_text(json.dumps(value, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         raise BadValueError(field, "a text or a number", described(value)) from None
 
@@ -157,4 +137,4 @@ def _message(field: str, value: Any) -> dict[str, str]:
         content = ""  # a message that only calls a tool
     if not isinstance(content, str):
         raise BadValueError(f"{field}.content", "a text", described(value.get("content")))
-    return {"role": value["role"], "content": content}
+    return {"role": whole_text(value["role"]), "content": whole_text(content)}

@@ -16,14 +16,12 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
-from geoalign.lab.evaluation.identity import identity_of
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
-from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
-from geoalign.lab.evaluation.running import run_model
+from geoalign.lab.evaluation.results import EvaluationScores, ModelScores, print_scores, result_json, scores_of
+from geoalign.lab.evaluation.running import identity_of, run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
-from geoalign.lab.generation.loading import device_and_dtype
-from geoalign.lab.generation.models import Described, EvaluatedModel, describe
+from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress
@@ -165,14 +163,35 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
 
 
 def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
+    """Draws pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
     try:
-        from geoalign.lab.evaluate.figures import draw_figures
+        from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel, write_figures
     except MissingExtraError as error:
         return f"No figures: {error}"
-    files = draw_figures(scores, folder.figures)
+    panels, models = [], _last_ones(scores.models)
+    for number, scored in enumerate(scores.models[0].sets):
+        if len(scored.pass_at_k) > 1:
+            lines = []
+            for model in models:
+                passed = model.sets[number].pass_at_k
+                y, low, high = ([getattr(at, of) for at in passed.values()] for of in ("estimate", "low", "high"))
+                lines.append(Line(model.model.name, list(passed), y, low, high))
+            panels.append(pass_at_k_panel(scored.name, lines))
+    rewards = {scored.name for scored in scores.models[0].sets if scored.kind == "dialogue"}
+    for series, curves in scores.curves.items():
+        for name, curve in curves.items():
+            line = Line(name, curve.steps, curve.values, smooth=curve.smoothed)
+            panels.append(checkpoint_panel(series, name, "mean reward" if name in rewards else "accuracy", line))
+    files = write_figures(panels, folder.figures)
     return (
         f"{len(files)} figures in {folder.figures}" if files else "No figures: they need several samples or checkpoints"
     )
+
+
+def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:
+    """Of the checkpoints of one run the last; they would hide each other."""
+    last = {scored.model.series: scored for scored in models}
+    return [scored for scored in models if scored.model.series is None or last[scored.model.series] is scored]
 
 
 def _saved(row: Row) -> SavedResponse:

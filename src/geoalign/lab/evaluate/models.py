@@ -14,7 +14,7 @@ from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import checkpoint_step, complete_checkpoints, is_checkpoint, is_last
-from geoalign.pretrained import is_hub_id, model_path
+from geoalign.pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
@@ -22,16 +22,12 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
 
     Args:
         checkpoints: of a run every kept checkpoint of its RL stage, and the final model where none of them is it.
-
-    Raises:
-        ConfigError: nothing there, a run that has no final model yet, adapters without their model, no model at all, or
-            `checkpoints` without a run folder.
     """
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
     models: list[EvaluatedModel] = []
     runs = 0
-    for text in map(_located, texts):
+    for text in texts:
         path = Path(text).expanduser()
         run = RunFolder(path)
         if path.is_dir() and run.started():
@@ -46,14 +42,6 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
     # A checkpoint may be named by itself and through its run.
     named = _with_own_names(list({model.path: model for model in models}.values()))
     return [replace(model, trust_remote_code=config.trust_remote_code) for model in named]
-
-
-def _located(text: str | Path) -> str:
-    """As it stands, or the folder of a model that `geoalign model` has brought."""
-    try:
-        return str(model_path(str(text)))
-    except ConfigError as error:
-        raise ConfigError(f"MODEL: {error}") from error
 
 
 def _of_run(run: RunFolder, config: EvaluateConfig, *, checkpoints: bool) -> list[EvaluatedModel]:

@@ -1,1 +1,1 @@
-"""How well a model answers: problems, an engine, answers, scores; response files for the judge."""
+"""Evaluations: sets, answers, scores and results."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.lab.generation.draws import seed_of
-from geoalign.lab.generation.engine import Engine, Generated
+from geoalign.lab.generation.engines import Engine, Generated
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
@@ -120,9 +120,6 @@ def answer_together(
         what: the slots in words, for the error.
         batch_size: responses generated at a time by each process; None: all.
         progress: called with how many are done after each batch, all processes counted as this one.
-
-    Raises:
-        UnscoredError: more than the share `max_unscored` could not be scored.
     """
     before = reasons(source)
     share = processes.share(range(len(slots)))

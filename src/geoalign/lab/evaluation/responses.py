@@ -60,10 +60,6 @@ def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
     """Writes a response file (.jsonl or .jsonl.gz) at once: a reader sees none, an older one, or all of it.
 
     Characters that UTF-8 cannot hold (lone surrogates) are written as JSON escapes and read back as they were.
-
-    Raises:
-        ConfigError: another ending.
-        InputError: two rows with one (set, id, sample).
     """
     check_response_file(path)
     seen: set[Key] = set()
@@ -79,13 +75,8 @@ def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
 
 
 def read_responses(path: Path) -> ResponseFile:
-    """Reads a response file; empty lines are passed over, further keys of a row too.
-
-    Raises:
-        ConfigError: no such file, or not .jsonl or .jsonl.gz.
-        InputError: a line that is no response, a second one for a (set, id, sample), or no response at all; the message
-            has the line.
-    """
+    """Reads a response file; empty lines are passed over, further keys of a row too. What is wrong with a line is an
+    InputError that has the line."""
     check_response_file(path)
     if not path.is_file():
         raise ConfigError(f"{path}: expected a file of responses, got none there")
@@ -110,47 +101,36 @@ def check_response_file(path: Path) -> None:
         raise ConfigError(f"{path}: expected a name that ends in .jsonl or .jsonl.gz")
 
 
+_FIELDS = {"set": str, "id": str, "sample": int, "prompt": list, "response": str, "truncated": bool}
+
+
 def _response(value: dict[str, Any], where: str) -> SavedResponse:
-    sample = _field(value, "sample", int, where)
-    if sample < 0:
-        raise InputError(f"{where}: sample: expected 0 or more, got {sample}")
-    prompt = _field(value, "prompt", list, where)
-    if not prompt:
+    fields = {name: _field(value, name, kind, where) for name, kind in _FIELDS.items()}
+    for name in ("set", "id"):
+        if any("\ud800" <= letter <= "\udfff" for letter in fields[name]):
+            raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(fields[name])}")
+    if fields["sample"] < 0:
+        raise InputError(f"{where}: sample: expected 0 or more, got {fields['sample']}")
+    if not fields["prompt"]:
         raise InputError(f"{where}: prompt: expected at least one chat message, got none")
-    return SavedResponse(
-        set=_name(value, "set", where),
-        id=_name(value, "id", where),
-        sample=sample,
-        prompt=tuple(_message(message, f"{where}: prompt.{number}") for number, message in enumerate(prompt)),
-        response=_field(value, "response", str, where),
-        truncated=_field(value, "truncated", bool, where),
-    )
+    prompt = [_message(message, f"{where}: prompt.{number}") for number, message in enumerate(fields["prompt"])]
+    return SavedResponse(**{**fields, "prompt": tuple(prompt)})
 
 
 def _message(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict) or set(value) != {"role", "content"}:
         got = listed(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
         raise InputError(f"{where}: expected a chat message of role and content, got {got}")
-    role, content = _field(value, "role", str, where), _field(value, "content", str, where)
+    role, content = (_field(value, name, str, where) for name in ("role", "content"))
     if role not in ROLES:
         raise InputError(f"{where}.role: expected one of {', '.join(ROLES)}, got {shown(role)}")
     return {"role": role, "content": content}
 
 
-def _name(value: dict[str, Any], name: str, where: str) -> str:
-    text: str = _field(value, name, str, where)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {name}: expected text that UTF-8 can hold, got {shown(text)}") from error
-    return text
-
-
 def _field(value: dict[str, Any], name: str, kind: type, where: str) -> Any:
     if name not in value:
         raise InputError(f"{where}: {name}: expected {kind.__name__}, got no such key")
-    field = value[name]
-    # A bool is an int to Python, not in JSON.
-    if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
-        raise InputError(f"{where}: {name}: expected {kind.__name__}, got {type(field).__name__}")
-    return field
+    # By type itself: a bool is an int to Python, not in JSON.
+    if type(value[name]) is not kind:
+        raise InputError(f"{where}: {name}: expected {kind.__name__}, got {type(value[name]).__name__}")
+    return value[name]

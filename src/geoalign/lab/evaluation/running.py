@@ -1,22 +1,26 @@
-"""Generates, scores and saves what an evaluation still lacks, a part at a time."""
+"""Generates, scores and saves what an evaluation still lacks, a part at a time; what its rows depend on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
 
 import torch
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
-from geoalign.lab.evaluation.sets import PromptedSet
-from geoalign.lab.generation.engine import Engine
-from geoalign.lab.generation.loading import open_engine
-from geoalign.lab.generation.models import Described
+from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
+from geoalign.lab.generation.engines import Engine
+from geoalign.lab.generation.models import Described, device_and_dtype, open_engine
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
+
+# Settings that stand in `models` and `sets` as what they come to, or change no row.
+_ELSEWHERE = ("samples", "pass_at_k", "problems", "max_new_tokens", "device", "chat_template_kwargs", "system_prompt")
 
 Sources = Callable[[PromptedSet], RewardSource | None]
 
@@ -38,11 +42,6 @@ def run_model(
     Args:
         sources: what scores a set; None for one that is not scored.
         progress: called with a set, and how many responses of it were added.
-
-    Raises:
-        ConfigError: the model cannot be loaded.
-        RunFolderError: a part that is there holds something else.
-        UnscoredError: too many responses of a part could not be scored; the parts before it are kept.
     """
     parts_by_set: dict[str, Part] = {}
     with ExitStack() as stack:
@@ -73,12 +72,7 @@ def make_part(
     source: RewardSource | None,
     config: EvaluateConfig,
 ) -> Part:
-    """Generates and scores the responses of one part.
-
-    Raises:
-        ConfigError: so many at a time do not fit into the device's memory.
-        UnscoredError: too many of them could not be scored.
-    """
+    """Generates and scores the responses of one part."""
     before = {} if source is None else reasons(source)
     try:
         answers = answer(
@@ -132,3 +126,37 @@ def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
         prompt_tokens=len(prompt.tokens),
         truncated=scored.generated.truncated,
     )
+
+
+def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
+    """What the rows of an evaluation depend on, as `settings.json` holds it; where files lie is left out."""
+    settings = asdict(config)
+    device, dtype = device_and_dtype(config)
+    kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    reward = dict(kept.pop("reward"))
+    # Retries, and the device that scores, change no reward.
+    scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
+    return {
+        **kept,
+        "batch_size": config.batch,
+        "dtype": dtype,
+        "device_type": None if device is None else device.partition(":")[0],
+        "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
+        "models": {
+            described.model.name: {
+                "fingerprint": described.fingerprint,
+                "chat_template_kwargs": dict(described.model.template_options),
+            }
+            for described in models
+        },
+        "sets": {
+            described.name: {
+                "kind": described.kind,
+                "problems": len(described.problems),
+                "digest": described.digest(),
+                "samples": described.samples,
+                "max_new_tokens": described.max_new_tokens,
+            }
+            for described in sets
+        },
+    }

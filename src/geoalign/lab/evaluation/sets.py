@@ -17,9 +17,9 @@ from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.benchmarks import load_benchmark
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.hh_files import DialogueReading, load_dialogue_prompts
+from geoalign.lab.tasks.problems import load_benchmark
 
 # Names of sets become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -62,13 +62,7 @@ class PromptedSet:
 
 
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:
-    """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II).
-
-    Raises:
-        ConfigError: no set at all, not of this form, no such benchmark, a name that is taken, samples for a set that is
-            not there, nothing that can be read.
-        InputError: a file without a usable row.
-    """
+    """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II)."""
     if not benchmarks and not dialogues:
         raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
     benchmark_paths: dict[str, list[str]] = {}
@@ -102,15 +96,10 @@ def _dialogue(text: str) -> tuple[str, str]:
 
 def _benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
     loaded = load_benchmark(name, paths, system_prompt=config.system_prompt)
-    problems = loaded.problems[: config.problems]
+    problems, every = loaded.problems[: config.problems], len(loaded.problems)
+    cut = [] if len(problems) == every else [f"benchmark {name}: the first {len(problems)} of {every} problems"]
     samples, tokens = config.samples_of(name, loaded.benchmark), config.tokens_of(loaded.benchmark)
-    return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *_cut(name, problems, loaded)))
-
-
-def _cut(name: str, problems: Sequence[Problem], loaded: Any) -> list[str]:
-    if len(problems) == len(loaded.problems):
-        return []
-    return [f"benchmark {name}: the first {len(problems)} of {len(loaded.problems)} problems"]
+    return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *cut))
 
 
 def _dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
@@ -135,17 +124,14 @@ def prompted(
         options: arguments of the chat template.
         longest: tokens that prompt and response together may have; None: any number.
         max_prompt_tokens: of a prompt, besides.
-
-    Raises:
-        ConfigError: responses alone are longer than `longest`.
-        InputError: no prompt is left; the message has the reasons.
     """
     if longest is not None and evaluated.max_new_tokens >= longest:
         raise ConfigError(
             f"max_new_tokens: expected less than the {longest} tokens that the model takes, "
             f"got {evaluated.max_new_tokens} for {evaluated.name}"
         )
-    room = min((limit for limit in (max_prompt_tokens, _room(longest, evaluated)) if limit is not None), default=None)
+    limits = (max_prompt_tokens, None if longest is None else longest - evaluated.max_new_tokens)
+    room = min((limit for limit in limits if limit is not None), default=None)
     prompts: list[Prompt] = []
     left_out: Counter[str] = Counter()
     for problem in evaluated.problems:
@@ -160,10 +146,6 @@ def prompted(
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{evaluated.name}: expected at least one prompt that the model takes, got none: {why}")
     return PromptedSet(evaluated, tuple(prompts), dict(left_out))
-
-
-def _room(longest: int | None, evaluated: EvaluationSet) -> int | None:
-    return None if longest is None else longest - evaluated.max_new_tokens
 
 
 def _tokens(problem: Problem, tokenizer: Any, options: Mapping[str, Any]) -> tuple[list[int] | None, str]:

@@ -41,9 +41,6 @@ def chosen(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
     Args:
         scores: [batch, vocabulary] logits.
         draws: [batch] numbers in [0, 1).
-
-    Raises:
-        InputError: a row of scores with a NaN, as of weights that float16 cannot hold.
     """
     cumulated = torch.softmax(scores.double() / temperature, dim=-1).cumsum(dim=-1)
     total = cumulated[:, -1:]

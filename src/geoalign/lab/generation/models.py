@@ -1,18 +1,23 @@
-"""The models of an evaluation: where each lies, what it is called, and by what it is known again."""
+"""The models of an evaluation: where each lies, what it is called, by what it is known again, how it is loaded."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoConfig
 
 from geoalign.errors import ConfigError
+from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.run import PretrainedModelConfig
-from geoalign.lab.models.models import initial_tokenizer
+from geoalign.lab.generation.engines import Engine, TransformersEngine, VLLMEngine
+from geoalign.lab.models.fastest_dtype import fastest_dtype
+from geoalign.lab.models.models import initial_model, initial_tokenizer
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 # What a model's answers depend on, by the ends of its files' names.
@@ -61,11 +66,7 @@ class Described:
 
 
 def describe(model: EvaluatedModel) -> Described:
-    """Reads what can be known without the weights.
-
-    Raises:
-        ConfigError: there is no causal language model with a tokenizer and a chat template.
-    """
+    """Reads what can be known without the weights; ConfigError where there is no such model."""
     try:
         settings = from_pretrained(
             AutoConfig,
@@ -102,3 +103,28 @@ def fingerprint(folder: Path) -> str:
                 file.seek(number * (size - _BLOCK) // (_BLOCKS - 1))
                 digest.update(file.read(_BLOCK))
     return digest.hexdigest()
+
+
+def open_engine(model: EvaluatedModel, tokenizer: Any, config: EvaluateConfig) -> AbstractContextManager[Engine]:
+    """Loads a model into the engine of the settings, which frees it at its end."""
+    device, dtype = device_and_dtype(config)
+    if device is None:
+        return VLLMEngine(model, tokenizer, dtype=dtype, seed=config.seed, options=config.vllm)
+    try:
+        loaded, _ = initial_model(model.settings(dtype=dtype), alphabet=None, seed=0)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("model.path", "MODEL", 1)) from error
+    try:
+        return TransformersEngine(loaded.to(device), tokenizer)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device: expected one of this machine, got {device!r}: {error}") from error
+
+
+def device_and_dtype(config: EvaluateConfig) -> tuple[str | None, str]:
+    """Device (None: vLLM's own) and type of the weights on this machine."""
+    if config.engine == "vllm":
+        return None, "bfloat16" if config.dtype == "auto" else config.dtype
+    device = config.device or (
+        str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+    )
+    return device, fastest_dtype(device) if config.dtype == "auto" else config.dtype

@@ -15,9 +15,8 @@ from geoalign.errors import InputError, ServiceError
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, ResponseFile, SavedResponse, read_responses
-from geoalign.lab.http_client.errors import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, ask_local, endpoint
-from geoalign.lab.judge.prompt import Comparison
+from geoalign.lab.http_client import BadReplyError, RefusedError
+from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint
 from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.files import locked

@@ -22,7 +22,7 @@ class Judgment:
     """A pair judged in both orders, a line of `judgments.jsonl`.
 
     `winner` is the side that won in both orders, otherwise "tie"; "malformed" where an answer was no verdict. Scores
-    are means of both orders. Of the verdicts that named a winner (`decided`), `first_wins` named the one shown first.
+    are means of both orders.
     """
 
     set: str
@@ -31,8 +31,6 @@ class Judgment:
     winner: Literal["a", "b", "tie", "malformed"]
     score_a: float
     score_b: float
-    first_wins: int
-    decided: int
     answers: Sequence[str]
 
 
@@ -40,38 +38,30 @@ def judgment_of(key: Key, answers: Sequence[str]) -> Judgment:
     """Reads the answer with A shown first and the one with B shown first."""
     a_first, b_first = map(parse_verdict, answers)
     if a_first is None or b_first is None:
-        return Judgment(*key, "malformed", 0.0, 0.0, 0, 0, [answer[:10_000] for answer in answers])
+        return Judgment(*key, "malformed", 0.0, 0.0, [answer[:10_000] for answer in answers])
     named = (a_first.overall_winner, b_first.overall_winner)
     return Judgment(
         *key,
         winner="a" if named == ("model_a", "model_b") else "b" if named == ("model_b", "model_a") else "tie",
         score_a=(a_first.model_a_score + b_first.model_b_score) / 2,
         score_b=(a_first.model_b_score + b_first.model_a_score) / 2,
-        first_wins=named.count("model_a"),
-        decided=2 - named.count("tie"),
         answers=answers,
     )
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The result of A against B; a pair without two verdicts is in the counts of malformed or failed ones only.
-
-    `contradictions` are ties because each order named another side. `first_shown_wins`: of the verdicts that named a
-    winner, the share that named the response shown first; 0.5 without position bias, however good A is.
-    """
+    """The result of A against B; a pair without two verdicts is in the counts of malformed or failed ones only."""
 
     pairs: int
     judged: int
     malformed: int
     failed: int
-    contradictions: int
     win: Interval
     lose: Interval
     tie: Interval
     score_a: Interval
     score_b: Interval
-    first_shown_wins: Interval
 
 
 def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
@@ -81,12 +71,11 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
     """
     judged = [one for one in judgments if one.winner != "malformed"]
 
-    def over_prompts(part: str, total: str = "") -> Interval:
+    def over_prompts(part: str) -> Interval:
         sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2))
         for one in judged:
-            sums[one.set, one.id] += getattr(one, part, one.winner == part), getattr(one, total) if total else 1
-        parts, totals = np.array(list(sums.values())).reshape(-1, 2).T
-        return clustered_proportion(parts[totals > 0], totals[totals > 0])
+            sums[one.set, one.id] += getattr(one, part, one.winner == part), 1
+        return clustered_proportion(*np.array(list(sums.values())).reshape(-1, 2).T)
 
     def rate(winner: str) -> Interval:
         if len({(one.set, one.id) for one in judged}) < len(judged):
@@ -98,13 +87,11 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
         judged=len(judged),
         malformed=len(judgments) - len(judged),
         failed=pairs - len(judgments),
-        contradictions=sum(one.winner == "tie" and one.decided == 2 for one in judged),
         win=rate("a"),
         lose=rate("b"),
         tie=rate("tie"),
         score_a=over_prompts("score_a"),
         score_b=over_prompts("score_b"),
-        first_shown_wins=over_prompts("first_wins", "decided"),
     )
 
 

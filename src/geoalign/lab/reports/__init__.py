@@ -1,14 +1,46 @@
 """Run folders to figures and a page that explains them; no torch."""
 
-from geoalign.errors import MissingExtraError
+from collections.abc import Callable
+from pathlib import Path
+
+from geoalign.errors import MissingExtraError, RunFolderError
 
 try:
-    from geoalign.lab.reports.build import build_report
+    from geoalign.lab.reports.comparison import build_comparison_report
+    from geoalign.lab.reports.inspection import build_inspection
+    from geoalign.lab.reports.page import build_run_report
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] not in ("jinja2", "matplotlib", "pyarrow"):
         raise
     raise MissingExtraError(
         f"reports: expected {error.name} to be installed: pip install 'geoalign[report]'"
     ) from error
+from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.curation import SCORES_FILE
+from geoalign.lab.store.run_folder import RunFolder
 
 __all__ = ["build_report"]
+
+
+def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+    """Writes report.html and figures/ into the folder of a run, of a comparison or of inspected rollouts.
+
+    A comparison is recognised by its compare.yaml, inspected rollouts by their scores.parquet.
+
+    Args:
+        say: is given a sentence for each thing that was left out on reading; the page has all of them, too.
+
+    Raises:
+        RunFolderError: the folder can be read as none of them; the message says what was expected.
+    """
+    folder = Path(folder)
+    if ComparisonFolder(folder).config.is_file():
+        return build_comparison_report(folder)
+    if (folder / SCORES_FILE).is_file():
+        return build_inspection(folder)
+    if folder.is_dir() and not RunFolder(folder).config.is_file():
+        raise RunFolderError(
+            f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
+            "curate, got none of them"
+        )
+    return build_run_report(folder, say)

@@ -1,20 +1,41 @@
-"""What every page is made of: its policy, its styles and scripts, its pictures, files written in one piece."""
+"""What every page is made of: its template, policy, styles and scripts, its sections and pictures, whole files."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from geoalign.errors import InputError, RunFolderError
+from geoalign.lab.analysis.statistics import Interval, spread
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import beside
+from geoalign.lab.text import (
+    decimals,
+    ends,
+    inert,
+    megabytes,
+    number,
+    percent,
+    points,
+    probability,
+    short,
+    signed,
+)
 from geoalign.shown import brief
+
+Item = TypeVar("Item")
+# A picture, or the sentence that says why there is none.
+Drawn = Panel | str
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -56,6 +77,73 @@ def policy(sheet: Inline, scripts: Sequence[Inline] = ()) -> str:
         rules.append("script-src " + " ".join(script.source for script in scripts))
         rules.extend(["require-trusted-types-for 'script'", "trusted-types 'none'"])
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+
+
+def environment() -> Environment:
+    """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy."""
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
+    templates.filters.update(short=short, ends=_ends, signed=signed, probability=probability, megabytes=megabytes)
+    templates.filters.update(inert=inert, spread=spread)
+    templates.globals.update(stylesheet=stylesheet, policy=policy)
+    return templates
+
+
+def interval(value: Interval | None, digits: int = 3) -> str:
+    """The two ends of an interval with as many decimals."""
+    return ends(value, partial(decimals, digits=digits))
+
+
+def span(value: Interval | None) -> str:
+    """The two ends of an interval of a share, as percentages."""
+    return ends(value, percent)
+
+
+def _ends(value: Interval, sign: bool = False) -> str:
+    return ends(value, signed if sign else short)
+
+
+def gain(difference: Interval) -> str:
+    """What GDI has above the pair count, in words, by the interval of their difference in AUROC."""
+    if math.isnan(difference.low):
+        return "Too few steps to tell GDI from the pair count alone"
+    if difference.low > 0:
+        return "GDI ranks the flips better than the pair count alone: the hidden states add something"
+    if difference.high < 0:
+        return "The pair count alone ranks the flips better than GDI: here the hidden states take away"
+    return "GDI and the pair count alone cannot be told apart: no sign that the hidden states add anything"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with pictures under it, and sentences that say why others are missing."""
+
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+    reasons: tuple[str, ...]
+
+
+def section(name: str, title: str, pictures: Iterable[Drawn]) -> Section:
+    """Sorts what was drawn from the reasons why something was not."""
+    drawn = list(pictures)
+    return Section(
+        name=name,
+        title=title,
+        panels=tuple(picture for picture in drawn if isinstance(picture, Panel)),
+        reasons=tuple(picture for picture in drawn if isinstance(picture, str)),
+    )
+
+
+def first_middle_last(items: Sequence[Item]) -> list[Item]:
+    """The first, middle and last item, each once: fewer than three where there are fewer."""
+    return [items[index] for index in sorted({0, (len(items) - 1) // 2, len(items) - 1})] if items else []
 
 
 @dataclass(frozen=True)

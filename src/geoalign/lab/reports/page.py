@@ -7,13 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.agreement import agreement_of
-from geoalign.lab.analysis.consensus import consensus
-from geoalign.lab.analysis.run_detection import detect
-from geoalign.lab.reports.documents import make_folder, picture, write
-from geoalign.lab.reports.formats import environment
-from geoalign.lab.reports.sections import figure_sections, first_middle_last
+from geoalign.lab.analysis.consensus import agreement_of, consensus
+from geoalign.lab.analysis.run_detection import Detection, detect, why_no_scores
+from geoalign.lab.reports.documents import (
+    Drawn,
+    Section,
+    environment,
+    first_middle_last,
+    make_folder,
+    picture,
+    section,
+    write,
+)
+from geoalign.lab.reports.figures.curves import (
+    accuracy_panel,
+    actions_panel,
+    areas_panel,
+    clip_panel,
+    kl_panel,
+    projector_panel,
+    proxy_panels,
+    reward_panel,
+)
+from geoalign.lab.reports.figures.details import cosine_panels, density_panel, plane_panels
+from geoalign.lab.reports.figures.scores import pooled_panel, rank_curve, step_panel, tenths_panel
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run import Run, read_run
@@ -35,8 +52,9 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         RunFolderError: the folder cannot be read as a run folder.
     """
     run = read_run(run_folder)
-    details, unread = _chosen_details(run)
-    notes = [inert(note) for note in (*run.notes, *unread)]
+    # Of the first, middle and last step that has some.
+    details = {step: read_details(run.details[step]) for step in first_middle_last(list(run.details))}
+    notes = [inert(note) for note in run.notes]
     detection = detect(run, details)
     sections = figure_sections(run, details, detection)
     flagged, flagged_total = flagged_rows(run)
@@ -73,27 +91,6 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
     return files.report
 
 
-def _chosen_details(run: Run) -> tuple[dict[int, Details], list[str]]:
-    """Details of the first, middle and last step that has a readable file; unreadable ones are noted."""
-    details: dict[int, Details] = {}
-    notes = []
-    readable = dict(run.details)
-    while readable:
-        chosen = first_middle_last(list(readable))
-        broken = []
-        for step in chosen:
-            try:
-                details.setdefault(step, read_details(readable[step]))
-            except RunFolderError as error:
-                notes.append(str(error))
-                broken.append(step)
-        if not broken:
-            return {step: details[step] for step in chosen}, notes
-        for step in broken:
-            del readable[step]
-    return {}, notes
-
-
 def _remove_outdated(folder: Path, current: set[str]) -> None:
     """Removes pictures of single steps that an earlier report of a shorter run chose and this one does not."""
     for path in folder.glob("gdi-*-step-*.svg"):
@@ -128,3 +125,58 @@ def _setting(run: Run, *path: str) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def figure_sections(run: Run, details: dict[int, Details], detection: Detection) -> dict[str, Section]:
+    """All sections with pictures, by name."""
+    sections = (
+        section("curves", "Reward and accuracy", [reward_panel(run), accuracy_panel(run), *proxy_panels(run)]),
+        section("projector", "Does the projector generalise?", [projector_panel(run)]),
+        section("ranks", "GDI by rank", _ranks(run, detection)),
+        section("density", "GDI density and threshold", _densities(run, details)),
+        section("cosines", "Directions before and after the projector", _directions(run, details)),
+        section("policy", "How far the policy moved", [kl_panel(run), clip_panel(run)]),
+    )
+    return {section.name: section for section in sections}
+
+
+def _ranks(run: Run, detection: Detection) -> list[Drawn]:
+    missing = why_no_scores(run)
+    if missing:
+        return [missing]
+    curves = [rank_curve(step) for step in run.rollouts if step.scored.any()]
+    pictures: list[Drawn] = [pooled_panel(curves)]
+    if detection.undefined:
+        pictures.append(f"No flipped rewards are marked. {detection.undefined}")
+    else:
+        pictures.extend([tenths_panel(curves), areas_panel(detection)])
+    # Of the steps that show a flip; of all steps where none does.
+    shown = first_middle_last([curve for curve in curves if curve.flipped.any()] or curves)
+    return [*pictures, *map(step_panel, shown), actions_panel(run)]
+
+
+def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
+    if not details:
+        return [_why_no_details(run)]
+    rollouts = {step.step: step for step in run.rollouts}
+    panels: list[Drawn] = [
+        density_panel(step, detail.density, rollouts.get(step))
+        for step, detail in details.items()
+        if detail.density is not None
+    ]
+    return panels or ["No density was drawn: too few scores, or all of them equal."]
+
+
+def _directions(run: Run, details: dict[int, Details]) -> list[Drawn]:
+    with_pairs = [detail for detail in details.values() if len(detail.raw_cosine)]
+    if not with_pairs:
+        return [_why_no_details(run) if not details else "The saved steps hold no pair."]
+    last = with_pairs[-1]
+    planes: list[Drawn] = list(plane_panels(last)) if len(last.plane_pairs) else ["No directions were sampled."]
+    return [*cosine_panels(last), *planes]
+
+
+def _why_no_details(run: Run) -> str:
+    if run.curator_name in ("grpo", "unknown"):
+        return f"The curator of this run ({run.curator_name}) has no pairs, directions or density."
+    return "No details were saved in this run (yet): pairs, directions and density are kept for chosen steps only."

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoalign.lab.analysis.cost import CURATION_SECONDS
+from geoalign.lab.analysis.consensus import CURATION_SECONDS
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
-from geoalign.lab.reports.sections import first_middle_last
+from geoalign.lab.reports.documents import first_middle_last
 from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import RolloutStep, read_texts
 from geoalign.lab.store.run import Run

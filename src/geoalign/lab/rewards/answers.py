@@ -1,18 +1,36 @@
-"""Answers as text: in one form where that is plain, compared where that is plain."""
+"""Answers as text: in one form where that is plain, compared where that is plain; the rest is math-verify's."""
 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from geoalign.boxed import boxed_answer
-from geoalign.lab.rewards.exact import exact_verdict
-from geoalign.lab.rewards.notation import tokens
 
 # 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written.
 _INTEGER = re.compile(r"([+-]?)([0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
 
 # What an answer may end in: full stops and space, of every kind that `str.strip` takes off.
 _END = "." + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+
+# Longer numbers are left to others: reading digits takes time that grows with the square of their number.
+_LONGEST, _LARGEST_POWER = 200, 400
+_DECIMAL = r"(?:(?:[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)"
+_PART = rf"(?:\{{[+-]?{_DECIMAL}\}}|[0-9])"
+_NUMBER = re.compile(
+    rf"(?:(?P<name>[A-Za-z])=)?(?P<sign>[+-]?)(?:"
+    rf"(?P<whole>[0-9]+)?\\frac(?P<over>{_PART})(?P<under>{_PART})"
+    rf"|(?P<top>{_DECIMAL})(?:/(?P<bottom>{_DECIMAL}))?"
+    rf"(?:(?:[eE]|(?:\\times|\\cdot)10\^)(?P<power>[+-]?[0-9]+|\{{[+-]?[0-9]+\}}))?"
+    rf")(?:\^\\circ|\^\{{\\circ\}})?"
+)
+
+# What may stand around a number and says nothing about it; thin spaces also stand within.
+_THIN = re.compile(r"\\!\s*|\\,|\\left(?![A-Za-z])|\\right(?![A-Za-z])")
+_SPACE = re.compile(r"\\[;: ]|~|\s+")
+_DIVIDED = re.compile(r"[0-9] +[0-9]")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_ROUNDING, _CLEARLY_APART = Fraction(2, 10**6), Fraction(1, 1000)
 
 
 def final_answer(response: str) -> str | None:
@@ -30,7 +48,8 @@ def quick_verdict(gold: str, answer: str) -> bool | None:
     """Whether two answers are equal where that is plain, without computer algebra; None where it is not.
 
     Plain are equal strings, two integers (of any length; signs, leading zeros, thousands commas and a decimal part of
-    zeros make no difference), the same tokens of LaTeX, and answers of plain numbers (`exact_verdict`).
+    zeros make no difference), the same tokens of LaTeX, and two numbers: fractions, decimals, powers of ten, degrees.
+    Where one of these is rounded (0.333333 against 1/3), only equality is plain.
     """
     if gold == answer:
         return True
@@ -39,7 +58,48 @@ def quick_verdict(gold: str, answer: str) -> bool | None:
         return _canonical(expected) == _canonical(given)
     if tokens(gold) == tokens(answer):
         return True
-    return exact_verdict(gold, answer)
+    return _same_number(gold, answer)
+
+
+def _same_number(gold: str, answer: str) -> bool | None:
+    """Values too far apart to round to one another differ; `x=5` is 5, but not `y=5`."""
+    expected, given = _number(gold), _number(answer)
+    if expected is None or given is None:
+        return None
+    (name, mine, rounded), (other, yours, also_rounded) = expected, given
+    if name and other and name != other:
+        return None
+    if mine == yours or not (rounded or also_rounded):
+        return mine == yours
+    # Below the sixth decimal nothing is left to compare but the ratio.
+    apart = abs(mine - yours)
+    return False if apart > _ROUNDING or apart > _CLEARLY_APART * max(abs(mine), abs(yours)) else None
+
+
+def _number(text: str) -> tuple[str, Fraction, bool] | None:
+    """The name in front of a number or "", its value, and whether it may stand for its neighbours; None for others."""
+    if len(text) > _LONGEST:
+        return None
+    text = _SPACE.sub(" ", _THIN.sub("", _FRACTIONS.sub(r"\\frac", text)))
+    if _DIVIDED.search(text):
+        return None
+    # A comma before a space or between dollar signs divides a list, never thousands.
+    text = re.sub(r", |\$ ?, ?\$", ";", text).replace(" ", "").replace(r"\$", "").replace("$", "")
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    parts = [re.sub(r"[{},]", "", match[name] or "1") for name in ("top", "bottom", "over", "under", "whole")]
+    top, bottom, over, under = (Fraction(part.rstrip(".")) for part in parts[:4])
+    power = int((match["power"] or "0").strip("{}"))
+    if bottom * under == 0 or abs(power) > _LARGEST_POWER or (power and match["bottom"]):
+        return None
+    value = over / under if match["over"] else top / bottom * Fraction(10) ** power
+    if match["whole"]:
+        if value < 0:
+            return None
+        value += int(parts[4])
+    rounded = power != 0 or any("." in part.rstrip(".") for part in parts[:4])
+    return match["name"] or "", -value if match["sign"] == "-" else value, rounded
 
 
 def tidy(text: str) -> str:
@@ -55,3 +115,97 @@ def tidy(text: str) -> str:
 def _canonical(integer: re.Match[str]) -> str:
     digits = re.sub(r"[^0-9]", "", integer[2]).lstrip("0")
     return ("-" if integer[1] == "-" else "") + digits if digits else "0"
+
+
+# In order: a command, an escaped sign, a number, spaces, any other sign.
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[0-9]+(?:\.[0-9]+)?|\.[0-9]+|\s+|.", re.DOTALL)
+
+# Spaces, sizes of brackets, dollar signs: no part of an answer.
+_SIZES = (r"\left", r"\right", r"\big", r"\Big", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\displaystyle", r"\limits")
+_NOTHING = frozenset((*_SIZES, r"\quad", r"\qquad", r"\,", r"\!", r"\;", r"\:", "\\ ", "\\\n", "~", "$", r"\$"))
+# Styles of letters; the braces around what they style go with them.
+_STYLES = frozenset(
+    rf"\{name}"
+    for name in ("text", "textbf", "textrm", "textit", "mathrm", "mathbf", "mathit", "mbox", "operatorname", "rm", "bf")
+)
+_SAME = {
+    r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac",
+    r"\cfrac": r"\frac",
+    r"\leqslant": r"\leq",
+    r"\le": r"\leq",
+    r"\geqslant": r"\geq",
+    r"\ge": r"\geq",
+    r"\neq": r"\ne",
+    r"\degree": r"\circ",
+    r"\lbrace": r"\{",
+    r"\rbrace": r"\}",
+    r"\%": "%",
+    "\N{MINUS SIGN}": "-",
+    "\N{MULTIPLICATION SIGN}": r"\times",
+    "\N{GREEK SMALL LETTER PI}": r"\pi",
+}
+# A quantity, such as x, I_\max, a_n, f(x), n_\gamma(\nu).
+_NAME = re.compile(r"\\?[A-Za-z]+(?: _ (?:\\?\w+|\{[^{}]*\}))?(?: \( [^()=]* \))?")
+
+
+def tokens(text: str) -> tuple[str, ...]:
+    """The tokens of an answer: without spaces, bracket sizes, dollar signs and letter styles, in one spelling.
+
+    Equal tokens are equal answers. A group of one token, as in `x^{2}`, is that token; a number is one token, so that
+    spaces between digits still divide.
+    """
+    kept: list[str] = []
+    opened: list[int] = []  # index of each open brace in `kept`; -1 for one that is left out
+    styled = False
+    for match in _TOKEN.finditer(text.replace("\N{DEGREE SIGN}", r"^\circ")):
+        token = _SAME.get(match[0], match[0])
+        if token.isspace() or token in _NOTHING:
+            continue
+        if token in _STYLES:
+            styled = True
+            continue
+        if token == "{":
+            opened.append(-1 if styled else len(kept))
+        styled_brace, styled = styled and token == "{", False
+        if styled_brace:
+            continue
+        if token == "}" and opened:
+            start = opened.pop()
+            if start < 0:
+                continue
+            if start == len(kept) - 2 and _needs_no_braces(kept):
+                kept[start:] = [kept[-1]]
+                continue
+        kept.append(token)
+    return tuple(kept)
+
+
+def values(gold: str, answer: str) -> tuple[str, str] | None:
+    """Both answers without the name of the quantity in front, and in one spelling; None where there is no such name.
+
+    `I_{\\max}=q` is q where the other one is no equation, or one for the same quantity. Plain names (x, a_n, f(x)) are
+    left alone: math-verify knows them.
+    """
+    (name, value), (other, given) = _named(gold), _named(answer)
+    if "\\" not in name + other:
+        return None
+    if (name and other and name != other) or (not name and "=" in value) or (not other and "=" in given):
+        return None
+    return value, given
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The quantity that an answer is for, "" where it names none, and what it is."""
+    left, equals, right = " ".join(tokens(text)).partition(" = ")
+    if equals and "=" not in right and _NAME.fullmatch(left):
+        return left, right
+    return "", left + equals + right
+
+
+def _needs_no_braces(kept: list[str]) -> bool:
+    """Whether a group of one token, the last two kept, means the same without braces: no digit joins another."""
+    before, inner = kept[-3] if len(kept) > 2 else "", kept[-1]
+    if before in ("^", "_"):
+        return len(inner) == 1 or inner.startswith("\\")
+    return inner.isalpha() and before != "}" and not before.startswith("\\")

@@ -185,37 +185,18 @@ class _Slots:
     def __init__(self, seed: int, step: int, prompt_ids: Sequence[str], samples: list[int]) -> None:
         if len(prompt_ids) != len(samples):
             raise InputError(f"problem_id: expected {len(samples)} as rewards, got {len(prompt_ids)}")
-        self._seed, self._step, self._prompt_ids, self._samples = seed, step, prompt_ids, samples
+        self._where: dict[str, Any] = {"seed": seed, "step": step, "prompt_ids": prompt_ids, "sample_indices": samples}
 
     def mask(self, rate: float, *, purpose: str = "") -> list[bool]:
-        return corruption_mask(
-            seed=self._seed,
-            step=self._step,
-            prompt_ids=self._prompt_ids,
-            sample_indices=self._samples,
-            rate=rate,
-            purpose=purpose,
-        )
+        return corruption_mask(**self._where, rate=rate, purpose=purpose)
 
     def fixed_share(self, rate: float, group_size: int) -> list[bool]:
-        return fixed_share_mask(
-            seed=self._seed,
-            step=self._step,
-            prompt_ids=self._prompt_ids,
-            sample_indices=self._samples,
-            rate=rate,
-            group_size=group_size,
-        )
+        return fixed_share_mask(**self._where, rate=rate, group_size=group_size)
 
     def jitter(self, row: int) -> float:
         """A share in [0.5, 1): different in each slot, and never nothing."""
-        draw = uniform(
-            seed=self._seed,
-            step=self._step,
-            prompt_id=self._prompt_ids[row],
-            sample=self._samples[row],
-            purpose="jitter/",
-        )
+        seed, step, prompts, samples = self._where.values()
+        draw = uniform(seed=seed, step=step, prompt_id=prompts[row], sample=samples[row], purpose="jitter/")
         return 0.5 + draw / 2
 
 

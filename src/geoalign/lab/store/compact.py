@@ -22,14 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import read_columns, schema_of
+from geoalign.lab.store.columns import read_columns, write_table
 from geoalign.lab.store.comparison import COMPACT, RESULT_FILES, SCHEMA_VERSION, ComparisonFolder, read_result
-from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import present
-from geoalign.lab.store.strict_json import strict_json
 from geoalign.shown import brief
 
 _VERSION = b"geoalign_results_schema"
@@ -72,12 +68,12 @@ def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
         RunFolderError: there are none, or both a folder and a compact file of them; or one cannot be read.
     """
     root, compact = ComparisonFolder(folder).results, Path(folder) / COMPACT
-    if present(root, "folder"):
-        if present(compact):
-            raise RunFolderError(f"comparison: expected results/ or {COMPACT}, got both in {folder}")
+    if root.is_dir() and compact.is_file():
+        raise RunFolderError(f"comparison: expected results/ or {COMPACT}, got both in {folder}")
+    if root.is_dir():
         for path in sorted(root.glob(RESULT_FILES)):
             yield read_result(path), path
-    elif present(compact):
+    elif compact.is_file():
         yield from _compact_results(compact)
     else:
         raise RunFolderError(f"comparison: expected a folder with results/ or {COMPACT}, got {folder}")
@@ -98,15 +94,7 @@ def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) 
         name = _NAME.format(**cell)
         first = known.setdefault(json.dumps(row), name) if result["status"] == "finished" else name
         rows.append({**cell, "same_run_as": first} if first != name else {**cell, **row})
-    try:
-        table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    except (pa.ArrowException, OverflowError) as error:
-        raise RunFolderError(
-            f"{folder}: expected results as geoalign compare writes them, got {brief(error)}"
-        ) from error
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", compression_level=19, use_dictionary=False)
-    write_atomically(path, sink.getvalue().to_pybytes())
+    write_table(path, pa.Table.from_pylist(rows, schema=SCHEMA), compression_level=19, use_dictionary=False)
 
 
 def _row(result: Mapping[str, Any], *, snapshots: bool) -> dict[str, Any]:
@@ -132,24 +120,15 @@ def _entries(mapping: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
 
 
 def _compact_results(path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    schema = schema_of(path, SCHEMA.names)
-    version = (schema.metadata or {}).get(_VERSION)
+    table = read_columns(path, SCHEMA.names)
+    version = (table.schema.metadata or {}).get(_VERSION)
     if version != SCHEMA.metadata[_VERSION]:
         raise RunFolderError(f"schema_version: expected {SCHEMA_VERSION}, got {brief(version)} in {path}")
-    for wanted in SCHEMA:
-        if not schema.field(wanted.name).type.equals(wanted.type):
-            got = brief(schema.field(wanted.name).type)
-            raise RunFolderError(f"{wanted.name}: expected {wanted.type}, got {got} in {path}")
-    try:
-        rows = read_columns(path, SCHEMA.names).to_pylist()
-        runs = {_NAME.format(**row): row for row in rows if row["same_run_as"] is None}
-        for row in rows:
-            run = row if row["same_run_as"] is None else runs[row["same_run_as"]]
-            yield _result({**run, **{name: row[name] for name in _OF_THE_CELL}}), path
-    except KeyError as error:
-        raise RunFolderError(f"same_run_as: expected the name of a run, got {brief(error)} in {path}") from error
-    except (TypeError, ValueError) as error:
-        raise RunFolderError(f"{path.name}: expected texts, JSON and lists, got {brief(error)} in {path}") from error
+    rows = table.to_pylist()
+    runs = {_NAME.format(**row): row for row in rows if row["same_run_as"] is None}
+    for row in rows:
+        run = runs[row["same_run_as"] or _NAME.format(**row)]
+        yield _result({**run, **{name: row[name] for name in _OF_THE_CELL}}), path
 
 
 def _result(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,8 +136,8 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: value for name, value in row.items() if value is not None},
         "schema_version": SCHEMA_VERSION,
-        "settings": strict_json(row["settings"] or "null"),
-        "run": strict_json(row["run"] or "null"),
+        "settings": json.loads(row["settings"] or "null"),
+        "run": json.loads(row["run"] or "null"),
         "evaluations": [{**line, "pass_at_k": dict(line["pass_at_k"] or ())} for line in row["evaluations"] or ()],
         "series": dict(row["series"] or ()),
         "detection": {**dict(row["detection"] or ()), **{name: row[name] for name in _SHARES}},

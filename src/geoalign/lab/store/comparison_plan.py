@@ -11,7 +11,6 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import read_yaml
-from geoalign.lab.store.values import the_list, the_share, the_whole
 from geoalign.shown import brief
 
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
@@ -104,39 +103,36 @@ def plan_of(data: Mapping[str, Any]) -> Plan:
     run = data.get("run") or {}
     reward = run.get("reward") or {}
     controls = [name for name, value in arms.items() if _section(value, "curator").get("type") == PAIR_COUNT]
-    if any(not isinstance(name, str) for name in (*arms, *levels)):
-        raise TypeError("names of arms and levels that are no texts")
     return Plan(
         metric=data.get("metric", "accuracy"),
         arms=tuple(arms),
         levels=tuple(levels),
-        seeds=tuple(the_whole(seed, "seeds") for seed in the_list(data["seeds"], "seeds")),
-        arms_at={str(arm): tuple(the_list(names, "arms_at")) for arm, names in (data.get("arms_at") or {}).items()},
-        primary=tuple((str(item["arm"]), str(item["against"])) for item in the_list(data.get("primary"), "primary")),
-        baseline=str(data.get("baseline", "grpo")),
+        seeds=tuple(data["seeds"]),
+        arms_at={arm: tuple(names) for arm, names in (data.get("arms_at") or {}).items()},
+        primary=tuple((item["arm"], item["against"]) for item in data.get("primary") or ()),
+        baseline=data.get("baseline", "grpo"),
         control=controls[0] if controls else None,
-        oracle=None if data.get("oracle") is None else str(data["oracle"]),
+        oracle=data.get("oracle"),
         bounds=tuple(name for name, value in arms.items() if _section(value, "reward")),
         corruption={name: corruption({**reward, **_section(value, "reward")}) for name, value in levels.items()},
         updates_per_generation=_updates(run.get("grpo") or {}),
-        last=the_whole(data.get("last_evaluations", 5), "last_evaluations", 1),
+        last=data.get("last_evaluations", 5),
     )
 
 
 def corruption(reward: Mapping[str, Any]) -> dict[str, float]:
     """Share of corrupted rewards by kind, from the resolved `reward` section: kinds that are 0 are left out."""
-    return {kind: the_share(reward[kind], kind) for kind in KINDS if reward.get(kind)}
+    return {kind: reward[kind] for kind in KINDS if reward.get(kind)}
 
 
 def _section(settings: Any, name: str) -> Mapping[str, Any]:
-    section = settings.get(name) if isinstance(settings, Mapping) else None
-    return section if isinstance(section, Mapping) else {}
+    return (settings or {}).get(name) or {}
 
 
 def _updates(grpo: Mapping[str, Any]) -> float | None:
     """Updates per generation by TRL's rules and this project's default of two steps; None where it is unknown."""
     accumulation, steps, size, batch, iterations = (
-        None if grpo.get(name) is None else the_whole(grpo[name], name, 1)
+        grpo.get(name)
         for name in (
             "gradient_accumulation_steps",
             "steps_per_generation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.compact import results
 from geoalign.lab.store.comparison import SCHEMA_VERSION, check_result
 from geoalign.lab.store.logs import Evaluation, parse_evaluation
-from geoalign.lab.store.values import the_list, the_mapping, the_number, the_text, the_whole
+from geoalign.lab.store.values import float_or_nan
 from geoalign.shown import brief
 
 
@@ -109,18 +109,14 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
     """The cell of one result.
 
     Raises:
-        RunFolderError: another schema, a missing key or a value of another kind, each named.
+        RunFolderError: another schema, or a missing key.
     """
     check_result(value, path)
     try:
         return _cell(value, path)
-    except KeyError as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
-            f"result: expected the key {brief(error, 120)}, got {brief(', '.join(sorted(value)))} in {path}"
-        ) from error
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"result: expected values of schema {SCHEMA_VERSION}, got {brief(error, 120)} in {path}"
+            f"result: expected values of schema {SCHEMA_VERSION}, got {brief(repr(error), 120)} in {path}"
         ) from error
 
 
@@ -128,77 +124,44 @@ def _cell(value: Mapping[str, Any], path: Path) -> Cell:
     finished = value["status"] == "finished"
     # A cell that failed may have got nowhere: only what names it must be there.
     content = value if finished else {"evaluations": [], "series": {}, "detection": {}, "snapshots": [], **value}
-    detection = dict(the_mapping(content["detection"], "detection"))
+    detection = dict(content["detection"])
     return Cell(
-        arm=the_text(value["arm"], "arm"),
-        level=the_text(value["level"], "level"),
-        seed=the_whole(value["seed"], "seed"),
+        arm=value["arm"],
+        level=value["level"],
+        seed=value["seed"],
         finished=finished,
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
-        curator=the_text(value.get("curator", "unknown"), "curator"),
-        settings=dict(the_mapping(value.get("settings"), "settings")),
-        run=dict(the_mapping(value.get("run"), "run")),
+        curator=value.get("curator", "unknown"),
+        settings=value.get("settings") or {},
+        run=value.get("run") or {},
         evaluations=tuple(
-            parse_evaluation(the_mapping(line, "a line of evaluations"), f"evaluation {at} of {path}")
-            for at, line in enumerate(the_list(content["evaluations"], "evaluations"), 1)
+            parse_evaluation(line, f"evaluation {at} of {path}") for at, line in enumerate(content["evaluations"], 1)
         ),
-        series=_columns("series", the_mapping(content["series"], "series"), "step"),
-        replaced_precision=the_number(detection.pop("precision_among_replaced", None), "precision_among_replaced"),
-        base_rate=the_number(detection.pop("base_rate", None), "base_rate"),
-        detection={str(name): _quality(the_mapping(entry, "detection")) for name, entry in detection.items()},
-        snapshots=tuple(_snapshot(item) for item in the_list(content["snapshots"], "snapshots")),
-        seconds=the_number(value.get("seconds"), "seconds"),
-        seconds_per_step=the_number(value.get("seconds_per_step"), "seconds_per_step"),
-        peak_memory_bytes=the_number(value.get("peak_memory_bytes"), "peak_memory_bytes"),
+        series={name: _floats(values) for name, values in content["series"].items() if values is not None},
+        replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
+        base_rate=float_or_nan(detection.pop("base_rate", None)),
+        detection={
+            name: ScoreQuality(
+                float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")), entry.get("generations") or 0
+            )
+            for name, entry in detection.items()
+        },
+        snapshots=tuple(_snapshot(item) for item in content["snapshots"]),
+        **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
     )
 
 
-def _columns(name: str, columns: Mapping[str, Any], leading: str) -> dict[str, Floats]:
-    """Columns of the length of the leading one; an absent column is left out."""
-    if not columns:
-        return {}
-    arrays = {str(key): _floats(the_list(values, name)) for key, values in columns.items() if values is not None}
-    size = len(arrays[leading])
-    wrong = [f"{key} with {len(values)}" for key, values in arrays.items() if len(values) != size]
-    if wrong:
-        raise ValueError(f"{name}.{wrong[0]} values beside {size} of {leading}")
-    if np.isnan(arrays[leading]).any():
-        raise ValueError(f"{name} without a number in {leading}")
-    return arrays
-
-
-def _quality(entry: Mapping[str, Any]) -> ScoreQuality:
-    return ScoreQuality(
-        the_number(entry.get("auroc"), "auroc"),
-        the_number(entry.get("auprc"), "auprc"),
-        the_whole(entry.get("generations") or 0, "generations"),
-    )
-
-
-def _snapshot(value: Any) -> Snapshot:
-    item = the_mapping(value, "a snapshot")
-    size = len(item["score"])
-    snapshot = Snapshot(
-        step=the_whole(item["step"], "step"),
+def _snapshot(item: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(
+        step=item["step"],
         score=_floats(item["score"]),
-        mean_score=_floats(item["mean_score"]) if item["mean_score"] is not None else np.full(size, np.nan),
+        mean_score=np.full(len(item["score"]), np.nan) if item["mean_score"] is None else _floats(item["mean_score"]),
         pair_count=_floats(item["pair_count"]),
         reward=_floats(item["reward"]),
-        corrupted=None if item["corrupted"] is None else _marks(item["corrupted"]),
-        anomalous=_marks(item["anomalous"]),
+        corrupted=None if item["corrupted"] is None else np.array(item["corrupted"], dtype=np.bool_),
+        anomalous=np.array(item["anomalous"], dtype=np.bool_),
     )
-    sizes = {name: len(values) for name, values in vars(snapshot).items() if isinstance(values, np.ndarray)}
-    if set(sizes.values()) != {size}:
-        raise ValueError(f"snapshot columns of different length: {sizes}")
-    return snapshot
 
 
-def _marks(values: Any) -> Bools:
-    marks = the_list(values, "marks")
-    if not all(isinstance(mark, bool | int) and mark in (0, 1) for mark in marks):
-        raise TypeError("marks that are neither true nor false")
-    return np.array(marks, dtype=np.bool_)
-
-
-def _floats(values: Any) -> Floats:
-    return np.array([the_number(value, "a column") for value in the_list(values, "a column")], dtype=np.float64)
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array(values, dtype=np.float64)  # None is NaN

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pandas
 import pyarrow
 import pyarrow.parquet
 
@@ -21,12 +22,10 @@ from geoalign.lab.store.curation import (
     PAIRS,
     PAIRS_FILE,
     SCORES_FILE,
-    TEXTS,
     scores_schema,
 )
 
-# Rows of scores that are turned into columns at a time.
-_ROWS = 4096
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What a spreadsheet takes for the beginning of a formula, behind blanks too; the wide forms as well.
 _FORMULA = tuple("=+-@＝＋－＠")
 # A cell of Excel holds 32,767 characters.
@@ -56,10 +55,9 @@ class CurationTables:
         self._folder, self._redact = folder, redact
         self._open = ExitStack()
         self._writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
-        file = self._open.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
-        names = (*_FACTS, *(() if redact else _FLAGGED_TEXTS), *_LABELS)
-        self._flagged = csv.DictWriter(file, names, restval="", extrasaction="ignore")
-        self._flagged.writeheader()
+        self._flagged = self._open.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
+        self._names = [*_FACTS, *(() if redact else _FLAGGED_TEXTS), *_LABELS]
+        csv.writer(self._flagged).writerow(self._names)
 
     def __enter__(self) -> CurationTables:
         return self
@@ -69,24 +67,28 @@ class CurationTables:
     ) -> None:
         self._open.close()
 
-    def add_scores(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def add_scores(self, frame: pandas.DataFrame) -> None:
         """Writes the rollouts of one file, and those flagged among them, the most suspicious of each step first.
 
         Args:
-            rows: the columns of SCORES, and for `flagged.csv` the `line` in the file and the `replacement` text.
+            frame: the columns of SCORES, and for `flagged.csv` the `line` in the file and the `replacement` text;
+                missing values are None or NaN.
         """
-        flagged: list[Mapping[str, Any]] = []
-        steps: dict[int, int] = {}
-        remaining = iter(rows)
-        while part := list(islice(remaining, _ROWS)):
-            whole = [_whole(row, self._redact) for row in part]
-            self._write(SCORES_FILE, pyarrow.Table.from_pylist(whole, schema=scores_schema(self._redact)))
-            for row in part:
-                steps.setdefault(row["step"], len(steps))
-                flagged += [row] if row["anomalous"] else []
+        whole = frame.assign(answer=None, final_answer=None) if self._redact else frame
+        schema = scores_schema(self._redact)
+        table = pyarrow.Table.from_pandas(whole, schema=schema, preserve_index=False)
+        self._write(SCORES_FILE, table.replace_schema_metadata(None))
+        flagged = frame[frame["anomalous"]]
+        own = flagged["source"].isin([-1]) | (flagged["source"] == flagged["index"])
+        flagged = flagged.assign(
+            place=pandas.factorize(frame["step"])[0][frame["anomalous"]],
+            replaced_by=flagged["source"].astype(object).mask(own, None),
+            correct=flagged["correct"].map({True: "true", False: "false"}),
+        )
         # Those that a curator flags without a score come last.
-        flagged.sort(key=lambda row: (steps[row["step"]], row["score"] is None, -(row["score"] or 0.0)))
-        self._flagged.writerows(_cells(row) for row in flagged)
+        flagged = flagged.sort_values(["place", "score"], ascending=[True, False], kind="stable")
+        cells = flagged.reindex(columns=self._names).map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
+        cells.to_csv(self._flagged, header=False, index=False, lineterminator="\r\n")
 
     def add_pairs(self, columns: Mapping[str, Any]) -> None:
         """Writes pairs, the columns of PAIRS."""
@@ -103,21 +105,6 @@ class CurationTables:
         self._writers[name].write_table(table)
 
 
-def _whole(row: Mapping[str, Any], redact: bool) -> dict[str, Any]:
-    hidden = {"answer", "final_answer", *TEXTS} if redact else set()
-    return {
-        name: None if name in hidden else whole_text(value) if isinstance(value, str) else value
-        for name, value in row.items()
-    }
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    replaced_by = row["source"] if row["source"] not in (-1, row["index"]) else None
-    correct = None if row["correct"] is None else str(row["correct"]).lower()
-    cells = {**row, "replaced_by": replaced_by, "correct": correct}
-    return {name: safe(cell) if isinstance(cell, str) else cell for name, cell in cells.items()}
-
-
 def safe(text: str) -> str:
     """A text as a cell that no spreadsheet takes for a formula, without control characters, of bounded length.
 
@@ -126,10 +113,7 @@ def safe(text: str) -> str:
     """
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} ... ({len(text):,} characters)"
-    clean = "".join(
-        letter if letter in "\n\t" or not (ord(letter) < 32 or 127 <= ord(letter) < 160) else "\ufffd"
-        for letter in whole_text(text).replace("\r\n", "\n").replace("\r", "\n")
-    )
+    clean = _CONTROL.sub("\ufffd", whole_text(text).replace("\r\n", "\n").replace("\r", "\n"))
     return f"'{clean}" if _risky(clean) else clean
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.files import write_atomically
+from geoalign.lab.store.columns import write_table
 from geoalign.lab.store.identity import SETTINGS, begin
 from geoalign.lab.store.json_files import write_json
 
@@ -84,9 +84,7 @@ def write_part(path: Path, part: Part) -> None:
     """Writes a parquet file, atomically."""
     columns = {name: [getattr(row, name) for row in part.rows] for name in SCHEMA.names}
     table = pa.table(columns, schema=SCHEMA.with_metadata({_COUNTS: json.dumps(dict(part.counts)).encode()}))
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
-    write_atomically(path, buffer.getvalue().to_pybytes())
+    write_table(path, table)
 
 
 def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part:
@@ -99,21 +97,15 @@ def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part
         RunFolderError: it is no such file, or holds other rows.
     """
     try:
-        # The file itself: of a path pyarrow would read folder names such as "a=b" as columns.
-        with path.open("rb") as file:
-            table = pq.read_table(file)
-        counts = json.loads((table.schema.metadata or {})[_COUNTS])
+        table = pq.ParquetFile(path).read()
+        counts = json.loads(table.schema.metadata[_COUNTS])
         rows = tuple(Row(**row) for row in table.to_pylist())
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path}: expected rows of an evaluation, got {error}") from error
     identities = [(row.model, row.set, row.id, row.sample) for row in rows]
     if identities != list(expected):
-        both = min(len(identities), len(expected))
-        at = next((row for row in range(both) if identities[row] != expected[row]), both)
-        raise RunFolderError(
-            f"{path}: expected {len(expected)} rows of this evaluation, got {len(identities)}, another one in row {at}"
-        )
-    return Part(rows, {str(name): int(count) for name, count in counts.items()})
+        raise RunFolderError(f"{path}: expected {len(expected)} rows of this evaluation, got {len(identities)} others")
+    return Part(rows, counts)
 
 
 class EvaluationFolder:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.layers import flat
 from geoalign.lab.store.files import LOCK, beside
 from geoalign.lab.store.json_files import read_json, write_json
+from geoalign.lab.store.run_folder import first_difference
 
 SETTINGS = "settings.json"
-_ABSENT = object()
 _WORDS = {"a_sha256": "sha256 of file A", "b_sha256": "sha256 of file B"}
 
 
@@ -39,15 +38,9 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
         return
     if not resume:
         raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
-    before, now = flat(read_json(settings)), flat(identity)
-    for key in dict.fromkeys([*now, *before]):
-        then, wanted = before.get(key, _ABSENT), now.get(key, _ABSENT)
-        if then != wanted:
-            raise ConfigError(
-                f"{_WORDS.get(key, key)}: expected {_shown(then)}, as the {kind} in {root}, got {_shown(wanted)}; "
-                "take the same files and settings as before, or take another --output"
-            )
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is _ABSENT else repr(value)
+    if (difference := first_difference(identity, read_json(settings))) is not None:
+        key, got, expected = difference
+        raise ConfigError(
+            f"{_WORDS.get(key, key)}: expected {expected}, as the {kind} in {root}, got {got}; "
+            "take the same files and settings as before, or take another --output"
+        )

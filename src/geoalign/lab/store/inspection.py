@@ -1,4 +1,4 @@
-"""Reading what `geoalign curate` left in a folder: every rollout's facts in memory, its texts left in the file."""
+"""Reading what `geoalign curate` left in a folder: every rollout's facts as a frame, its texts left in the file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas
 import pyarrow
+import pyarrow.parquet
 
-from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, require_texts, schema_of, texts
+from geoalign.lab.store.columns import read_columns
 from geoalign.lab.store.curation import (
     DENSITIES,
     DENSITIES_FILE,
@@ -22,219 +22,64 @@ from geoalign.lab.store.curation import (
     SUMMARY_FILE,
     TEXTS,
 )
-from geoalign.lab.store.json_files import present, read_json
+from geoalign.lab.store.json_files import read_json
 
-_NAMES = ("file", "id", "answer", "final_answer")
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """The rollouts of a folder, texts left in the file. All arrays are [B] in the order of the input.
-
-    Attributes:
-        step: number of the dump, or the step it names.
-        group: number of the rollout's group, 0 and up by first appearance over all steps.
-        group_id: the group's id as the file has it, unique within its step.
-        row: row in its input file; `sample`: index among the responses of its prompt.
-        reward: NaN where the rollout could not be scored; `true_reward`, `new_reward`, `score`: NaN where unknown.
-        probability_wrong: of the reward; `denoised_reward`: the one in its place; NaN where none is estimated.
-        correct: 1, 0, or NaN where the input does not say; `truncated` likewise.
-        tokens: NaN where unknown.
-        anomalous: what was flagged.
-        source: the row whose content is here afterwards; its own number where untouched, -1 where it is left out.
-        group_pairs: pairs of the rollout's group.
-        file, identity, answer, final_answer: columns of text as bytes; the answers (gold, and the response's) may be
-            null.
-    """
-
-    step: Ints
-    group: Ints
-    group_id: Ints
-    row: Ints
-    sample: Ints
-    reward: Floats
-    true_reward: Floats
-    correct: Floats
-    truncated: Floats
-    characters: Ints
-    tokens: Floats
-    score: Floats
-    anomalous: Bools
-    source: Ints
-    weight: Floats
-    new_reward: Floats
-    probability_wrong: Floats
-    denoised_reward: Floats
-    group_pairs: Ints
-    file: pyarrow.ChunkedArray
-    identity: pyarrow.ChunkedArray
-    answer: pyarrow.ChunkedArray
-    final_answer: pyarrow.ChunkedArray
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    @property
-    def first(self) -> Ints:
-        """[G] the first row of every group."""
-        return np.unique(self.group, return_index=True)[1]
-
-
-@dataclass(frozen=True, eq=False)
-class PairTable:
-    """The saved pairs, [P] each: rows of the better and the worse rollout, deviation, cosines to the prototype."""
-
-    step: Ints
-    better: Ints
-    worse: Ints
-    deviation: Floats
-    raw_cosine: Floats
-    projected_cosine: Floats
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-
-@dataclass(frozen=True, eq=False)
-class DensityTable:
-    """The densities' grids of all steps, [N] each; `threshold` is NaN where nothing was anomalous."""
-
-    step: Ints
-    score: Floats
-    density: Floats
-    threshold: Floats
-    peak: Floats
+# Truth values and numbers that may lack: NaN where they do.
+_NUMBERS = (
+    "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
+    "denoised_reward",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A folder of `geoalign curate`. `pairs` and `densities` are None for curators that have none; `notes` say what was
-    left out on reading the tables."""
+    """A folder of `geoalign curate`.
+
+    Attributes:
+        scored: the columns of SCORES but for the texts, in the order of the input. `group` counts the groups of all
+            steps by first appearance, `group_id` is the table's own; `correct` and `truncated` are 1, 0 or NaN.
+        pairs, densities: the columns of PAIRS and DENSITIES; None for curators that have none.
+    """
 
     folder: Path
-    scored: Scored
-    pairs: PairTable | None
-    densities: DensityTable | None
+    scored: pandas.DataFrame
+    pairs: pandas.DataFrame | None
+    densities: pandas.DataFrame | None
     redacted: bool
     summary: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
 
     @property
     def curator(self) -> Mapping[str, Any]:
-        curator = self.summary.get("curator")
-        return curator if isinstance(curator, Mapping) else {}
+        """The settings of the curator."""
+        curator: Mapping[str, Any] = self.summary["curator"]
+        return curator
 
 
 def read_inspection(folder: Path) -> Inspection:
     """Reads the tables and the summary; prompts and responses stay in their file.
 
     Raises:
-        RunFolderError: a file is missing or cut off, lacks a column, or contradicts itself; the message names it.
+        RunFolderError: a file is missing or cut off; the message names it.
     """
     folder = Path(folder)
     path = folder / SCORES_FILE
-    notes: list[str] = []
-    wanted = [name for name in SCORES.names if name not in TEXTS]
-    schema = schema_of(path, wanted)
-    redacted = not set(TEXTS) & set(schema.names)
-    if not redacted:
-        schema_of(path, [*wanted, *TEXTS])
-    require_texts(schema, _NAMES if redacted else (*_NAMES, *TEXTS), path)
-    scored = _scored(read_columns(path, wanted), path, notes)
+    scored = read_columns(path, [name for name in SCORES.names if name not in TEXTS]).to_pandas()
+    redacted = not set(TEXTS) & set(pyarrow.parquet.read_schema(path).names)
+    scored = scored.astype(dict.fromkeys(_NUMBERS, "float64")).assign(
+        group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
+    )
     return Inspection(
         folder=folder,
         scored=scored,
-        pairs=_pairs(folder / PAIRS_FILE, len(scored), notes),
-        densities=_densities(folder / DENSITIES_FILE, notes),
+        pairs=_table(folder / PAIRS_FILE, PAIRS),
+        densities=_table(folder / DENSITIES_FILE, DENSITIES),
         redacted=redacted,
         summary=read_json(folder / SUMMARY_FILE),
-        notes=tuple(notes),
     )
 
 
-def _scored(table: pyarrow.Table, path: Path, notes: list[str]) -> Scored:
-    rows = len(table)
-
-    def numbers(name: str) -> Floats:
-        return floats(table, name, path, notes)
-
-    def whole(name: str, least: int | None = 0) -> Ints:
-        return ints(table, name, path, least=least)
-
-    index, source = whole("index"), whole("source", least=None)
-    if not np.array_equal(index, np.arange(rows)):
-        raise RunFolderError(f"index: expected 0 to {rows - 1} in order, got other numbers in {path}")
-    _within(source, "source", -1, rows, path)
-    step, identifier = whole("step"), whole("group", least=None)
-    return Scored(
-        step=step,
-        group=_numbered(step, identifier),
-        group_id=identifier,
-        row=whole("row"),
-        sample=whole("sample"),
-        reward=numbers("reward"),
-        true_reward=numbers("true_reward"),
-        correct=numbers("correct"),
-        truncated=numbers("truncated"),
-        characters=whole("characters"),
-        tokens=numbers("tokens"),
-        score=numbers("score"),
-        anomalous=numbers("anomalous") == 1,
-        source=source,
-        weight=numbers("weight"),
-        new_reward=numbers("new_reward"),
-        probability_wrong=numbers("probability_wrong"),
-        denoised_reward=numbers("denoised_reward"),
-        group_pairs=whole("group_pairs"),
-        file=texts(table, "file"),
-        identity=texts(table, "id"),
-        answer=texts(table, "answer"),
-        final_answer=texts(table, "final_answer"),
-    )
-
-
-def _within(indices: Ints, name: str, least: int, rows: int, path: Path) -> None:
-    wrong = np.flatnonzero((indices < least) | (indices >= rows))
-    if len(wrong):
-        raise RunFolderError(
-            f"{name}: expected {least} to {rows - 1}, got {indices[wrong[0]]} in row {wrong[0]} of {path}"
-        )
-
-
-def _numbered(step: Ints, group: Ints) -> Ints:
-    """[B] groups of all steps numbered by first appearance."""
-    if not len(step):
-        return np.empty(0, dtype=np.int64)
-    _, first, member = np.unique(np.stack([step, group]), axis=1, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[member.ravel()]
-
-
-def _pairs(path: Path, rows: int, notes: list[str]) -> PairTable | None:
-    if not present(path):
+def _table(path: Path, schema: pyarrow.Schema) -> pandas.DataFrame | None:
+    if not path.is_file():
         return None
-    schema_of(path, PAIRS.names)
-    table = read_columns(path, PAIRS.names)
-    better, worse = (ints(table, name, path) for name in ("better", "worse"))
-    for name, indices in (("better", better), ("worse", worse)):
-        _within(indices, name, 0, rows, path)
-    return PairTable(
-        step=ints(table, "step", path, least=0),
-        better=better,
-        worse=worse,
-        deviation=floats(table, "deviation", path, notes),
-        raw_cosine=floats(table, "raw_cosine", path, notes),
-        projected_cosine=floats(table, "projected_cosine", path, notes),
-    )
-
-
-def _densities(path: Path, notes: list[str]) -> DensityTable | None:
-    if not present(path):
-        return None
-    schema_of(path, DENSITIES.names)
-    table = read_columns(path, DENSITIES.names)
-    return DensityTable(
-        ints(table, "step", path, least=0),
-        *(floats(table, name, path, notes) for name in ("score", "density", "threshold", "peak")),
-    )
+    table: pandas.DataFrame = read_columns(path, schema.names).to_pandas()
+    return table

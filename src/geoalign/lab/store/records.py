@@ -1,77 +1,37 @@
-"""What a run's own files held at a moment: logs, rollouts, details, finished models. A resumed run goes back to it."""
+"""How far a run is: noted in the mark of every checkpoint, and in `records.json` for what comes between them.
+
+A resumed run goes back to the newest such moment: its logs are cut to the bytes that they had then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.seals import MARK, NOTHING, Digest, files_fault, read_mark, read_sealed, write_sealed
+from geoalign.lab.store.seals import MARK, complete_checkpoints
 
 # In the order in which a run passes through them.
 STAGES = ("sft", "reward_model", "gold_model", "rl", "done")
 
 
 @dataclass(frozen=True)
-class Records:
-    """What lay in a run folder after `step` updates of a stage.
-
-    Attributes:
-        start: digest of `versions.json`, which has that of `config.yaml`.
-        metrics, evaluation: digest of the two logs, which only grow.
-        rollouts, details: digest of each file there, by name.
-        made: digest of the mark of each complete model, by the name of its folder.
-        summary: digest of `summary.json`; None before the run's end.
-    """
+class Moment:
+    """A run after `step` updates of a stage, with so many bytes in its two logs, which only grow."""
 
     stage: str
     step: int
-    start: Digest
-    metrics: Digest = NOTHING
-    evaluation: Digest = NOTHING
-    rollouts: Mapping[str, Digest] = field(default_factory=dict)
-    details: Mapping[str, Digest] = field(default_factory=dict)
-    made: Mapping[str, Digest] = field(default_factory=dict)
-    summary: Digest | None = None
+    metrics: int = 0
+    evaluation: int = 0
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Orders the records of one run in time."""
+        """Orders the moments of one run in time."""
         return STAGES.index(self.stage), self.step
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        files = {name: getattr(self, name).plain() for name in _FILES}
-        folders = {name: {key: digest.plain() for key, digest in getattr(self, name).items()} for name in _FOLDERS}
-        summary = {} if self.summary is None else {"summary": self.summary.plain()}
-        return {"stage": self.stage, "step": self.step, **files, **folders, **summary}
-
-    @classmethod
-    def of_plain(cls, value: Mapping[str, Any]) -> Records:
-        """The records that `plain` made into JSON.
-
-        Raises:
-            ValueError: they are none.
-        """
-        try:
-            stage, step = value["stage"], value["step"]
-            start, metrics, evaluation = (Digest.of_plain(value[name]) for name in _FILES)
-            rollouts, details, made = (
-                {str(name): Digest.of_plain(of) for name, of in value[key].items()} for key in _FOLDERS
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"expected records of a run, got {type(error).__name__}: {error}") from error
-        if stage not in STAGES or not isinstance(step, int):
-            raise ValueError(f"expected a stage ({', '.join(STAGES)}) and a step, got {stage!r} and {step!r}")
-        summary = Digest.of_plain(value["summary"]) if "summary" in value else None
-        return cls(stage, step, start, metrics, evaluation, rollouts, details, made, summary)
-
-
-_FILES = ("start", "metrics", "evaluation")
-_FOLDERS = ("rollouts", "details", "made")
 
 
 def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
@@ -80,96 +40,61 @@ def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
     return next((name for name in learned if not (folder.checkpoints / name).is_dir()), "rl")
 
 
-def made_models(folder: RunFolder) -> tuple[Path, ...]:
-    """The models that a run makes once; each is complete if it exists."""
-    return folder.warm_started, folder.reward_model, folder.gold_model, folder.final
+def made_models(folder: RunFolder) -> dict[str, Path]:
+    """The model that each stage makes; each is complete if it exists."""
+    return {
+        "sft": folder.warm_started,
+        "reward_model": folder.reward_model,
+        "gold_model": folder.gold_model,
+        "rl": folder.final,
+    }
 
 
-def records_now(folder: RunFolder, stage: str, step: int) -> Records:
-    """What the run's own files hold now. A rollout file, which never changes, is read once in a process."""
-    steps: dict[str, dict[str, Digest]] = {"rollouts": {}, "details": {}}
-    for path, _ in folder.step_files():
-        if path not in folder.digests:
-            folder.digests[path] = Digest.of_file(path)
-        steps[path.parent.name][path.name] = folder.digests[path]
-    return Records(
-        stage,
-        step,
-        start=Digest.of_file(folder.versions),
-        metrics=Digest.of_file(folder.metrics),
-        evaluation=Digest.of_file(folder.evaluation),
-        rollouts=steps["rollouts"],
-        details=steps["details"],
-        made={model.name: Digest.of_file(model / MARK) for model in made_models(folder) if (model / MARK).is_file()},
-    )
+def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
+    """Where each stage's checkpoints are, in the order of the stages."""
+    return {
+        "sft": folder.sft_checkpoints,
+        "reward_model": folder.reward_model_checkpoints,
+        "gold_model": folder.gold_model_checkpoints,
+        "rl": folder.rl_checkpoints,
+    }
 
 
 def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
     """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
-    return lambda step: records_now(folder, stage, step).plain()
+    return lambda step: asdict(Moment(stage, step, _bytes(folder.metrics), _bytes(folder.evaluation)))
 
 
-def note_records(folder: RunFolder, stage: str, step: int, *, summary: bytes | None = None) -> None:
+def note_records(folder: RunFolder, stage: str, step: int) -> None:
     """Writes `records.json`: what has come since the last checkpoint, such as an evaluation, counts from now on."""
-    records = records_now(folder, stage, step)
-    if summary is not None:
-        records = replace(records, summary=Digest.of(summary))
-    write_sealed(folder.records, records.plain())
+    write_json(folder.records, records_of(folder, stage)(step))
 
 
-def noted_records(folder: RunFolder) -> Records | None:
-    """The content of `records.json`; None where there is none.
+def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
+    """The newest moment of a run, and the file that notes it; None for the start.
 
     Raises:
-        RunFolderError: it is not as it was written.
+        RunFolderError: the file is unreadable, or of another version of the package.
     """
-    if not folder.records.is_file():
-        return None
+    files = [folder.records] if folder.records.is_file() else []
+    for checkpoints in stage_checkpoints(folder).values():
+        files += [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
+    moments = [(_moment(path), path) for path in files]
+    return max(moments, key=lambda found: found[0].rank, default=(Moment("sft", 0), None))
+
+
+def _moment(path: Path) -> Moment:
+    content = read_json(path)
     try:
-        return Records.of_plain(read_sealed(folder.records))
-    except (RunFolderError, ValueError) as error:
+        moment = Moment(**content["run"] if path.name == MARK else content)
+        _ = moment.rank
+    except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
-            f"{error}: remove {folder.records}; what was done since the last checkpoint is then done again"
+            f"{path}: expected how far the run was, as this version of geoalign writes it, got something else: resume "
+            f"with the version that began the run, or start a new one with another --output"
         ) from error
+    return moment
 
 
-class Check:
-    """Compares the files of a run folder with records; a complete model is read once."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
-        self._made: dict[str, str | None] = {}
-
-    def fault(self, records: Records, *, whole: bool = False) -> str | None:
-        """The first thing that is not as the records say, "path: expected ..., got ..."; None where all is.
-
-        Args:
-            whole: the logs must not have grown since.
-        """
-        folder = self.folder
-        for path, digest in ((folder.versions, records.start), *self._marks(records)):
-            if (fault := digest.fault(path)) is not None:
-                return fault
-        for name in records.made:
-            if (fault := self.made_fault(folder.checkpoints / name)) is not None:
-                return fault
-        for path, digest in ((folder.metrics, records.metrics), (folder.evaluation, records.evaluation)):
-            if (digest.size or path.exists()) and (fault := digest.fault(path, begins=not whole)) is not None:
-                return fault
-        for parent, digests in ((folder.rollouts, records.rollouts), (folder.details, records.details)):
-            for name, digest in digests.items():
-                if (fault := digest.fault(parent / name)) is not None:
-                    return fault
-        return None
-
-    def made_fault(self, model: Path) -> str | None:
-        """What is wrong with the files of a complete model; None where all are as its mark says."""
-        if model.name not in self._made:
-            try:
-                self._made[model.name] = files_fault(model, read_mark(model))
-            except RunFolderError as error:
-                self._made[model.name] = str(error)
-        return self._made[model.name]
-
-    def _marks(self, records: Records) -> list[tuple[Path, Digest]]:
-        return [(self.folder.checkpoints / name / MARK, digest) for name, digest in records.made.items()]
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

@@ -11,29 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-import pyarrow.parquet
 import safetensors.numpy
-from pyarrow import Table
 from safetensors import SafetensorError, safe_open
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import (
-    Bools,
-    CutOffError,
-    Floats,
-    Ints,
-    decoded,
-    floats,
-    ints,
-    read_columns,
-    require_texts,
-    schema_of,
-    texts,
-)
+from geoalign.lab.store.columns import Bools, Floats, Ints, decoded, floats, ints, read_columns, texts, write_table
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import finite, present
-from geoalign.lab.store.strict_json import strict_json
-from geoalign.lab.store.values import number
+from geoalign.lab.store.json_files import finite
+from geoalign.lab.store.values import float_or_nan
 from geoalign.shown import brief
 
 SCHEMA_VERSION = 1
@@ -57,13 +42,11 @@ ROLLOUT_SCHEMA = pyarrow.schema(
 )
 
 
-_NUMBERS = (
-    "row", "group", "reward", "true_reward", "corrupted", "score", "anomalous", "source", "weight",
-)  # fmt: skip
+_FLOATS = ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
+_NUMBERS = ("row", "group", "source", *_FLOATS)
 _TEXTS = ("prompt", "response")
 ROLLOUTS, DETAILS = ".parquet", ".safetensors"
-# More digits are no step that anybody took.
-_STEP = re.compile(r"step-([0-9]{1,15})", re.ASCII)
+_STEP = re.compile(r"step-[0-9]+", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,17 +132,12 @@ def step_files(folder: Path, suffix: str) -> list[tuple[int, Path]]:
 
 
 def _step_of(path: Path) -> int:
-    match = _STEP.match(path.name)
-    if match is None:
-        raise RunFolderError(f"file name: expected step-<number>, got {path.name} in {path.parent}")
-    return int(match.group(1))
+    return int(path.stem.removeprefix("step-"))
 
 
 def write_rollouts(path: Path, columns: Mapping[str, Any]) -> None:
     """Writes the rollouts of one generation in the columns of `ROLLOUT_SCHEMA`; the file is whole or absent."""
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.table(dict(columns), schema=ROLLOUT_SCHEMA), sink, compression="zstd")
-    write_atomically(path, sink.getvalue().to_pybytes())
+    write_table(path, pyarrow.table(dict(columns), schema=ROLLOUT_SCHEMA))
 
 
 def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, float] | None) -> None:
@@ -169,65 +147,33 @@ def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, f
     write_atomically(path, safetensors.numpy.save(dict(arrays), metadata=metadata))
 
 
-def read_rollouts(folder: Path) -> Iterator[RolloutStep]:
-    """The rollouts of a run by rising step, one file at a time.
+def read_rollouts(folder: Path, notes: list[str] | None = None) -> Iterator[RolloutStep]:
+    """The rollouts of a run by rising step, one file at a time; values that are left out are noted.
 
     Raises:
-        CutOffError: a file is no whole parquet file.
-        RunFolderError: a column is missing or holds something else.
+        RunFolderError: a file is no whole parquet file, or lacks a column.
     """
     for step, path in step_files(folder, ROLLOUTS):
-        yield read_rollout_step(step, path, [])
+        yield _rollout_step(step, path, [] if notes is None else notes)
 
 
-def whole_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutStep]:
-    """As `read_rollouts`, but files that a kill cut off are left out and noted."""
-    if not present(folder, "folder"):
-        return
-    for step, path in step_files(folder, ROLLOUTS):
-        try:
-            rollouts = read_rollout_step(step, path, notes)
-        except CutOffError as error:
-            notes.append(f"{folder.name}/{path.name} could not be read and is left out: {error}")
-            continue
-        yield rollouts
-
-
-def read_rollout_step(step: int, path: Path, notes: list[str]) -> RolloutStep:
-    """One file of rollouts; values that are left out are noted.
-
-    Raises:
-        CutOffError, RunFolderError: as `read_rollouts`.
-    """
-    schema = schema_of(path, (*_NUMBERS, *_TEXTS))
+def _rollout_step(step: int, path: Path, notes: list[str]) -> RolloutStep:
     table = read_columns(path, _NUMBERS)
-    require_texts(schema, _TEXTS, path)
-    return _rollout_step(step, path, table, notes)
-
-
-def _rollout_step(step: int, path: Path, table: Table, notes: list[str]) -> RolloutStep:
-    columns = {
-        name: floats(table, name, path, notes)
-        for name in ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
-    }
+    columns = {name: floats(table, name, path, notes) for name in _FLOATS}
     reward, true_reward, corrupted = columns["reward"], columns["true_reward"], columns["corrupted"]
     derived = ~np.isnan(true_reward) & ~np.isnan(reward)
-    flipped = np.where(np.isnan(corrupted), derived & (true_reward != reward), corrupted == 1)
-    row = ints(table, "row", path)
-    if len(np.unique(row)) < len(row):
-        raise RunFolderError(f"row: expected every row once, got one twice in {path}")
     return RolloutStep(
         step=step,
         path=path,
-        row=row,
-        group=ints(table, "group", path),
+        row=ints(table, "row"),
+        group=ints(table, "group"),
         reward=reward,
         true_reward=true_reward,
-        flipped=flipped,
+        flipped=np.where(np.isnan(corrupted), derived & (true_reward != reward), corrupted == 1),
         flip_known=derived | ~np.isnan(corrupted),
         score=columns["score"],
         anomalous=columns["anomalous"] == 1,
-        source=ints(table, "source", path, null=-1),
+        source=ints(table, "source"),
         weight=columns["weight"],
     )
 
@@ -248,77 +194,32 @@ def read_details(path: Path) -> Details:
     """Reads one details file.
 
     Raises:
-        RunFolderError: it is truncated, lacks a tensor, or its tensors do not fit one another.
+        RunFolderError: it is not there, truncated, or lacks a tensor.
     """
-    if not present(path):
-        raise RunFolderError(f"details: expected a file, got none at {path}")
     try:
         with safe_open(path, framework="numpy") as file:
-            details = _details(file, _step_of(path))
-    except RunFolderError:
-        raise
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            metadata = file.metadata() or {}
+        density = None
+        if "density.grid" in tensors:
+            numbers = json.loads(metadata["density"])
+            density = Density(
+                grid=tensors["density.grid"].astype(np.float64),
+                density=tensors["density.density"].astype(np.float64),
+                **{name: float_or_nan(numbers[name]) for name in ("peak", "mode", "alpha", "threshold")},
+            )
+        return Details(
+            step=_step_of(path),
+            winner=tensors["pairs.winner"].astype(np.int64),
+            loser=tensors["pairs.loser"].astype(np.int64),
+            raw_cosine=tensors["pairs.raw_cosine"].astype(np.float64),
+            projected_cosine=tensors["pairs.projected_cosine"].astype(np.float64),
+            density=density,
+            plane_pairs=tensors["plane_pairs"].astype(np.int64),
+            raw_plane=tensors["raw_plane"].astype(np.float64),
+            projected_plane=tensors["projected_plane"].astype(np.float64),
+        )
+    except (SafetensorError, OSError, KeyError) as error:
         raise RunFolderError(
             f"details: expected a whole file of schema {SCHEMA_VERSION}, got {brief(error, 120)} in {path}"
         ) from error
-    wrong = _misfit(details)
-    if wrong:
-        raise RunFolderError(f"details: expected tensors that fit one another, got {wrong} in {path}")
-    return details
-
-
-def _details(file: Any, step: int) -> Details:
-    return Details(
-        step=step,
-        winner=_tensor(file, "pairs.winner", np.int64),
-        loser=_tensor(file, "pairs.loser", np.int64),
-        raw_cosine=_tensor(file, "pairs.raw_cosine", np.float64),
-        projected_cosine=_tensor(file, "pairs.projected_cosine", np.float64),
-        density=_density(file, file.metadata() or {}) if "density.grid" in set(file.keys()) else None,
-        plane_pairs=_tensor(file, "plane_pairs", np.int64),
-        raw_plane=_tensor(file, "raw_plane", np.float64),
-        projected_plane=_tensor(file, "projected_plane", np.float64),
-    )
-
-
-def _tensor(file: Any, name: str, dtype: type) -> Any:
-    values = file.get_tensor(name)
-    if values.dtype.kind not in ("iu" if dtype is np.int64 else "iuf"):
-        raise ValueError(f"{name} of type {values.dtype}")
-    converted = values.astype(dtype)
-    if not np.isfinite(converted).all():
-        raise ValueError(f"{name} with values that are not finite")
-    return converted
-
-
-def _density(file: Any, metadata: Mapping[str, str]) -> Density:
-    numbers = strict_json(metadata["density"])
-    if not isinstance(numbers, dict):
-        raise TypeError(f"density of {type(numbers).__name__}")
-    checked = {name: numbers.get(name) for name in ("peak", "mode", "alpha", "threshold")}
-    wrong = [name for name, value in checked.items() if value is not None and number(value) is None]
-    if wrong:
-        raise ValueError(f"density without a number for {wrong[0]}")
-    return Density(
-        grid=_tensor(file, "density.grid", np.float64),
-        density=_tensor(file, "density.density", np.float64),
-        **{name: float("nan") if value is None else float(value) for name, value in checked.items()},
-    )
-
-
-def _misfit(details: Details) -> str:
-    """What does not fit in shape; empty where all does."""
-    pairs, sample = details.winner.shape, len(details.plane_pairs) if details.plane_pairs.ndim == 1 else -1
-    shapes = {
-        "pairs.loser": (details.loser, pairs),
-        "pairs.raw_cosine": (details.raw_cosine, pairs),
-        "pairs.projected_cosine": (details.projected_cosine, pairs),
-        "raw_plane": (details.raw_plane, (sample, 2)),
-        "projected_plane": (details.projected_plane, (sample, 2)),
-    }
-    if details.density is not None:
-        shapes["density.density"] = (details.density.density, details.density.grid.shape)
-    for name, (values, shape) in shapes.items():
-        if values.shape != shape or not 1 <= len(shape) <= 2:
-            return f"{name} of shape {list(values.shape)} beside {list(shape)}"
-    return "" if len(pairs) == 1 else f"pairs.winner of shape {list(pairs)}"

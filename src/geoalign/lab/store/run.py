@@ -11,15 +11,12 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.json_files import numbered_lines, present, read_json, read_yaml
+from geoalign.lab.store.json_files import numbered_lines, read_json, read_yaml
 from geoalign.lab.store.logs import Evaluation, MetricRow, parse_evaluation, parse_metrics
-from geoalign.lab.store.rollouts import DETAILS, RolloutStep, step_files, whole_rollouts
+from geoalign.lab.store.rollouts import DETAILS, RolloutStep, read_rollouts, step_files
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
-from geoalign.lab.store.values import whole
 from geoalign.settings.masking import masked_yaml, without_secrets
-from geoalign.shown import brief, shown
-
-_NOTED = 20
+from geoalign.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +98,7 @@ def read_run(folder: Path) -> Run:
     files = RunFolder(folder)
     config, config_text = read_yaml(files.config)
     versions = read_json(files.versions)
-    if whole(versions.get("schema_version")) != SCHEMA_VERSION:
+    if versions.get("schema_version") != SCHEMA_VERSION:
         raise RunFolderError(
             f"schema_version: expected {SCHEMA_VERSION}, got {shown(versions.get('schema_version'))} "
             f"in {folder / 'versions.json'}"
@@ -111,34 +108,10 @@ def read_run(folder: Path) -> Run:
         config=without_secrets(config),
         config_text=masked_yaml(config_text),
         versions=versions,
-        metrics=_metrics(files.metrics, notes),
-        rollouts=tuple(whole_rollouts(files.rollouts, notes)),
+        metrics=tuple(parse_metrics(line, where) for line, where in numbered_lines(files.metrics, notes)),
+        rollouts=tuple(read_rollouts(files.rollouts, notes)),
         details=dict(step_files(files.details, DETAILS)),
         evaluations=tuple(parse_evaluation(line, where) for line, where in numbered_lines(files.evaluation, notes)),
-        finished=_finished(files.summary, notes),
+        finished=files.summary.is_file(),
         notes=tuple(notes),
     )
-
-
-def _metrics(path: Path, notes: list[str]) -> tuple[MetricRow, ...]:
-    rows = [parse_metrics(line, where) for line, where in numbered_lines(path, notes)]
-    left_out = [(row, name) for row in rows for name in row.left_out]
-    for row, name in left_out[:_NOTED]:
-        notes.append(
-            f"{path.name}: {brief(name)} of stage {brief(row.stage)}, step {row.step} is no number up to 1e100 and is "
-            "left out"
-        )
-    if len(left_out) > _NOTED:
-        notes.append(f"{path.name}: {len(left_out) - _NOTED} further values that are no numbers are left out")
-    return tuple(rows)
-
-
-def _finished(path: Path, notes: list[str]) -> bool:
-    """Whether the run is finished; its summary is not shown, but a broken one is noted."""
-    if not present(path):
-        return False
-    try:
-        read_json(path)
-    except RunFolderError as error:
-        notes.append(f"{path.name} could not be read: {error}")
-    return True

@@ -6,11 +6,10 @@ away when a run is resumed from it.
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ import geoalign
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.layers import flat
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, write_atomically
-from geoalign.lab.store.json_files import read_json, read_yaml
-from geoalign.lab.store.seals import SEAL, Digest, checkpoint_paths, read_sealed, write_sealed
+from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
@@ -67,8 +65,6 @@ class RunFolder:
         self.final = self.checkpoints / "final"
         self.report = self.root / "report.html"
         self.figures = self.root / "figures"
-        # Of files that never change once they are written, so that each is read once.
-        self.digests: dict[Path, Digest] = {}
 
     def has_content(self) -> bool:
         """True if the folder exists and holds more than a lock file and half-written files."""
@@ -93,39 +89,15 @@ class RunFolder:
         shared: Path | None = None,
         bf16: bool = False,
     ) -> None:
-        """Writes `versions.json`, which has the digest of the settings, then `config.yaml`; a folder with both is a
-        started run.
+        """Writes `versions.json`, then `config.yaml`; a folder with both is a started run.
 
         `shared` is the run folder whose warm start this run starts from; `bf16`: a CPU computes in bfloat16.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         start = {} if shared is None else {"shared": str(shared)}
         how = {"threads": threads, "processes": processes, "bf16": bf16}
-        settings = dump_yaml(dict(config)).encode("utf-8")
-        digest = {"config": Digest.of(settings).plain()}
-        write_sealed(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), **how, **start, **digest})
-        write_atomically(self.config, settings)
-
-    def check_start(self) -> bool:
-        """True if `versions.json` and `config.yaml` are as they were written; False if the run was started by a version
-        of the package that kept no digests.
-
-        Raises:
-            RunFolderError: one of them has changed since.
-        """
-        versions = self.read_versions()
-        if SEAL not in versions and "config" not in versions:
-            return False
-        read_sealed(self.versions)
-        try:
-            fault = Digest.of_plain(versions.get("config")).fault(self.config)
-        except ValueError as error:
-            raise RunFolderError(f"{self.versions}: config: {error}") from error
-        if fault is not None:
-            raise RunFolderError(
-                f"{fault}: put the file back as the run wrote it, or start a new run with another --output"
-            )
-        return True
+        write_json(self.versions, {"schema_version": SCHEMA_VERSION, **package_versions(), **how, **start})
+        write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
         """The content of `versions.json`.
@@ -169,37 +141,18 @@ class RunFolder:
                 if name and name[2] == suffix:
                     yield path, int(name[1])
 
-    def drop_steps(self, keep: Callable[[int], bool]) -> int:
-        """Removes rollout and detail files whose step `keep` refuses; returns how many."""
-        dropped = [path for path, step in self.step_files() if not keep(step)]
-        for path in dropped:
-            path.unlink()
-        return len(dropped)
+    def drop_steps(self, first: int) -> None:
+        """Removes rollout and detail files from a step on."""
+        for path, step in [*self.step_files()]:
+            if step >= first:
+                path.unlink()
 
     def drop_half_written(self) -> None:
         """Removes what a killed run has left half-written, and nothing else: files and folders of its own names."""
         for path in (*(beside(path) for path in self._files()), *self._half_written_steps()):
             path.unlink(missing_ok=True)
         for model in (self.warm_started, self.reward_model, self.gold_model, self.final):
-            written = beside(model)
-            if written.is_dir() and not written.is_symlink():
-                shutil.rmtree(written)
-
-    def check_kinds(self) -> None:
-        """Raises RunFolderError if a file of the run is something else than a file, or a folder of it no folder."""
-        folders = [self.root, self.rollouts, self.details, self.checkpoints, self.figures]
-        folders += [self.warm_started, self.reward_model, self.gold_model, self.final]
-        learned = (self.reward_model_checkpoints, self.gold_model_checkpoints)
-        for stage in (self.sft_checkpoints, *learned, self.rl_checkpoints):
-            folders += [stage, *checkpoint_paths(stage)]
-        files = [*self._files(), *(path for path, _ in self.step_files())]
-        half_written = [*(beside(path) for path in self._files()), *self._half_written_steps()]
-        for path in folders:
-            if os.path.lexists(path) and not path.is_dir():
-                raise RunFolderError(f"{path}: expected a folder, got {_kind(path)}: put back what the run wrote")
-        for path in (*files, *half_written):
-            if os.path.lexists(path) and not path.is_file():
-                raise RunFolderError(f"{path}: expected a file, got {_kind(path)}: put back what the run wrote")
+            shutil.rmtree(beside(model), ignore_errors=True)
 
     def _files(self) -> tuple[Path, ...]:
         logs = (self.metrics, self.evaluation, self.summary, self.references, self.records)
@@ -210,12 +163,6 @@ class RunFolder:
             for path in sorted(folder.glob(f"step-*{HALF_WRITTEN}")):
                 if _STEP_FILE.fullmatch(path.name.removesuffix(HALF_WRITTEN)):
                     yield path
-
-
-def _kind(path: Path) -> str:
-    if path.is_symlink() and not path.exists():
-        return "a broken symbolic link"
-    return "a folder" if path.is_dir() else "a file" if path.is_file() else "neither a file nor a folder"
 
 
 def package_versions() -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""The built-in task `arithmetic`: small sums, answered at once or with digit-wise working."""
+"""The built-in task `arithmetic`: small sums, answered at once or with working, in digits or in words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from random import Random
 
 from geoalign.boxed import last_boxed
@@ -12,6 +13,18 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.rewards.answers import final_answer
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
+
+SYSTEM_PROMPT = "Answer in \\boxed{}."
+
+_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    *(f"{stem}teen" for stem in ("thir", "four", "fif", "six", "seven", "eigh", "nine")),
+]
+_SMALL = [*_DIGITS, *_TEENS]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 _Numbers = tuple[int, ...]
 
@@ -134,6 +147,30 @@ class ArithmeticTask(Task):
             )
 
 
+class WordSumsTask(ArithmeticTask):
+    """Questions such as `What is forty-two plus seventeen minus five?`, otherwise as `ArithmeticTask`.
+
+    A number that is subtracted is negative in a problem's id; no running total is below zero. Worked demonstrations
+    give the running totals: `42 + 17 = 59, 59 - 5 = 54. \\boxed{54}`.
+    """
+
+    def alphabet(self) -> None:
+        return None
+
+    def _draw(self, random: Random) -> _Numbers:
+        while True:
+            first, *others = super()._draw(random)
+            numbers = (first, *(random.choice((1, -1)) * number for number in others))
+            if min(accumulate(numbers)) >= 0:
+                return numbers
+
+    def _prompt(self, numbers: _Numbers) -> tuple[dict[str, str], ...]:
+        return ({"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question(numbers)})
+
+    def _worked(self, numbers: _Numbers) -> str:
+        return running_totals(numbers)
+
+
 def boxed(answer: int | str) -> str:
     """The final answer as every response has to give it: `\\boxed{81}`."""
     return f"\\boxed{{{answer}}}"
@@ -155,3 +192,27 @@ def _near(total: int, random: Random) -> int:
     """A wrong sum close to the right one, as a slip in one digit gives it; never negative."""
     slip = random.randint(1, 9) * random.choice((1, 1, 10))
     return total - slip if random.random() < 0.5 and total > slip else total + slip
+
+
+def question(numbers: Sequence[int]) -> str:
+    """`What is forty-two plus seventeen minus five?` of (42, 17, -5)."""
+    steps = (f" {'minus' if number < 0 else 'plus'} {in_words(abs(number))}" for number in numbers[1:])
+    return f"What is {in_words(numbers[0])}{''.join(steps)}?"
+
+
+def running_totals(numbers: Sequence[int]) -> str:
+    """The sum of `numbers` from left to right: `42 + 17 = 59, 59 - 5 = 54. \\boxed{54}` of (42, 17, -5)."""
+    totals = list(accumulate(numbers))
+    steps = (
+        f"{before} {'-' if number < 0 else '+'} {abs(number)} = {after}"
+        for before, number, after in zip(totals, numbers[1:], totals[1:], strict=False)
+    )
+    return f"{', '.join(steps)}. {boxed(totals[-1])}"
+
+
+def in_words(number: int) -> str:
+    """A number from 0 to 99 in English words."""
+    if number < 20:
+        return _SMALL[number]
+    tens, units = divmod(number, 10)
+    return _TENS[tens - 2] + (f"-{_SMALL[units]}" if units else "")

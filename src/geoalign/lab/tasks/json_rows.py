@@ -1,20 +1,110 @@
-"""Rows of JSON in a file, as lines or as one array; however long it is, no more than one row is in memory."""
+"""Rows of JSON in files of other people's, also in gzip: neither a line nor what is packed can fill the memory."""
 
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from geoalign.lab.store.strict_json import StrictJson, StrictJsonError, behind_blanks
-from geoalign.lab.tasks.text_files import LONGEST_ROW, MEGABYTE, READING_ERRORS, LineError, pieces, text_lines
+from geoalign.lab.store.strict_json import StrictJson, StrictJsonError
 from geoalign.shown import brief
 
-# Characters that are read ahead of an entry, at first; twice as many for every try that ends in the middle of it.
-_AHEAD = 2**16
+MEGABYTE = 2**20
+# The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
+LONGEST_ROW = 16 * MEGABYTE
+# What may be unpacked of a packed file: so much of any, and so many times its size of a large one. Text packs 3 to 20
+# times smaller; gzip packs zeros 1,000 times.
+UNPACKED_ALWAYS = 64 * MEGABYTE
+UNPACKED_TIMES = 200
+
+# What reading a file of text can raise on the way; what came before it is whole.
+READING_ERRORS = (OSError, EOFError, zlib.error)
+
+
+class TooLargeError(OSError):
+    """A line, or what is packed in a file, is larger than is read; the message says which limit."""
+
+
+class LineError(ValueError):
+    """A file of lines that cannot be read from some line on; `line` is its number, the message what came."""
+
+    def __init__(self, line: int, error: Exception) -> None:
+        super().__init__(brief(error))
+        self.line = line
+
+
+def most_unpacked(path: Path) -> int:
+    """Bytes that may come out of a packed file."""
+    return max(UNPACKED_ALWAYS, UNPACKED_TIMES * path.stat().st_size)
+
+
+def too_packed(path: Path) -> str:
+    """What to say of a file that holds more than `most_unpacked`."""
+    return (
+        f"more than {most_unpacked(path) // MEGABYTE:,} MB unpacked from {path.stat().st_size:,} bytes "
+        f"(the limit: {UNPACKED_TIMES} times the file, and {UNPACKED_ALWAYS // MEGABYTE} MB at least)"
+    )
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """The content of a file in pieces, unpacked where its name ends in .gz, without a byte order mark.
+
+    Raises:
+        OSError, EOFError, zlib.error: it cannot be read or unpacked; TooLargeError: more than `most_unpacked` is in it.
+    """
+    packed = path.name.endswith(".gz")
+    with cast(BufferedReader, gzip.open(path, "rb")) if packed else path.open("rb") as file:
+        most = most_unpacked(path) if packed else None
+        start = file.read(len(codecs.BOM_UTF8))
+        total = len(start)
+        yield start.removeprefix(codecs.BOM_UTF8)
+        # `read1`: what comes before broken bytes is given, not lost with them.
+        while piece := file.read1(MEGABYTE):
+            total += len(piece)
+            if most is not None and total > most:
+                raise TooLargeError(too_packed(path))
+            yield piece
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, without line ends, each with its number, from 1.
+
+    In bytes: a text file would also be split at other line ends, which may stand inside JSON strings.
+
+    Raises:
+        LineError: the file cannot be read (on), or a line is longer than `LONGEST_ROW`.
+    """
+    number = 1
+    rest: list[bytes] = []
+    length = 0
+    try:
+        for piece in pieces(path):
+            if not length and not piece.strip(b"\n"):
+                number += len(piece)  # empty lines by the million
+                continue
+            first, *whole = piece.split(b"\n")
+            rest.append(first)
+            length += len(first)
+            if length > LONGEST_ROW:
+                raise TooLargeError(f"a line of more than {LONGEST_ROW // MEGABYTE} MB, the longest that is read")
+            if not whole:
+                continue
+            last = whole.pop()
+            for line in (b"".join(rest), *whole):
+                if line and line.strip():
+                    yield number, line.removesuffix(b"\r")
+                number += 1
+            rest, length = [last], len(last)
+        if (line := b"".join(rest)).strip():
+            yield number, line.removesuffix(b"\r")
+    except READING_ERRORS as error:
+        raise LineError(number, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,110 +158,14 @@ def _row(number: int, line: int, value: Any, data: bytes) -> RawRow:
 
 
 def json_array(path: Path, reader: StrictJson) -> Iterator[RawRow]:
-    """The entries of the one array that a file holds; where one cannot be read, it is the last."""
-    window, number = _Window(path), 0
+    """The entries of the one array that a file holds; nothing of it where it is none."""
     try:
-        if window.sign() != "[":
-            raise _ArrayError(f"expected an array of JSON, got {window.glimpse()}")
-        window.pass_sign()
-        while window.sign() != "]" or number:
-            value, text, problem = window.entry(reader)
-            data = text.encode("utf-8")
-            if problem is None:
-                yield _row(number, number + 1, value, data)
-            else:
-                yield RawRow(number, number + 1, None, f"expected plain JSON, got {problem}", data)
-            number += 1
-            if window.sign() == "]":
-                break
-            if window.sign() != ",":
-                raise _ArrayError(f"expected a comma or the end of the array before it, got {window.glimpse()}")
-            window.pass_sign()
-        window.pass_sign()
-        if window.sign():
-            raise _ArrayError(f"expected nothing behind the array, got {window.glimpse()}")
-    except _ArrayError as error:
-        yield RawRow(number, number + 1, None, str(error), rest_lost=True)
-
-
-class _ArrayError(ValueError):
-    """Nothing behind here can be read."""
-
-
-class _Window:
-    """The text of a file behind what was read, as far as it has been needed."""
-
-    def __init__(self, path: Path) -> None:
-        self._pieces = pieces(path)
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._text, self._at, self._passed = "", 0, 0
-        self._ended = False
-        self._broken: str | None = None
-
-    def sign(self) -> str:
-        """The next character that is no blank; empty at the end."""
-        while True:
-            self._at = behind_blanks(self._text, self._at)
-            if self._at < len(self._text) or not self._more(1):
-                return self._text[self._at : self._at + 1]
-
-    def pass_sign(self) -> None:
-        """Goes behind the character that `sign` gave."""
-        self._at += 1
-
-    def glimpse(self) -> str:
-        """What comes next, in a few characters."""
-        self.sign()
-        text = self._text[self._at : self._at + 10]
-        return f"{text!a}" if text else self._broken or "the end of the file"
-
-    def entry(self, reader: StrictJson) -> tuple[Any, str, str | None]:
-        """The next value, its text, and what would be lost of it.
-
-        Raises:
-            _ArrayError: it is none, or is longer than `LONGEST_ROW`.
-        """
-        self.sign()
-        while True:
-            try:
-                value, end, problem = reader.next(self._text, self._at)
-            except json.JSONDecodeError as error:
-                # The entry may go on behind what has been read.
-                if not self._longer():
-                    raise _ArrayError(
-                        f"expected a JSON object, got {self._broken or self._described(error)}"
-                    ) from error
-                continue
-            except (ValueError, RecursionError) as error:
-                raise _ArrayError(f"expected a JSON object, got {type(error).__name__}: {brief(error)}") from error
-            # A number at the very end may have more digits.
-            if end < len(self._text) or not self._longer():
-                text, self._at = self._text[self._at : end], end
-                return value, text, problem
-
-    def _described(self, error: json.JSONDecodeError) -> str:
-        most = f" among {LONGEST_ROW // MEGABYTE} MB, the longest that is read" if not self._ended else ""
-        return f"{type(error).__name__}: {error.msg} (character {self._passed + error.pos + 1:,} of the file){most}"
-
-    def _longer(self) -> bool:
-        """Reads on, as much again as is there from here on; False where nothing more is read."""
-        there = len(self._text) - self._at
-        return there <= LONGEST_ROW and self._more(max(_AHEAD, min(there, LONGEST_ROW + 1 - there)))
-
-    def _more(self, wanted: int) -> bool:
-        """Reads at least that many characters more, where there are; False where there are none."""
-        parts: list[str] = []
-        while wanted > 0 and not self._ended:
-            try:
-                piece = next(self._pieces, None)
-                self._ended = piece is None
-                part = self._decoder.decode(piece or b"", final=self._ended)
-            except (*READING_ERRORS, UnicodeDecodeError) as error:
-                self._ended, self._broken = True, f"{type(error).__name__}: {brief(error)}"
-                # What comes before the broken bytes can still be read.
-                part = error.object[: error.start].decode() if isinstance(error, UnicodeDecodeError) else ""
-            parts.append(part)
-            wanted -= len(part)
-        self._passed += self._at
-        self._text, self._at = self._text[self._at :] + "".join(parts), 0
-        return any(parts)
+        entries = reader.value(b"".join(pieces(path)).decode("utf-8"))
+        got = type(entries).__name__
+    except (ValueError, RecursionError, *READING_ERRORS) as error:
+        entries, got = None, f"{type(error).__name__}: {brief(error)}"
+    if not isinstance(entries, list):
+        yield RawRow(0, 1, None, f"expected an array of JSON, got {got}", rest_lost=True)
+        return
+    for number, entry in enumerate(entries):
+        yield _row(number, number + 1, entry, b"")

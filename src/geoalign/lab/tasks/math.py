@@ -11,7 +11,6 @@ from geoalign.lab.config.benchmarks import BENCHMARKS
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
 from geoalign.lab.rewards.answers import final_answer
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
-from geoalign.lab.tasks.benchmarks import as_benchmark, size_note
 from geoalign.lab.tasks.decontaminate import (
     count_shared,
     duplicates_note,
@@ -21,7 +20,7 @@ from geoalign.lab.tasks.decontaminate import (
     keep,
     kept_note,
 )
-from geoalign.lab.tasks.problems import Reading, joined, read_problems
+from geoalign.lab.tasks.problems import Reading, as_benchmark, joined, read_problems, size_note
 
 
 class MathTask(Task):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geoalign.errors import MissingExtraError
-from geoalign.lab.tasks.text_files import most_unpacked, too_packed
+from geoalign.lab.tasks.json_rows import most_unpacked, too_packed
 from geoalign.shown import brief, listed
 
 if TYPE_CHECKING:

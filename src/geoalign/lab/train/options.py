@@ -66,30 +66,29 @@ _COMMON: dict[str, Any] = {
     "logging_nan_inf_filter": False,
 }
 
-_SFT: dict[str, Any] = {
+_SUPERVISED: dict[str, Any] = {
     **_COMMON,
-    "max_steps": 200,
     "per_device_train_batch_size": 64,
-    "learning_rate": 3e-3,
     "lr_scheduler_type": "cosine",
     "warmup_steps": 20,
     "save_steps": 50,
     "max_length": None,
+}
+
+_SFT: dict[str, Any] = {
+    **_SUPERVISED,
+    "max_steps": 200,
+    "learning_rate": 3e-3,
     "packing": False,
     # TRL refuses a completion-only loss for data without a prompt column; ours always have one.
     "completion_only_loss": True,
 }
 
+# The coefficient keeps the scores around zero; the loss itself knows differences only.
 _REWARD_MODEL: dict[str, Any] = {
-    **_COMMON,
+    **_SUPERVISED,
     "max_steps": 300,
-    "per_device_train_batch_size": 64,
     "learning_rate": 1e-3,
-    "lr_scheduler_type": "cosine",
-    "warmup_steps": 20,
-    "save_steps": 50,
-    "max_length": None,
-    # Keeps the scores around zero; the loss itself knows differences only.
     "center_rewards_coefficient": 0.01,
 }
 
@@ -119,9 +118,7 @@ def sft_options(
     Raises:
         ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
     """
-    options: SFTConfig = _made(
-        SFTConfig, "sft", {**_SFT, **_device(bf16), "data_seed": seed}, values, seed, folder, locations
-    )
+    options: SFTConfig = _made(SFTConfig, "sft", {**_SFT, "data_seed": seed}, values, seed, folder, locations, bf16)
     _check_save_steps("sft", options, 1, "", locations)
     return options
 
@@ -135,16 +132,9 @@ def reward_model_options(
     bf16: bool = False,
     section: str = "reward_model",
 ) -> RewardConfig:
-    """TRL's `RewardConfig` from the section `reward_model` or `gold_model`.
-
-    Args:
-        bf16: as for `sft_options`.
-
-    Raises:
-        ConfigError: as `sft_options`.
-    """
-    defaults = {**_REWARD_MODEL, **_device(bf16), "data_seed": seed}
-    options: RewardConfig = _made(RewardConfig, section, defaults, values, seed, folder, locations)
+    """TRL's `RewardConfig` from the section `reward_model` or `gold_model`, as `sft_options`."""
+    defaults = {**_REWARD_MODEL, "data_seed": seed}
+    options: RewardConfig = _made(RewardConfig, section, defaults, values, seed, folder, locations, bf16)
     _check_save_steps(section, options, 1, "", locations)
     return options
 
@@ -152,22 +142,17 @@ def reward_model_options(
 def grpo_options(
     values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
 ) -> GRPOConfig:
-    """TRL's `GRPOConfig` from the `grpo` section; `save_steps` defaults to a generation boundary near 20 updates.
+    """TRL's `GRPOConfig` from the `grpo` section, as `sft_options`.
 
-    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there.
-
-    Args:
-        bf16: as for `sft_options`.
-
-    Raises:
-        ConfigError: as `sft_options`; or a checkpoint off the generation boundary.
+    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there:
+    `save_steps` defaults to a generation boundary near 20 updates, and any other place is refused.
     """
-    defaults = {**_GRPO, **_device(bf16), "save_steps": 1}
+    defaults = {**_GRPO, "save_steps": 1}
     if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
         defaults.pop("steps_per_generation")
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
-    options: GRPOConfig = _made(GRPOConfig, "grpo", defaults, values, seed, folder, locations)
+    options: GRPOConfig = _made(GRPOConfig, "grpo", defaults, values, seed, folder, locations, bf16)
     between = generation_shape(options, locations).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
@@ -190,29 +175,16 @@ def _check_save_steps(section: str, options: Any, unit: int, why: str, locations
         )
 
 
-# What only a GPU, or a package that needs one, can do.
+# What only a GPU, or a package that needs one, can do, by the beginnings of the names.
 _GPU_ONLY = (
-    "bf16",
-    "fp16",
-    "tf32",
-    "bf16_full_eval",
-    "fp16_full_eval",
-    "gradient_checkpointing",
-    "activation_checkpointing",
-    "use_liger_kernel",
-    "deepspeed",
-    "fsdp",
-    "fsdp_config",
+    *("bf16", "fp16", "tf32", "gradient_checkpointing", "activation_checkpointing"),
+    *("use_liger", "deepspeed", "fsdp", "use_vllm", "vllm_"),
 )
 
 
 def without_gpu(values: Options) -> dict[str, Any]:
     """Options of a TRL trainer without those that need a GPU, vLLM's among them: the rest can be checked anywhere."""
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in _GPU_ONLY and name != "use_vllm" and not name.startswith("vllm_")
-    }
+    return {name: value for name, value in values.items() if not name.startswith(_GPU_ONLY)}
 
 
 def _device(bf16: bool) -> dict[str, Any]:
@@ -224,15 +196,8 @@ def _device(bf16: bool) -> dict[str, Any]:
 
 
 def check_options(kind: Any, section: str, values: Options, locations: Locations = NOWHERE) -> None:
-    """Checks the options of one section as far as TRL need not be asked, on a GPU or off it.
-
-    Args:
-        kind: TRL's class of options.
-
-    Raises:
-        ConfigError: an unknown option (with the nearest known one), one that is set here, or a value of another type
-            than TRL says.
-    """
+    """Raises ConfigError for an option that `kind`, TRL's class, does not know, one that is set here, or a value of
+    another type than TRL says; works on a GPU and off it."""
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name, instead in _SET_HERE.items():
         if name in values:
@@ -255,11 +220,18 @@ def check_options(kind: Any, section: str, values: Options, locations: Locations
 
 
 def _made(
-    kind: Any, section: str, defaults: Options, values: Options, seed: int, folder: Path, locations: Locations
+    kind: Any,
+    section: str,
+    defaults: Options,
+    values: Options,
+    seed: int,
+    folder: Path,
+    locations: Locations,
+    bf16: bool,
 ) -> Any:
     """TRL's options of one section, or a ConfigError that names the option at fault."""
     check_options(kind, section, values, locations)
-    defaults = {**defaults, "seed": seed, "output_dir": str(folder)}
+    defaults = {**defaults, **_device(bf16), "seed": seed, "output_dir": str(folder)}
     try:
         return _checked(kind, {**defaults, **values})
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError

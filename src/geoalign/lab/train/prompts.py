@@ -16,9 +16,8 @@ from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
 
-# Rows in the plan of a run, which is held in memory: about 40 bytes each.
+# The order of all prompts is laid out before the start.
 MOST_PROMPTS = 5_000_000
-
 _ACCUMULATION = "gradient_accumulation_steps"
 # The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
 _COUNTS = (
@@ -45,11 +44,7 @@ def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str,
 def short_enough(
     items: Sequence[_Item], limit: int | None, tokenizer: Any, options: Mapping[str, Any], *, what: str
 ) -> tuple[list[_Item], str | None]:
-    """The items whose prompts have at most `limit` tokens, in their order, and a line that says how many are left out.
-
-    Raises:
-        ConfigError: there were items, and none is left.
-    """
+    """The items whose prompts have at most `limit` tokens, in their order, and a line on how many are left out."""
     if limit is None or not items:
         return list(items), None
     lengths = prompt_lengths(items, tokenizer, options)
@@ -78,9 +73,7 @@ class GenerationShape:
 def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> GenerationShape:
     """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
 
-    Raises:
-        ConfigError: one of these numbers is absent or below 1; or the accumulation does not divide the micro-batches,
-            so that one update would span two generations.
+    Refused where the accumulation does not divide the micro-batches, so that one update would span two generations.
     """
     counts = {name: getattr(options, name) for name in _COUNTS}
     for name, value in counts.items():
@@ -113,9 +106,6 @@ def plan_prompts(
     several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's row is fixed
     from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
     incomplete batch is left out.
-
-    Raises:
-        ConfigError: fewer problems than one generation batch needs, no update, or more than `MOST_PROMPTS` rows in all.
     """
     per_generation, updates = shape.prompts, shape.updates
     if problems < per_generation:

@@ -15,12 +15,7 @@ from geoalign.types import Curation, CurationDetails, Rollouts
 
 
 class Recorder:
-    """Writes each curated step into a run folder.
-
-    Args:
-        folder: the run.
-        rollouts: False keeps the details only.
-    """
+    """Writes each curated step into a run folder; `rollouts` False: the details only."""
 
     def __init__(self, folder: RunFolder, *, rollouts: bool = True) -> None:
         self.folder = folder
@@ -55,7 +50,7 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
         "anomalous": curation.anomalous.tolist(),
         "source": source,
         "weight": weight,
-        "tokens": _tokens(curated, rollouts),
+        "tokens": torch.as_tensor(curated.lengths if rollouts.lengths is None else rollouts.lengths).tolist(),
     }
 
 
@@ -112,11 +107,6 @@ def detail_arrays(details: CurationDetails) -> tuple[dict[str, Any], dict[str, f
     if density is None:
         return arrays, None
     return arrays, {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
-
-
-def _tokens(curated: CuratedStep, rollouts: Rollouts) -> list[Any]:
-    lengths = curated.lengths if rollouts.lengths is None else rollouts.lengths
-    return lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
 
 
 def _nullable(values: Tensor) -> list[float | None]:

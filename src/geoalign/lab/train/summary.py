@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, agreement
-from geoalign.lab.analysis.consensus import accuracy_on_new_groups
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
+from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.evaluation.scores import mean_of_known
 from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
@@ -28,7 +29,8 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     evaluations = read_lines(folder.evaluation)
     curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
-    counts = {name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS}
+    new_groups = (f"{_PREFIX}new_group_accuracy{end}" for end in ("", "_low", "_high"))
+    cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
     return {
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
@@ -39,9 +41,16 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "answers": _evaluations(evaluations, "count"),
         "reward_model": _pair_accuracy(folder.reward_model),
         "gold_model": _pair_accuracy(folder.gold_model),
-        "reward_first": _mean(_values(lines[:10], "reward")),
-        "reward_last": _mean(_values(lines[-10:], "reward")),
-        "curator": {**counts, **_consensus(curated), **_agreement(curated), **detection(folder.rollouts)},
+        "reward_first": mean_of_known(_values(lines[:10], "reward")),
+        "reward_last": mean_of_known(_values(lines[-10:], "reward")),
+        "curator": {
+            **{name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS},
+            **_interval("new_group_accuracy", accuracy_on_new_groups(*(_values(curated, key) for key in new_groups))),
+            "chance_accuracy": mean_of_known(_values(curated, f"{_PREFIX}chance_accuracy")),
+            **_interval(APPLIED, cosines.applied),
+            OBSERVED: _defined(cosines.observed.estimate),
+            **detection(folder.rollouts),
+        },
     }
 
 
@@ -49,36 +58,15 @@ def _pair_accuracy(model: Path) -> dict[str, Any] | None:
     return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
 
 
-def _consensus(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Accuracy on new groups over the generations with its 95% interval, and chance."""
-    name = f"{_PREFIX}new_group_accuracy"
-    interval = accuracy_on_new_groups(*(_values(curated, key) for key in (name, f"{name}_low", f"{name}_high")))
-    return {
-        "new_group_accuracy": _defined(interval.estimate),
-        "new_group_accuracy_low": _defined(interval.low),
-        "new_group_accuracy_high": _defined(interval.high),
-        "chance_accuracy": _mean(_values(curated, f"{_PREFIX}chance_accuracy")),
-    }
-
-
-def _agreement(curated: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Cosine of the advantages with those of the true rewards, with its 95% interval, and that of the rewards as they
-    came."""
-    cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
-    return {
-        APPLIED: _defined(cosines.applied.estimate),
-        f"{APPLIED}_low": _defined(cosines.applied.low),
-        f"{APPLIED}_high": _defined(cosines.applied.high),
-        OBSERVED: _defined(cosines.observed.estimate),
-    }
+def _interval(name: str, interval: Interval) -> dict[str, float | None]:
+    bounds = {"": interval.estimate, "_low": interval.low, "_high": interval.high}
+    return {f"{name}{end}": _defined(value) for end, value in bounds.items()}
 
 
 def detection(rollouts: Path) -> dict[str, float | int | None]:
-    """How the scores rank the rollouts whose reward was corrupted, where that is known.
-
-    As `geoalign.lab.analysis.detection` defines it: the mean AUROC over generations, the share of corrupted rewards
-    among the anomalous rollouts of the whole run, beside their share among the rollouts in a pair.
-    """
+    """How the scores rank the rollouts whose reward was corrupted, where that is known: the mean AUROC over
+    generations, the share of corrupted rewards among the anomalous rollouts of the whole run, beside their share among
+    the rollouts in a pair (`geoalign.lab.analysis.detection`)."""
     rankings, counts = [], Tally()
     for step in read_rollouts(rollouts):
         counting = rows_that_count(step.reward, step.group, step.flip_known)
@@ -148,7 +136,9 @@ def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
             ("rollouts replaced", whole(curator["replaced"])),
             ("groups left without a donor", whole(curator["groups_without_donor"])),
         ]
-        rows.append(("accuracy on new groups, mean (95% interval; chance)", _new_groups(curator)))
+        known = curator["new_group_accuracy"] is not None
+        shown = _around(curator, "new_group_accuracy", "chance_accuracy") if known else "no pairs in two generations"
+        rows.append(("accuracy on new groups, mean (95% interval; chance)", shown))
     if curator["auroc"] is not None:
         rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(curator["auroc"])))
     if curator["corrupted_share_of_anomalous"] is not None:
@@ -157,22 +147,15 @@ def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
              f"{percent(curator['corrupted_share_of_anomalous'])}; {percent(curator['corrupted_share'])}")
         )  # fmt: skip
     if curator[APPLIED] is not None:
-        rows.append(("cosine with the true rewards' advantages (95% interval; as the rewards came)", _cosine(curator)))
+        shown = _around(curator, APPLIED, OBSERVED, digits=3)
+        rows.append(("cosine with the true rewards' advantages (95% interval; as the rewards came)", shown))
     return rows
 
 
-def _cosine(curator: dict[str, Any]) -> str:
-    applied, low, high, observed = (
-        decimals(curator[name], 3) for name in (APPLIED, f"{APPLIED}_low", f"{APPLIED}_high", OBSERVED)
-    )
-    return f"{applied} ({low} to {high}; {observed})"
-
-
-def _new_groups(curator: dict[str, Any]) -> str:
-    if curator["new_group_accuracy"] is None:
-        return "no pairs in two generations"
-    low, high = decimals(curator["new_group_accuracy_low"]), decimals(curator["new_group_accuracy_high"])
-    return f"{decimals(curator['new_group_accuracy'])} ({low} to {high}; {decimals(curator['chance_accuracy'])})"
+def _around(curator: dict[str, Any], name: str, beside: str, digits: int = 2) -> str:
+    keys = (name, f"{name}_low", f"{name}_high", beside)
+    estimate, low, high, other = (decimals(curator[key], digits) for key in keys)
+    return f"{estimate} ({low} to {high}; {other})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
@@ -181,10 +164,6 @@ def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _pair(first: float | None, last: float | None) -> str:

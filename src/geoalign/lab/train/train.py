@@ -16,21 +16,18 @@ from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import locked, write_atomically
-from geoalign.lab.store.json_files import json_text, read_json
-from geoalign.lab.store.records import note_records
+from geoalign.lab.store.files import locked
+from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.evaluations import evaluation_stage
-from geoalign.lab.train.policy import policy_stage
-from geoalign.lab.train.references import reference_stage
-from geoalign.lab.train.resume import check_same_processes, check_vacant, finished_whole, go_back
-from geoalign.lab.train.reward_model import gold_model_stage, reward_model_stage
-from geoalign.lab.train.reward_source import check_reward, reward_source
-from geoalign.lab.train.run import Run, make_run
-from geoalign.lab.train.shared import check_shared, take_shared
+from geoalign.lab.train.plan import Plan, check_reward, make_plan
+from geoalign.lab.train.resume import check_same_processes, check_shared, check_vacant, go_back, take_shared
+from geoalign.lab.train.rewards import reward_source
+from geoalign.lab.train.stages.evaluations import evaluation_stage, reference_stage
+from geoalign.lab.train.stages.policy import policy_stage
+from geoalign.lab.train.stages.reward_model import gold_model_stage, reward_model_stage
+from geoalign.lab.train.stages.warm_start import warm_start_stage
 from geoalign.lab.train.summary import print_summary, summarise
-from geoalign.lab.train.warm_start import warm_start_stage
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -69,18 +66,17 @@ def train(
     console = _console(console, processes)
     with _held(folder, processes, resume=resume):
         config = _resolved(config, folder, processes)
-        if finished_whole(folder, console):
+        if folder.finished():
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
             )
         else:
-            run = _started(config, folder, shared, locations or NOWHERE, console)
-            warm_start_stage(run)
-            reward_model_stage(run)
-            gold_model_stage(run)
-            _rl_stages(run)
+            plan = _started(config, folder, shared, locations or NOWHERE, console)
+            _shared_stages(plan)
+            _rl_stages(plan)
             if processes.is_main:
-                _conclude(folder)
+                # Last of all: until then a killed run is not finished.
+                write_json(folder.summary, summarise(folder))
             processes.barrier()
         summary = read_json(folder.summary)
         if report and processes.is_main:
@@ -96,35 +92,28 @@ def prepare(
     gold model.
 
     They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
-    `train(..., shared=root)` starts from them. Nothing is done where they are complete.
-
-    Raises:
-        As `train`.
+    `train(..., shared=root)` starts from them. Nothing is done where they are complete. Raises as `train`.
     """
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         config = _resolved(config, folder, processes)
-        run = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
-        warm_start_stage(run)
-        reward_model_stage(run)
-        gold_model_stage(run)
+        _shared_stages(_started(config, folder, None, locations or NOWHERE, _console(console, processes)))
 
 
-def _rl_stages(run: Run) -> None:
-    with reward_source(run) as source:
+def _shared_stages(plan: Plan) -> None:
+    warm_start_stage(plan)
+    reward_model_stage(plan)
+    gold_model_stage(plan)
+
+
+def _rl_stages(plan: Plan) -> None:
+    with reward_source(plan) as source:
         # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
-        if not run.grpo.use_vllm:
-            evaluation_stage(run, source, run.folder.warm_started, "before_rl", 0)
-            reference_stage(run, source)
-        policy_stage(run, source)
-        evaluation_stage(run, source, run.folder.final, "after_rl", run.plan.max_steps)
-
-
-def _conclude(folder: RunFolder) -> None:
-    """Writes `summary.json` last: until then a killed run is not finished."""
-    text = json_text(summarise(folder))
-    note_records(folder, "done", 0, summary=text.encode("utf-8"))
-    write_atomically(folder.summary, text)
+        if not plan.grpo.use_vllm:
+            evaluation_stage(plan, source, plan.folder.warm_started, "before_rl", 0)
+            reference_stage(plan, source)
+        policy_stage(plan, source)
+        evaluation_stage(plan, source, plan.folder.final, "after_rl", plan.prompts.max_steps)
 
 
 def _console(console: Console | None, processes: Processes) -> Console:
@@ -140,7 +129,6 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
     check_vacant(folder, resume=resume)
     with locked(folder.root):
         check_vacant(folder, resume=resume)
-        folder.check_kinds()
         yield
 
 
@@ -148,7 +136,6 @@ def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes)
     """The settings given, which must be those of the run's start where there was one; without any, those."""
     if not folder.started():
         return config or RunConfig()
-    folder.check_start()
     if config is None:
         return parse_run_config(folder.read_config())
     if processes.is_main:
@@ -156,8 +143,8 @@ def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes)
     return config
 
 
-def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Run:
-    """A run whose folder has its settings and nothing that it will write again, ready for the first stage."""
+def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Plan:
+    """The plan of a run whose folder has its settings and nothing that it will write again, ready for its stages."""
     processes = Processes.launched()
     _check_launch(config.launch, processes, locations)
     if folder.started() and processes.is_main:
@@ -167,8 +154,8 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
         use_one_device()
     # The settings are checked whole before a file is written.
     bf16 = _computes_in_bfloat16(config, folder, shared, console)
-    run = make_run(config, folder, console, locations, bf16=bf16)
-    check_reward(run, locations)
+    plan = make_plan(config, folder, console, locations, bf16=bf16)
+    check_reward(plan, locations)
     settings, origin = plain_settings(config), _origin(folder, shared)
     if origin is not None:
         check_shared(origin, settings)
@@ -179,11 +166,11 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
             own = torch.get_num_threads()
             folder.initialise(settings, threads=own, processes=processes.count, shared=shared, bf16=bf16)
         if (origin := _origin(folder, shared)) is not None:
-            take_shared(origin, folder, learned=run.learned)
+            take_shared(origin, folder, learned=plan.learned)
     processes.barrier()
     threads = folder.read_versions().get("threads")
-    make_repeatable(run.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
-    return run
+    make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
+    return plan
 
 
 def _computes_in_bfloat16(config: RunConfig, folder: RunFolder, shared: Path | None, console: Console) -> bool:

@@ -108,8 +108,8 @@ class Recorded:
         batch.reorder(sorted(range(len(ids)), key=ids.__getitem__))
         return super()._balance_batch(batch, *args, **options)
 
-    def _place(self, decision: Any, rollouts: Any) -> Any:
-        placement = super()._place(decision, rollouts)
+    def _place(self, decision: Any) -> Any:
+        placement = super()._place(decision)
         self.source = placement.source.tolist()
         self.given = None if placement.advantages is None else placement.advantages.tolist()
         return placement

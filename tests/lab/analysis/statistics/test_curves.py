@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import largest_drop, oscillation
 
 NAN = math.nan
@@ -46,12 +45,3 @@ def test_largest_drop_by_hand():
     assert largest_drop([1, 2, NAN, 3]) == 0
     assert largest_drop([3, NAN, 1]) == 2
     assert math.isnan(largest_drop([NAN]))
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="values: expected one dimension"):
-        oscillation([[1.0]])
-    with pytest.raises(InputError, match=r"steps: expected shape \(3,\)"):
-        oscillation([1, 2, 3], [1, 2])
-    with pytest.raises(InputError, match="steps: expected rising numbers"):
-        oscillation([1, 2, 3], [1, 1, 2])

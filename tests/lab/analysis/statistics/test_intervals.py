@@ -19,13 +19,6 @@ def test_clustered_proportion_by_hand():
     assert 0.5 - interval.low == pytest.approx(0.459347, abs=1e-5)
 
 
-def test_clustered_proportion_is_wider_than_independent_cases():
-    # Whole groups right or wrong: 40 groups of 28 pairs. Independent cases would give 0.5 +- 0.03.
-    right = np.array([28.0, 0.0] * 20)
-    interval = clustered_proportion(right, np.full(40, 28.0))
-    assert interval.high - interval.low > 0.3
-
-
 def test_clustered_proportion_covers():
     draw = np.random.default_rng(0)
     covered = 0

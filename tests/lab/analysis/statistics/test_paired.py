@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
 
 NAN = math.nan
@@ -50,13 +49,6 @@ def test_it_agrees_with_scipy():
     assert (found.interval.low, found.interval.high) == pytest.approx((reference.low, reference.high), rel=1e-9)
 
 
-def test_swapping_the_sides_turns_the_sign():
-    first, second = {0: 1.0, 1: 3.0, 2: 2.0}, {0: 0.0, 1: 0.5, 2: 1.5}
-    there, back = paired_difference(first, second), paired_difference(second, first)
-    assert (back.interval.low, back.interval.high) == pytest.approx((-there.interval.high, -there.interval.low))
-    assert there.p == pytest.approx(back.p)
-
-
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_one_or_two_seeds_have_no_interval(seeds):
     found = paired_difference({seed: 5.0 + seed for seed in range(seeds)}, dict.fromkeys(range(seeds), 0.0))
@@ -65,12 +57,6 @@ def test_one_or_two_seeds_have_no_interval(seeds):
     assert math.isnan(found.p)
     assert not found.defined
     assert not found.excludes_zero
-
-
-def test_no_common_seed():
-    found = paired_difference({0: 1.0}, {1: 1.0})
-    assert math.isnan(found.interval.estimate)
-    assert (found.pairs, found.left_out) == (0, 2)
 
 
 def test_equal_arms_differ_by_exactly_nothing():
@@ -87,16 +73,6 @@ def test_differences_without_spread_are_no_proof():
     assert rounded.interval.estimate == pytest.approx(0.1)
 
 
-def test_it_covers_the_truth():
-    draw = np.random.default_rng(1)
-    covered = 0
-    for _ in range(400):
-        difference = paired_difference(dict(enumerate(draw.normal(0.5, 1, 5))), dict.fromkeys(range(5), 0.0))
-        covered += difference.interval.low <= 0.5 <= difference.interval.high
-    # 95% of 400 is 380, standard deviation 4.4.
-    assert 362 <= covered <= 398
-
-
 def test_seed_interval_needs_three_seeds():
     # 1, 2, 3: reach 4.302653 / sqrt(3) = 2.484138.
     assert seed_interval([1.0, NAN, 2.0, 3.0]).high == pytest.approx(4.484138, abs=1e-5)
@@ -109,10 +85,3 @@ def test_seed_interval_needs_three_seeds():
 def test_spread_by_hand():
     assert spread([1.0, 3.0, NAN]) == pytest.approx(math.sqrt(2))
     assert math.isnan(spread([1.0]))
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match=r"level: expected a number in \(0, 1\), got 95"):
-        paired_difference({}, {}, level=95)
-    with pytest.raises(InputError, match="least: expected at least 2 pairs, got 1"):
-        paired_difference({}, {}, least=1)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, share_interval, smallest_detectable
 
 
@@ -26,33 +25,16 @@ def test_a_simulated_design_finds_it_four_times_in_five(pairs):
     assert (t > student.ppf(0.975, pairs - 1)).mean() == pytest.approx(0.8, abs=0.008)
 
 
-def test_it_scales_and_falls_with_pairs():
-    assert smallest_detectable(3.0, 7) == pytest.approx(3 * smallest_detectable(1.0, 7))
-    sizes = [smallest_detectable(1.0, pairs) for pairs in (2, 3, 5, 10, 20, 40)]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 def test_without_spread_or_pairs():
     assert smallest_detectable(0.0, 5) == 0
     assert math.isnan(smallest_detectable(1.0, 1))
     assert math.isnan(smallest_detectable(math.nan, 5))
-    with pytest.raises(InputError, match=r"power: expected a number in \[0.5, 1\), got 1"):
-        smallest_detectable(1.0, 5, power=1)
-    with pytest.raises(InputError, match="sd: expected a number >= 0, got -1"):
-        smallest_detectable(-1, 5)
-    with pytest.raises(InputError, match="level: expected"):
-        smallest_detectable(1, 5, level=1)
 
 
 def test_a_constant_whole_gives_students_interval_divided_by_it():
     # mean 2, sd 1, n = 3: 2 +- 4.30265 / sqrt(3) = 2 +- 2.48414; divided by 10.
     share = share_interval([1, 2, 3], [10, 10, 10])
     assert (share.estimate, share.low, share.high) == pytest.approx((0.2, -0.048414, 0.448414), abs=1e-5)
-
-
-def test_parts_that_are_always_half_leave_no_width():
-    share = share_interval([4.5, 5.0, 5.5], [9.0, 10.0, 11.0])
-    assert (share.estimate, share.low, share.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_its_ends_are_the_shares_that_a_t_test_just_cannot_refute():
@@ -74,5 +56,3 @@ def test_it_is_unbounded_where_the_whole_may_be_zero():
     assert math.isnan(share.high)
     assert math.isnan(share_interval([1.0, 2.0], [3.0, 3.0]).low)
     assert math.isnan(share_interval([], []).estimate)
-    with pytest.raises(InputError, match="wholes: expected"):
-        share_interval([1.0], [1.0, 2.0])

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import wilson_interval
 
 
@@ -26,9 +25,3 @@ def test_wilson_keeps_a_width_at_the_ends():
 
 def test_wilson_without_trials_is_undefined():
     assert math.isnan(wilson_interval(0, 0).estimate)
-
-
-@pytest.mark.parametrize(("successes", "trials", "level", "name"), [(3, 2, 0.95, "successes"), (1, 2, 1.0, "level")])
-def test_bad_input_is_named(successes, trials, level, name):
-    with pytest.raises(InputError, match=name):
-        wilson_interval(successes, trials, level=level)

@@ -2,10 +2,8 @@
 
 import math
 
-import numpy as np
 import pytest
 
-from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import ema
 
 
@@ -19,22 +17,3 @@ def test_ema_passes_over_missing_points():
     smoothed = ema([math.nan, 1, 2, math.nan, 0])
     assert math.isnan(smoothed[0])
     assert smoothed[1:].tolist() == pytest.approx([1, 1.4, 1.4, 0.84])
-
-
-def test_ema_of_a_constant_is_the_constant_and_keep_zero_changes_nothing():
-    assert ema([3, 3, 3]).tolist() == pytest.approx([3, 3, 3])
-    assert ema([3, 1, 2], keep=0).tolist() == [3, 1, 2]
-    assert ema([]).shape == (0,)
-
-
-def test_ema_leaves_its_input_alone():
-    values = np.array([1.0, 2.0])
-    ema(values)
-    assert values.tolist() == [1.0, 2.0]
-
-
-def test_bad_input_is_named():
-    with pytest.raises(InputError, match="keep"):
-        ema([1], keep=1.0)
-    with pytest.raises(InputError, match="values"):
-        ema([[1]])

@@ -39,26 +39,6 @@ def test_benchmarks_and_dialogues(aime: Path, talk: Path) -> None:
     assert [message["role"] for message in two.problems[0].prompt] == ["user"]
 
 
-def test_a_system_prompt_of_ones_own_or_none(aime: Path) -> None:
-    (bare,) = load_sets([f"aime24={aime}"], [], EvaluateConfig(system_prompt=None))
-    (own,) = load_sets([f"aime24={aime}"], [], EvaluateConfig(system_prompt="Be brief."))
-    assert [message["role"] for message in bare.problems[0].prompt] == ["user"]
-    assert own.problems[0].prompt[0] == {"role": "system", "content": "Be brief."}
-    assert bare.digest() != own.digest()
-
-
-def test_only_the_first_problems(aime: Path, talk: Path) -> None:
-    one, two = load_sets([f"aime24={aime}"], [f"helpful={talk}"], EvaluateConfig(problems=1))
-    assert (len(one.problems), len(two.problems)) == (1, 1)
-    assert "benchmark aime24: the first 1 of 5 problems" in one.notes
-    assert "helpful: the first 1 of 2 prompts" in two.notes
-
-
-def test_a_name_given_again_is_one_set_from_several_places(aime: Path) -> None:
-    (one,) = load_sets([f"aime25={aime}", f"aime25={aime}"], [], EvaluateConfig())
-    assert len(one.problems) == len({problem.id for problem in one.problems}) == 10
-
-
 @pytest.mark.parametrize(
     ("benchmarks", "dialogues", "values", "said"),
     [

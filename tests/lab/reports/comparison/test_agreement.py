@@ -32,8 +32,8 @@ def test_it_stands_beside_detection(make_comparison):
     }
     root = make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}, series=series)
     terminal, rows, page = concluded(root)
-    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.62" in line)
-    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["0.62", "0.38"]
+    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.625" in line)
+    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["0.625", "0.375"]
     assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]
     assert [row["observed_advantage_cosine_mean"] for row in rows] == ["0.375", "0.375"]
     assert page.count("0.625") == page.count("0.375") >= 2
@@ -52,6 +52,6 @@ def test_arms_without_corruption_have_it_too(make_comparison):
 def test_older_results_have_a_dash(make_comparison):
     terminal, rows, page = concluded(make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}))
     assert rows[0]["advantage_cosine_mean"] == ""
-    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.3 " in line and "0.1" in line)
-    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["-", "-"]
+    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.3 " in line and "0.1 " in line)
+    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["–", "–"]
     assert page.count('<td class="stack">–</td><td class="stack">–</td></tr>') == 2

@@ -74,14 +74,6 @@ def test_holm_counts_the_comparisons_of_one_level_only(make_comparison):
     np.testing.assert_array_equal(first, [item.adjusted_p for item in alone.comparisons])
 
 
-def test_what_was_fixed_beforehand_does_not_count_in_the_correction(make_comparison, level):
-    # Without an effect of geoalign, its large p would stand last in Holm's order and raise every factor.
-    other = table_of(make_comparison({"flip_10": {**ARMS, "geoalign": 0.5, "oracle": 0.5}})).levels[0]
-    assert [item.adjusted_p for item in other.comparisons if item.kind == "exploratory"] == pytest.approx(
-        [item.adjusted_p for item in level.comparisons if item.kind == "exploratory"]
-    )
-
-
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
     folder = make_comparison(
         {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]
@@ -94,14 +86,6 @@ def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_compar
     # Common seeds: 2 and 3; 0 and 1 and 4 stand on one side.
     assert (row.score.difference.pairs, row.score.difference.left_out) == (2, 3)
     assert not row.score.difference.defined
-
-
-def test_an_arm_without_any_result_stands_in_the_table(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, missing=[("x", "random", seed) for seed in range(5)])
-    row = table_of(folder).levels[0].row("random")
-    assert (row.seeds, row.missing) == ((), (0, 1, 2, 3, 4))
-    assert math.isnan(row.score.interval.estimate)
-    assert row.curve.values.shape == (0, 0)
 
 
 def test_an_arm_that_was_not_planned_at_a_level_is_not_missing_there(make_comparison):
@@ -148,21 +132,6 @@ def test_trust_region_and_cost(level):
     assert row.replaced.interval.estimate == 8
     assert row.new_group_accuracy.interval.estimate == pytest.approx(0.6)
     assert math.isnan(plain.new_group_accuracy.interval.estimate)
-
-
-def test_means_and_medians_differ_where_a_few_updates_spike(make_comparison):
-    spikes = [1.0 if step % 10 == 0 else 0.1 for step in range(1, 101)]
-    row = table_of(make_comparison({"x": {"grpo": 0.5}}, series={"ppo_kl": spikes})).levels[0].row("grpo")
-    # A tenth at 1, the rest at 0.1.
-    assert row.kl_mean.interval.estimate == pytest.approx(0.19)
-    assert row.kl_median.interval.estimate == pytest.approx(0.1)
-
-
-def test_pass_at_k_of_the_last_evaluation(level):
-    row = level.row("grpo")
-    assert list(row.pass_at_k) == [1, 2, 4]
-    assert row.pass_at_k[2].interval.estimate == pytest.approx(0.6)
-    assert row.pass_at_k[4].difference.interval.estimate == 0
 
 
 def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
@@ -231,13 +200,6 @@ def test_reward_hacking_shows_as_the_gap_between_proxy_and_gold(make_comparison)
     assert row.gold_curve.values.shape == (5, 11)
     faithful = table_of(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=0.3, name="faithful"))
     assert faithful.levels[0].row("grpo").hacking_gap.interval.estimate == pytest.approx(0.7 / 0.78 - 0.8)
-
-
-def test_without_gold_utility_nothing_is_said_of_it(level):
-    row = level.row("grpo")
-    assert math.isnan(row.gold.interval.estimate)
-    assert math.isnan(row.hacking_gap.interval.estimate)
-    assert row.gold_curve.values.size == 0
 
 
 def test_the_table_as_json_holds_no_nan(make_comparison):

@@ -7,7 +7,7 @@ import yaml
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.config.compare_loading import load_compare_config, plain_compare_config
-from geoalign.lab.store.comparison_plan import Plan, corruption, plan_of, read_plan
+from geoalign.lab.store.comparison_plan import plan_of, read_plan
 
 
 def test_the_plan_of_a_resolved_comparison():
@@ -62,10 +62,6 @@ def test_parts_are_told_by_settings_not_by_names():
     assert plan.planned("baseline", "b")
 
 
-def test_corruption_leaves_out_what_is_not_there():
-    assert corruption({"flip": 0.0, "extremes": 0.1, "jitter": 0.001, "timeout": 5}) == {"extremes": 0.1}
-
-
 def test_an_unreadable_plan_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a readable file, got none"):
         read_plan(tmp_path)
@@ -81,8 +77,3 @@ def test_an_unreadable_plan_is_refused(tmp_path):
     path.write_text(yaml.safe_dump({"arms": {}, "levels": {}, "seeds": [], "metric": "loss"}))
     with pytest.raises(RunFolderError, match="metric 'loss', none of accuracy, reward, gold_utility"):
         read_plan(tmp_path)
-
-
-def test_a_plan_by_hand_has_the_usual_parts():
-    assert Plan().role("pair_count") == "control"
-    assert not Plan().zero_by_construction

@@ -1,7 +1,6 @@
 """Reading compact results: whole ones, failed ones, and what is refused by name."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -51,15 +50,6 @@ def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
     assert read_cell(_write(tmp_path / "seed-0.json", value)).error == "no reason was recorded"
 
 
-@pytest.mark.parametrize("wild", [math.inf, math.nan, 10**400, 1e200, "0.5", True])
-def test_what_is_no_number_is_refused(tmp_path, make_result, wild):
-    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
-    for change in ({"seconds": wild}, {"series": result["series"] | {"ppo_kl": [wild] * 100}}):
-        path = _write(tmp_path / "seed-0.json", {**result, **change})
-        with pytest.raises(RunFolderError, match=r"expected values of schema 1, got .* in .*seed-0\.json"):
-            read_cell(path)
-
-
 def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_result):
     result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
     result["snapshots"][0] |= {"mean_score": None, "corrupted": None}
@@ -74,9 +64,7 @@ def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_resul
         ({"schema_version": 2}, "schema_version: expected 1, got 2"),
         ({"schema_version": None}, "schema_version: expected 1, got None"),
         ({"status": "running"}, "status: expected 'finished' or 'failed', got 'running'"),
-        ({"seed": "zero"}, "expected values of schema 1, got "),
-        ({"series": {"step": [1, 2], "reward": [0.5]}}, r"series\.reward with 1 values beside 2 of step"),
-        ({"series": {"reward": [0.5]}}, "expected the key 'step'"),
+        ({"series": None}, "expected values of schema 1, got "),
         ({"evaluations": [{"step": 1}]}, "evaluation: expected step, stage, set"),
     ],
 )
@@ -86,24 +74,6 @@ def test_what_is_no_result_is_refused_by_name(tmp_path, make_result, change, sai
     with pytest.raises(RunFolderError, match=said) as caught:
         read_cell(path)
     assert str(path) in str(caught.value)
-
-
-def test_a_missing_key_a_short_snapshot_and_a_cut_off_file(tmp_path, make_result):
-    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
-    path = tmp_path / "seed-0.json"
-    _write(path, {name: value for name, value in result.items() if name != "detection"})
-    with pytest.raises(RunFolderError, match="expected the key 'detection'"):
-        read_cell(path)
-    short = {**result["snapshots"][0], "reward": [1.0]}
-    _write(path, {**result, "snapshots": [short]})
-    with pytest.raises(RunFolderError, match="snapshot columns of different length"):
-        read_cell(path)
-    _write(path, json.dumps(result)[:-100])
-    with pytest.raises(RunFolderError, match="expected a JSON object"):
-        read_cell(path)
-    _write(path, "[]")
-    with pytest.raises(RunFolderError, match="expected a JSON object, got list"):
-        read_cell(path)
 
 
 def test_results_of_a_folder(make_comparison, tmp_path, make_result):

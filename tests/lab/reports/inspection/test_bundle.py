@@ -52,17 +52,6 @@ def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_inspection, monkeypat
     assert {1: 5, 16: 2}.get(size, 1) == len(pieces)
 
 
-def test_lone_surrogates_and_bytes_that_are_no_text_survive(tmp_path, write_inspection):
-    folder = write_inspection(tmp_path, groups=1, size=4)
-    table = pyarrow.parquet.read_table(folder / "scores.parquet")
-    data = [b"a\xed\xa0\x80b", b"c\xffd", "é\u202e\x00</script>".encode(), b""]
-    broken = pyarrow.array(data, pyarrow.binary()).view(pyarrow.string())
-    at = table.schema.get_field_index("response")
-    pyarrow.parquet.write_table(table.set_column(at, "response", broken), folder / "scores.parquet")
-    responses = [response for _, response in texts_of(bundle(read_inspection(folder)))]
-    assert responses == ["a\ud800b", "c\\xffd", "é\u202e\x00</script>", ""]
-
-
 def test_numbers_that_json_does_not_know_are_null(tmp_path, write_inspection):
     def odd(rows):
         rows[0].update(reward=None)
@@ -89,7 +78,7 @@ def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path,
     assert set(pairs["better"]) | set(pairs["worse"]) == set(range(12))
     one = bundle(inspection, rollouts=4)
     assert opened(one.columns)["groups"] == [6]
-    characters = int(inspection.scored.characters[inspection.scored.group == 6].sum())
+    characters = int(inspection.scored["characters"][inspection.scored["group"] == 6].sum())
     assert opened(bundle(inspection, characters=characters).columns)["groups"] == [6]
 
 

@@ -1,7 +1,6 @@
 """The page in a real browser, from disk. Every test also fails on any message of the console and on any request."""
 
 import re
-from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -119,22 +118,6 @@ def test_filters_narrow_the_list_and_say_how_far(until, opened, page):
     assert opened.locator("#count").get_attribute("aria-live") == "polite"
 
 
-def test_the_tools_stand_in_one_line(watched, page):
-    found = watched(page, viewport={"width": 1500, "height": 900}).page
-    places = found.evaluate(
-        """[...document.querySelectorAll('.tools :is(input:not([type=checkbox]), select, button, .chip)')]
-          .map((node) => node.getBoundingClientRect()).map(({ top, height }) => [Math.round(top), height])"""
-    )
-    assert len(places) == 9
-    assert all(place == places[0] for place in places), places
-
-
-def test_sorting(until, opened):
-    for order, first in (("order", [0, 1, 2]), ("flagged", [0, 3, 6]), ("score", [9, 6, 3])):
-        opened.get_by_label("Sort by").select_option(order)
-        assert groups(until, opened)[:3] == first
-
-
 REWARDS = [[0, 0.5, 1, 1, 1, 2], [0, 0, 0.1, 0.1, 0.2, 0.3], [5, 5, 5, 5, 5, 5.1], [1, 1, 1, 2, 3, 9]]
 LENGTHS = [10, 40, 30, 20]
 
@@ -168,24 +151,6 @@ def test_every_order(until, spread):
     assert spread.wrong == []
 
 
-def test_ends_of_ranges_belong_to_them_and_the_rest_is_pale(until, spread):
-    found = spread.page
-    found.get_by_label("Reward from").fill("5.1")
-    assert count(found) == "2 of 4 groups, 2 of 24 rollouts"
-    assert (found.locator("rect").count(), found.locator("rect.pale").count()) == (12, 10)
-    found.get_by_role("button", name="Clear").click()
-    wait_for_count(until, found, "4 groups, 24 rollouts")
-    found.get_by_label("Reward to").fill("0")
-    assert count(found) == "2 of 4 groups, 3 of 24 rollouts"
-    found.get_by_role("button", name="Clear").click()
-    wait_for_count(until, found, "4 groups, 24 rollouts")
-    found.get_by_label("Search").fill("GOLD 2.4")
-    wait_for_count(until, found, "1 of 4 groups, 1 of 24 rollouts")
-    assert chosen(found) == "16"
-    found.get_by_role("button", name="Clear").click()
-    wait_for_count(until, found, "4 groups, 24 rollouts")
-
-
 def test_a_group_opens_with_its_flagged_rollout_and_says_what_became_of_it(until, spread):
     found = spread.page
     outcomes = {0: "flagged: kept", 3: "flagged: stays, weight 0"}
@@ -196,28 +161,6 @@ def test_a_group_opens_with_its_flagged_rollout_and_says_what_became_of_it(until
     # Nothing stands in its place, so nothing is beside it.
     until(found, "() => document.querySelectorAll('.side').length === 1")
     assert found.locator("#beside").input_value() == ""
-
-
-def test_pairs_come_widest_first_and_marks_and_formulas_go(until, spread):
-    found = spread.page
-    found.locator("#group-1").click()
-    found.locator("input[name=rollout][value='11']").check()
-    until(found, "() => document.querySelectorAll('.pairs tbody tr').length === 5")
-    deviations = [float(text) for text in found.locator(".pairs tbody td:nth-child(4)").all_inner_texts()]
-    assert deviations == sorted(deviations, reverse=True)
-    assert len(set(deviations)) == 5
-    found.locator("#beside").select_option("7")
-    found.locator(".text.left math").first.wait_for()
-    assert found.locator(".text.left mark").count() > 0
-    found.get_by_label("differences").uncheck()
-    until(found, "() => !document.querySelector('.text mark') && document.querySelector('.text.left math')")
-    found.get_by_label("formulas").uncheck()
-    until(found, "() => !document.querySelector('.text math') && document.querySelectorAll('.side').length === 2")
-    assert focused(found) == "show-formulas"
-    found.get_by_label("formulas").check()
-    found.get_by_label("differences").check()
-    until(found, "() => document.querySelector('.text.left mark')")
-    assert spread.wrong == []
 
 
 def test_search_reaches_every_text_and_the_newest_words_win(until, opened):
@@ -320,20 +263,6 @@ def test_on_a_phone_list_and_group_take_turns(watched, page):
     assert found.locator("#list").is_visible()
 
 
-def test_rows_of_the_list_hold_their_numbers(watched, tmp_path, write_inspection, build_light):
-    page = build_light(write_inspection(tmp_path, groups=3, size=40, steps=2))
-    over = "[...document.querySelectorAll('.row, .row-facts, .row-title')].filter((n) => n.scrollWidth > n.clientWidth)"
-    for width in (320, 1000, 1440):
-        found = watched(page, viewport={"width": width, "height": 800}).page
-        assert found.locator(".row").count() == 6
-        assert found.evaluate(f"{over}.length") == 0
-        # Where it stands alone the list is no longer than its groups.
-        space = found.evaluate(
-            "document.querySelector('#list').clientHeight - document.querySelector('#rows').offsetHeight"
-        )
-        assert (space == 0) == (width < 960)
-
-
 def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_inspection):
     found = watched(build_inspection(write_inspection(tmp_path / "dump")), color_scheme="dark").page
     images = found.locator("#figures img")
@@ -362,18 +291,6 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
     bare = watched(build_light(write_inspection(tmp_path / "bare", groups=3, pairs=False, change=plain))).page
     assert count(bare) == "3 groups, 18 rollouts"
     assert "no reward" in bare.locator("#detail").inner_text()
-
-
-def test_marks_leave_no_empty_lines_around_a_formula(until, watched, tmp_path, write_inspection, build_light):
-    def lines(rows):
-        rows[1]["response"] = "We see that:\n\n\\[ x = 1 \\]\n\nso the end"
-        rows[5]["response"] = "They say:\n\n\\[ y = 2 \\]\n\nhence an end"
-
-    found = watched(build_light(write_inspection(tmp_path, groups=1, change=lines))).page
-    found.locator(".text.left math").wait_for()
-    marks = found.locator(".text.left mark").evaluate_all("marks => marks.map((mark) => mark.textContent)")
-    assert all(mark.strip() == mark for mark in marks), marks
-    assert len(marks) == 3
 
 
 VERIFIER = {
@@ -445,14 +362,6 @@ def test_the_verifier_and_the_answers_that_it_always_refuses(until, denoised):
     until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
     assert chosen(found) == "6"
     assert denoised.wrong == []
-
-
-def test_many_columns_fit_a_phone(watched, denoised):
-    found = watched(Path(denoised.address.removeprefix("file://")), viewport={"width": 360, "height": 740}).page
-    assert found.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-    found.locator(".row").first.click()
-    found.locator(".clusters").wait_for()
-    assert found.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
 
 @pytest.mark.slow

@@ -47,7 +47,8 @@ def test_counts_that_say_nothing_are_left_out(tmp_path, write_inspection):
          "no", "no better than chance"),
         ({"new_group_accuracy": 0.3, "new_group_accuracy_low": 0.2, "new_group_accuracy_high": 0.4},
          "against", "30.0%"),
-        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": None}, "unknown", "undefined"),
+        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": None, "new_group_accuracy_high": None},
+         "unknown", "undefined"),
         ({"new_group_accuracy": None, "reason": "One <group> only."}, "yes", "One <group> only."),
         (None, "yes", "61.0%"),
     ],
@@ -79,16 +80,6 @@ def test_facts_and_what_was_skipped(tmp_path, write_inspection):
         "a.jsonl, line 4: expected a JSON object",
     ]
     assert repeated(inspection) == ["b.jsonl⟨U+202E⟩: the rollouts of a.jsonl again"]
-
-
-def test_odd_summaries_do_no_harm(tmp_path, write_inspection):
-    inspection = read_inspection(
-        write_inspection(tmp_path, inputs="none", skipped={"a": 1}, repeated=3, curator=[1], hidden=4, consensus=[])
-    )
-    assert repeated(inspection) == []
-    assert facts(inspection)
-    assert skipped(inspection) == ([], 0)
-    assert verdict(inspection).level
 
 
 def test_the_folder_as_a_run(tmp_path, write_inspection):

@@ -14,7 +14,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.train.dry_run import Lengths, dry_run, launch_command
+from geoalign.lab.train.dry_run import dry_run, launch_command
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,3 @@ def test_the_launch_command() -> None:
     )
     assert launch_command(parse_run_config({}), None, []) == "geoalign train --output runs/default"
     assert launch_command(parse_run_config({}), None, [], Path("my run")) == "geoalign train --output 'my run'"
-
-
-def test_lengths() -> None:
-    assert str(Lengths((), "tokens")) == "none"
-    assert str(Lengths((7,), "tokens")) == "median 7, 99% below 7, longest 7 tokens"
-    assert str(Lengths(tuple(range(101)), "characters")) == "median 50, 99% below 99, longest 100 characters"

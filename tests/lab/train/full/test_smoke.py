@@ -48,14 +48,12 @@ def test_a_full_size_run_made_small(path: Path, shared_data: Path, train_here: A
     summary = train_here(plain_settings(config), tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     said = io.StringIO()
-    found = check_exercised(config, folder, Console(file=said, width=200))
+    check_exercised(config, folder, Console(file=said, width=200))
     assert "corrupted rewards" in said.getvalue()
-    assert found.mixed_groups > 0
     assert summary["steps"] == 3
     stages = {line["stage"] for line in read_lines(folder.metrics)}
     assert stages == ({"sft", "reward_model", "rl"} if dialogue else {"rl"})
     sets = {line["set"] for line in read_lines(folder.evaluation) if line["stage"] == "after_rl"}
     assert sets == set(given.task.evaluation)
     if path.stem in ("geoalign", "flip_05", "extremes_05", "extremes_10"):
-        assert found.pairs
-        assert found.replaced
+        assert "replaced rollouts" in said.getvalue()

@@ -1,14 +1,14 @@
-"""Results and plan to the typed table of a comparison: pure, nothing is read or written."""
+"""Results and plan to the typed table of a comparison: terminal, CSV, JSON and page are views of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from geoalign.lab.analysis.agreement import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.comparison.scores import (
     by_generation,
     detection,
@@ -32,11 +32,36 @@ from geoalign.lab.analysis.comparison.table import (
     Table,
 )
 from geoalign.lab.analysis.comparison.verdicts import level_statements
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
-from geoalign.lab.store.comparison_plan import Plan
-from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.store.comparison_plan import Plan, read_plan
+from geoalign.lab.store.comparison_results import Cell, read_results
 
 _Numbers = dict[int, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A comparison: what was planned, the planned cells that have a result, and the table of them."""
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+    table: Table
+
+    def finished(self, level: str, arm: str | None = None) -> list[Cell]:
+        """The finished cells of a level, or of one arm there."""
+        here = [cell for cell in self.cells if cell.level == level and cell.finished]
+        return here if arm is None else [cell for cell in here if cell.arm == arm]
+
+
+def read_compared(folder: Path) -> Compared:
+    """The comparison in a folder, read and analysed.
+
+    Raises:
+        RunFolderError: the plan or a result cannot be read; the message names it.
+    """
+    plan, cells = read_plan(folder), read_results(folder)
+    return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
 
 def analyse(cells: Sequence[Cell], plan: Plan) -> Table:

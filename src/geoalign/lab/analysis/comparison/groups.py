@@ -10,7 +10,6 @@ from geoalign.lab.analysis.comparison.analysis import is_geoalign
 from geoalign.lab.analysis.comparison.table import ArmRow
 from geoalign.lab.config.layers import flat
 from geoalign.lab.store.comparison_plan import Plan
-from geoalign.lab.store.values import number
 
 ALPHA, DEPTH = "alpha", "projector.layers"
 
@@ -48,9 +47,9 @@ def sweep(rows: Sequence[ArmRow], key: str, like: ArmRow) -> Sweep | None:
     by_value: dict[float, ArmRow] = {}
     for row in _same_kind(rows, like):
         mine, theirs = comparable(row.settings), comparable(like.settings)
-        value = number(mine.get(key))
-        if value is not None and _without(mine, key) == _without(theirs, key):
-            by_value.setdefault(value, row)
+        value = mine.get(key)
+        if isinstance(value, int | float) and _without(mine, key) == _without(theirs, key):
+            by_value.setdefault(float(value), row)
     if len(by_value) < 2:
         return None
     values = tuple(sorted(by_value))

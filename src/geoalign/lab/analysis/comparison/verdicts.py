@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -59,24 +59,23 @@ def headroom_statement(level: str, rate: float, headroom: Comparison | None, pla
         text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {nothing}."
         return Statement(level, plan.oracle or "oracle", HEADROOM, "none", text)
     difference = headroom.difference
-    words = f"headroom, {headroom.arm} minus {headroom.against}: {amount(difference)}"
+    words = f"Headroom, {headroom.arm} minus {headroom.against}: {amount(difference)}"
+    verdict = "none"
     if rate == 0:
         text = (
-            f"No reward is corrupted at this level, so the {headroom.arm} has nothing to replace ({words}): {nothing}."
+            f"No reward is corrupted at this level, so the {headroom.arm} has nothing to replace ({_lower(words)}): "
+            f"{nothing}."
         )
-        return Statement(level, headroom.arm, HEADROOM, "none", text)
-    if not difference.defined:
-        text = f"{_capital(words)}. {_why_undefined(difference)}: {nothing}."
-        return Statement(level, headroom.arm, HEADROOM, "none", text)
-    if difference.interval.low > 0:
-        text = f"{_capital(words)}. There is room for a curator to show something."
-        return Statement(level, headroom.arm, HEADROOM, "better", text)
-    if difference.interval.high < 0:
+    elif not difference.defined:
+        text = f"{words}. {_why_undefined(difference)}: {nothing}."
+    elif difference.interval.low > 0:
+        verdict, text = "better", f"{words}. There is room for a curator to show something."
+    elif difference.interval.high < 0:
         worse = f"Even replacing exactly the corrupted rollouts did worse than {headroom.against}"
-        text = f"{_capital(words)}. {worse}: {nothing}."
-        return Statement(level, headroom.arm, HEADROOM, "worse", text)
-    text = f"{_capital(words)}. The interval does not exclude zero: {nothing}."
-    return Statement(level, headroom.arm, HEADROOM, "undecided", text)
+        verdict, text = "worse", f"{words}. {worse}: {nothing}."
+    else:
+        verdict, text = "undecided", f"{words}. The interval does not exclude zero: {nothing}."
+    return Statement(level, headroom.arm, HEADROOM, verdict, text)
 
 
 def comparison_statement(item: Comparison, decidable: bool) -> Statement:
@@ -106,16 +105,11 @@ def geoalign_statement(
             missing = f"its paired difference to {control} has no interval ({why})"
         return Statement(level, arm, kind, "none", f"{plain}. No claim for {arm}: {missing}.")
     verdict, above = finding(against_baseline), finding(against_control)
+    alone = f"So the number of pairs alone ({control})"
     meaning = {
         ("better", "better"): "The geometry adds something beyond the number of pairs.",
-        (
-            "better",
-            "undecided",
-        ): f"So the number of pairs alone ({control}) may explain the gain: no sign that the geometry adds anything.",
-        (
-            "better",
-            "worse",
-        ): f"So the number of pairs alone ({control}) does better still: here the geometry takes away.",
+        ("better", "undecided"): f"{alone} may explain the gain: no sign that the geometry adds anything.",
+        ("better", "worse"): f"{alone} does better still: here the geometry takes away.",
     }.get((verdict, above), "")
     text = " ".join(part for part in (first, _sentence(against_control, decidable), meaning) if part)
     return Statement(level, arm, kind, verdict, text)
@@ -135,16 +129,12 @@ def detection_statement(level: str, arm: str, detection: Detection) -> Statement
     numbers = f"AUROC of its score minus that of {detection.control}: {amount(detection.gain)}"
     if not detection.gain.defined:
         return Statement(level, arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(detection.gain)}.")
-    if detection.gain.interval.low > 0:
-        meaning, verdict = "its score ranks corrupted rewards better than the number of pairs alone", "better"
-    elif detection.gain.interval.high < 0:
-        meaning, verdict = "its score ranks corrupted rewards worse than the number of pairs alone", "worse"
-    else:
-        meaning, verdict = (
-            "its score and the number of pairs alone cannot be told apart in ranking corrupted rewards",
-            "",
-        )
-    return Statement(level, arm, "detection", verdict or "undecided", f"{arm}: {meaning} ({numbers}).")
+    verdict = "undecided"
+    meaning = "its score and the number of pairs alone cannot be told apart in ranking corrupted rewards"
+    if detection.gain.excludes_zero:
+        verdict = "better" if detection.gain.interval.low > 0 else "worse"
+        meaning = f"its score ranks corrupted rewards {verdict} than the number of pairs alone"
+    return Statement(level, arm, "detection", verdict, f"{arm}: {meaning} ({numbers}).")
 
 
 def finding(item: Comparison) -> str:
@@ -209,15 +199,5 @@ def _bounds(interval: Interval) -> str:
     return f"95% interval {signed(interval.low)} to {signed(interval.high)}"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-def worst_first(statements: Iterable[Statement]) -> list[Statement]:
-    """The statements in the order of reading: headroom, primary, exploratory, bounds, detection."""
-    order = {HEADROOM: 0, PRIMARY: 1, EXPLORATORY: 2, BOUND: 3}
-    return sorted(statements, key=lambda item: order.get(item.kind, 4))

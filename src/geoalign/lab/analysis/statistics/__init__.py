@@ -1,25 +1,32 @@
 """Intervals, paired differences, rankings and curves in numpy; no torch."""
 
-from geoalign.lab.analysis.statistics.bootstrap import grouped_bootstrap
-from geoalign.lab.analysis.statistics.curves import ema, largest_drop, oscillation
+from geoalign.lab.analysis.statistics.curves import (
+    ema,
+    largest_drop,
+    mean_pass_at_k,
+    oscillation,
+    pass_at_k,
+    powers_of_two,
+)
 from geoalign.lab.analysis.statistics.intervals import (
     MIN_SEEDS,
     PairedDifference,
+    grouped_bootstrap,
     holm,
     paired_difference,
     seed_interval,
+    share_interval,
+    smallest_detectable,
     spread,
     wilson_interval,
 )
-from geoalign.lab.analysis.statistics.power import share_interval, smallest_detectable
-from geoalign.lab.analysis.statistics.ranking import RankingCounts, auroc, average_precision, ranking_counts
+from geoalign.lab.analysis.statistics.ranking import auroc, average_precision
 from geoalign.method.intervals import Interval, clustered_proportion, mean_interval
 
 __all__ = [
     "MIN_SEEDS",
     "Interval",
     "PairedDifference",
-    "RankingCounts",
     "auroc",
     "average_precision",
     "clustered_proportion",
@@ -28,9 +35,11 @@ __all__ = [
     "holm",
     "largest_drop",
     "mean_interval",
+    "mean_pass_at_k",
     "oscillation",
     "paired_difference",
-    "ranking_counts",
+    "pass_at_k",
+    "powers_of_two",
     "seed_interval",
     "share_interval",
     "smallest_detectable",

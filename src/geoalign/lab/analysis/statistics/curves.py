@@ -1,6 +1,9 @@
-"""Curves: smoothed; how restless one is, by its noise around a local trend and its deepest fall."""
+"""Curves: smoothed; how restless one is, by its noise around a local trend and its deepest fall; pass@k over k."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb, fsum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,11 +26,11 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
 
     Returns:
         A number >= 0; NaN with fewer than three points.
-
-    Raises:
-        InputError: shapes differ or are not one-dimensional, or steps do not rise.
     """
-    curve, at_steps = _points(values, steps)
+    curve = np.asarray(values, dtype=np.float64)
+    at_steps = np.arange(len(curve)) if steps is None else np.asarray(steps)
+    known = ~np.isnan(curve)
+    curve, at_steps = curve[known], at_steps[known].astype(np.float64)
     if len(curve) < 3:
         return float("nan")
     a = (at_steps[2:] - at_steps[1:-1]) / (at_steps[2:] - at_steps[:-2])
@@ -41,22 +44,9 @@ def largest_drop(values: ArrayLike) -> float:
 
     NaN points are left out; a curve without a point gives NaN.
     """
-    curve, _ = _points(values, None)
-    return float(np.max(np.maximum.accumulate(curve) - curve)) if len(curve) else float("nan")
-
-
-def _points(values: ArrayLike, steps: ArrayLike | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     curve = np.asarray(values, dtype=np.float64)
-    if curve.ndim != 1:
-        raise InputError(f"values: expected one dimension, got shape {curve.shape}")
-    at_steps = np.arange(len(curve), dtype=np.float64) if steps is None else np.asarray(steps, dtype=np.float64)
-    if at_steps.shape != curve.shape:
-        raise InputError(f"steps: expected shape {curve.shape} as values, got {at_steps.shape}")
-    known = ~np.isnan(curve)
-    curve, at_steps = curve[known], at_steps[known]
-    if (np.diff(at_steps) <= 0).any():
-        raise InputError(f"steps: expected rising numbers, got {at_steps.tolist()}")
-    return curve, at_steps
+    curve = curve[~np.isnan(curve)]
+    return float(np.max(np.maximum.accumulate(curve) - curve)) if len(curve) else float("nan")
 
 
 def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
@@ -68,15 +58,8 @@ def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
 
     Returns:
         [n] averages; NaN before the first number.
-
-    Raises:
-        InputError: more than one dimension, or `keep` outside [0, 1).
     """
     series = np.asarray(values, dtype=np.float64)
-    if series.ndim != 1:
-        raise InputError(f"values: expected one dimension, got shape {series.shape}")
-    if not 0 <= keep < 1:
-        raise InputError(f"keep: expected a number in [0, 1), got {keep}")
     smoothed = np.full_like(series, np.nan)
     state = np.nan
     for at, value in enumerate(series):
@@ -84,3 +67,34 @@ def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
             state = value if np.isnan(state) else keep * state + (1 - keep) * value
         smoothed[at] = state
     return smoothed
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """1 - C(n - c, k) / C(n, k), the unbiased estimate from n = `samples` answers of which c = `correct` are right.
+
+    Chen et al. 2021 (arXiv 2107.03374), Eq. 1. Computed in whole numbers and divided once, so that it is exact to the
+    last bit even where it is close to 0 or 1. With fewer than k wrong answers it is 1.
+
+    Raises:
+        InputError: k or `correct` does not lie within the number of samples.
+    """
+    if not 1 <= k <= samples:
+        raise InputError(f"k: expected 1 to {samples} (samples), got {k}")
+    if not 0 <= correct <= samples:
+        raise InputError(f"correct: expected 0 to {samples} (samples), got {correct}")
+    draws = comb(samples, k)
+    return (draws - comb(samples - correct, k)) / draws
+
+
+def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
+    """The mean of `pass_at_k` over problems with `samples` answers each.
+
+    Args:
+        correct: right answers of each problem, of which there is at least one.
+    """
+    return fsum(pass_at_k(samples, count, k) for count in correct) / len(correct)
+
+
+def powers_of_two(largest: int) -> list[int]:
+    """1, 2, 4, ... up to `largest`."""
+    return [2**power for power in range(largest.bit_length()) if 2**power <= largest]

@@ -1,21 +1,25 @@
-"""Intervals and tests: means and differences over seeds, several comparisons at a time, a plain proportion."""
+"""Intervals and tests: over seeds, several at a time, proportions, shares, bootstrap; what a design can detect."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
+from scipy.stats import nct
 from scipy.stats import t as student
 
-from geoalign.errors import InputError
 from geoalign.method.intervals import Interval, mean_interval
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
+_LEVEL = 0.95
+DRAWS = 500
 # A spread below this share of the mean is rounding.
 _ROUNDING = 1e-12
 
@@ -47,29 +51,20 @@ class PairedDifference:
         return self.interval.low > 0 or self.interval.high < 0
 
 
-def paired_difference(
-    first: Mapping[int, float], second: Mapping[int, float], *, level: float = 0.95, least: int = MIN_SEEDS
-) -> PairedDifference:
+def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> PairedDifference:
     """First minus second, paired by seed; a NaN counts as missing.
 
-    With fewer than `least` pairs there is a mean but neither interval nor p. Differences that are all zero (two arms
-    that did the same) give the interval 0 to 0 and p = 1. Differences that are all equal but not zero show no spread to
-    judge them by: interval and p are undefined rather than of width zero.
-
-    Raises:
-        InputError: a level outside (0, 1), or `least` below 2.
+    With fewer than `MIN_SEEDS` pairs there is a mean but neither interval nor p. Differences that are all zero (two
+    arms that did the same) give the interval 0 to 0 and p = 1. Differences that are all equal but not zero show no
+    spread to judge them by: interval and p are undefined rather than of width zero.
     """
-    if not 0 < level < 1:
-        raise InputError(f"level: expected a number in (0, 1), got {level}")
-    if least < 2:
-        raise InputError(f"least: expected at least 2 pairs, got {least}")
     mine = {seed for seed, value in first.items() if not math.isnan(value)}
     theirs = {seed for seed, value in second.items() if not math.isnan(value)}
     differences = np.array([first[seed] - second[seed] for seed in sorted(mine & theirs)], dtype=np.float64)
     pairs, left_out = len(differences), len(mine ^ theirs)
     mean = float(differences.mean()) if pairs else math.nan
     undefined = PairedDifference(Interval(mean, math.nan, math.nan), math.nan, pairs, left_out)
-    if pairs < least:
+    if pairs < MIN_SEEDS:
         return undefined
     if not differences.any():
         return PairedDifference(Interval(0.0, 0.0, 0.0), 1.0, pairs, left_out)
@@ -77,14 +72,14 @@ def paired_difference(
     if error <= _ROUNDING * abs(mean):
         return undefined
     p = 2 * float(student.sf(abs(mean) / error, pairs - 1))
-    return PairedDifference(mean_interval(differences, level=level), p, pairs, left_out)
+    return PairedDifference(mean_interval(differences), p, pairs, left_out)
 
 
-def seed_interval(values: ArrayLike, *, level: float = 0.95, least: int = MIN_SEEDS) -> Interval:
-    """The mean over seeds with Student's t interval; fewer than `least` values give NaN bounds. NaN is left out."""
+def seed_interval(values: ArrayLike) -> Interval:
+    """The mean over seeds with Student's t interval; fewer than `MIN_SEEDS` values give NaN bounds. NaN is left out."""
     numbers = np.asarray(values, dtype=np.float64)
-    interval = mean_interval(numbers, level=level)
-    if int((~np.isnan(numbers)).sum()) < least:
+    interval = mean_interval(numbers)
+    if int((~np.isnan(numbers)).sum()) < MIN_SEEDS:
         return Interval(interval.estimate, math.nan, math.nan)
     return interval
 
@@ -106,17 +101,9 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
     Returns:
         [n] adjusted values, in the order given.
-
-    Raises:
-        InputError: more than one dimension, or a value outside [0, 1].
     """
     values = np.asarray(p_values, dtype=np.float64)
-    if values.ndim != 1:
-        raise InputError(f"p_values: expected one dimension, got shape {values.shape}")
     known = np.flatnonzero(~np.isnan(values))
-    wrong = [float(value) for value in values[known] if not 0 <= value <= 1]
-    if wrong:
-        raise InputError(f"p_values: expected numbers in [0, 1], got {wrong[0]}")
     adjusted = np.full(len(values), np.nan)
     order = known[np.argsort(values[known], kind="stable")]
     factors = np.arange(len(order), 0, -1)
@@ -124,27 +111,100 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def wilson_interval(successes: int, trials: int, *, level: float = 0.95) -> Interval:
-    """Wilson's score interval: stays inside [0, 1] and keeps a width at 0 and at `trials` successes.
+def wilson_interval(successes: int, trials: int) -> Interval:
+    """Wilson's 95% score interval: stays inside [0, 1] and keeps a width at 0 and at `trials` successes.
 
     Centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p (1 - p)/n + z^2/4n^2) / (1 + z^2/n). For trials that come in
-    groups (several answers to one problem) it is too narrow: `clustered_proportion` is meant for those.
-
-    Returns:
-        The interval; all NaN without trials.
-
-    Raises:
-        InputError: successes outside 0..trials, or a level outside (0, 1).
+    groups (several answers to one problem) it is too narrow: `clustered_proportion` is meant for those. All NaN without
+    trials.
     """
-    if not 0 < level < 1:
-        raise InputError(f"level: expected a number in (0, 1), got {level}")
-    if not 0 <= successes <= trials:
-        raise InputError(f"successes: expected a number in 0..{trials} (trials), got {successes}")
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan)
-    z = float(ndtri((1 + level) / 2))
+    z = float(ndtri((1 + _LEVEL) / 2))
     share = successes / trials
     shrink = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / shrink
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / shrink
     return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def smallest_detectable(sd: float, pairs: int, *, power: float = 0.8) -> float:
+    """The smallest mean difference that a two-sided paired t test finds with this probability.
+
+    d sd / sqrt(n) with the d that solves P(T > c) = power for T noncentral t with n - 1 degrees of freedom and
+    noncentrality d, and c the test's critical value. Findings in the wrong direction do not count.
+
+    Args:
+        sd: standard deviation of the paired differences (ddof 1).
+        pairs: paired seeds.
+
+    Returns:
+        A difference in the units of `sd`; 0 where `sd` is 0, NaN where it is NaN or there are fewer than two pairs.
+    """
+    if pairs < 2 or math.isnan(sd):
+        return math.nan
+    critical = float(student.ppf((1 + _LEVEL) / 2, pairs - 1))
+    high = critical + 1.0
+    while float(nct.sf(critical, pairs - 1, high)) < power:
+        high *= 2
+    shift = float(brentq(lambda d: float(nct.sf(critical, pairs - 1, d)) - power, 0.0, high))
+    return shift * sd / math.sqrt(pairs)
+
+
+def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
+    """mean(parts) / mean(wholes) over paired values, with Fieller's interval (1954).
+
+    All shares r for which mean(parts - r wholes) is not distinguishable from zero by Student's t: the roots of
+    a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. Bounded only where
+    the mean of the wholes is itself distinguishable from zero (a > 0).
+
+    Args:
+        parts, wholes: [n], what was recovered and what there was to recover, of the same seeds.
+
+    Returns:
+        The share; NaN bounds with fewer than three pairs or where the interval is unbounded.
+    """
+    x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    if not len(x) or y.mean() == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    estimate = float(x.mean() / y.mean())
+    if len(x) < 3:
+        return Interval(estimate, math.nan, math.nan)
+    covariance = np.cov(x, y)
+    q = float(student.ppf((1 + _LEVEL) / 2, len(x) - 1)) ** 2 / len(x)
+    a = y.mean() ** 2 - q * covariance[1, 1]
+    b = x.mean() * y.mean() - q * covariance[0, 1]
+    c = x.mean() ** 2 - q * covariance[0, 0]
+    if a <= 0:
+        return Interval(estimate, math.nan, math.nan)
+    half = math.sqrt(max(0.0, b * b - a * c)) / a
+    return Interval(estimate, float(b / a - half), float(b / a + half))
+
+
+def grouped_bootstrap(
+    statistic: Callable[[Int[np.ndarray, " n"]], float],
+    groups: Int[np.ndarray, " b"],
+) -> Interval:
+    """The statistic of all rows, with the percentiles of its values on groups drawn with replacement.
+
+    Args:
+        statistic: of rows, given by their indices, repeats included; NaN where it is undefined.
+        groups: [B] the group of each row.
+
+    Returns:
+        The interval; NaN bounds where the statistic is undefined on all rows or on more than half of the draws.
+    """
+    estimate = statistic(np.arange(len(groups)))
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    generator = np.random.default_rng(0)
+    values = np.array(
+        [
+            statistic(np.concatenate([members[index] for index in generator.integers(len(members), size=len(members))]))
+            for _ in range(DRAWS if not math.isnan(estimate) else 0)
+        ]
+    )
+    known = values[~np.isnan(values)]
+    if len(known) * 2 <= len(values):
+        return Interval(estimate, math.nan, math.nan)
+    low, high = np.quantile(known, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return Interval(estimate, float(low), float(high))

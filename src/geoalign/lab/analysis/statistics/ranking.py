@@ -1,25 +1,12 @@
 """How well a score ranks marked items above the others: area under the ROC curve, average precision.
 
-numpy only. Rows whose score is NaN are left out; `ranking_counts` says how many.
+numpy only. Rows whose score is NaN are left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from geoalign.errors import InputError
-
-
-@dataclass(frozen=True)
-class RankingCounts:
-    """What a ranking was computed from: marked and unmarked items with a score, and items left out for want of one."""
-
-    positives: int
-    negatives: int
-    left_out: int
 
 
 def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
@@ -34,9 +21,6 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
 
     Returns:
         A number in [0, 1]; NaN where no marked or no unmarked item has a score.
-
-    Raises:
-        InputError: shapes differ or are not one-dimensional, or `positives` is not boolean.
     """
     values, marked = _scored(scores, positives)
     number, others = int(marked.sum()), int((~marked).sum())
@@ -52,7 +36,7 @@ def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
     Items of equal score enter together, so their order cannot matter. A score without information gives about the
     share of marked items, not 1/2.
 
-    Args and errors as in `auroc`.
+    Args as in `auroc`.
 
     Returns:
         A number in (0, 1]; NaN where no marked item has a score.
@@ -77,28 +61,8 @@ def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (last - (counts - 1) / 2)[inverse]
 
 
-def ranking_counts(scores: ArrayLike, positives: ArrayLike) -> RankingCounts:
-    """How many items `auroc` and `average_precision` use, and how many they leave out (NaN score)."""
-    values, marked = _checked(scores, positives)
-    scored = ~np.isnan(values)
-    return RankingCounts(
-        positives=int((scored & marked).sum()), negatives=int((scored & ~marked).sum()), left_out=int((~scored).sum())
-    )
-
-
 def _scored(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    values, marked = _checked(scores, positives)
-    scored = ~np.isnan(values)
-    return values[scored], marked[scored]
-
-
-def _checked(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values = np.asarray(scores, dtype=np.float64)
     marked = np.asarray(positives)
-    if values.ndim != 1:
-        raise InputError(f"scores: expected one dimension, got shape {values.shape}")
-    if marked.shape != values.shape:
-        raise InputError(f"positives: expected shape {values.shape} as scores, got {marked.shape}")
-    if marked.size and marked.dtype != np.bool_:
-        raise InputError(f"positives: expected booleans, got dtype {marked.dtype}")
-    return values, marked.astype(np.bool_)
+    scored = ~np.isnan(values)
+    return values[scored], marked[scored].astype(np.bool_)

@@ -6,13 +6,11 @@ import shutil
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.analysis.comparison.analysis import read_compared
 from geoalign.lab.analysis.comparison.groups import reference
 from geoalign.lab.reports.documents import make_folder
 from geoalign.lab.store.compact import write_compact
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_plan import read_plan
-from geoalign.lab.store.comparison_results import read_results
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
@@ -25,9 +23,9 @@ def compact_comparison(folder: Path, into: Path) -> Path:
         RunFolderError: the plan or a result cannot be read, `into` is `folder`, or it holds results of its own.
     """
     folder, into = Path(folder), Path(into)
-    plan = read_plan(folder)
-    levels = analyse(read_results(folder), plan).levels
-    arms = [(level.level, row.arm) for level in levels if (row := reference(level.rows, plan)) is not None]
+    compared = read_compared(folder)
+    references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]
+    arms = [(level, row.arm) for level, row in references if row is not None]
     make_folder(into)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")

@@ -64,8 +64,10 @@ def share_aligned(cosines: Floats) -> float:
 
 def cosine_panels(details: Details) -> list[Panel]:
     """Histograms of the pairs' cosines to the prototype, raw and projected, on the same axis."""
-    sides = (("before", details.raw_cosine), ("after", details.projected_cosine))
-    return [_cosine_panel(details.step, side, cosines) for side, cosines in sides]
+    return [
+        _cosine_panel(details.step, "before", details.raw_cosine),
+        _cosine_panel(details.step, "after", details.projected_cosine),
+    ]
 
 
 def _cosine_panel(step: int, side: str, cosines: Floats) -> Panel:
@@ -91,8 +93,10 @@ def _cosine_panel(step: int, side: str, cosines: Floats) -> Panel:
 
 def plane_panels(details: Details) -> list[Panel]:
     """The sampled unit directions in the plane of the prototype and of their own widest spread across it."""
-    sides = (("before", details.raw_plane), ("after", details.projected_plane))
-    return [_plane_panel(details.step, side, plane) for side, plane in sides]
+    return [
+        _plane_panel(details.step, "before", details.raw_plane),
+        _plane_panel(details.step, "after", details.projected_plane),
+    ]
 
 
 def _plane_panel(step: int, side: str, plane: Floats) -> Panel:

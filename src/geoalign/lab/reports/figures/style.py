@@ -1,21 +1,30 @@
-"""One look for every figure: a panel is one pair of axes, drawn on matplotlib's SVG canvas without pyplot's state."""
+"""One look for every figure: a panel is one pair of axes, drawn on matplotlib's SVG canvas without pyplot's state.
+
+Most panels are one of two kinds: lines with bands (`line_panel`), or names with intervals (`interval_panel`).
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from geoalign.method.intervals import Interval
 
 # Small enough that a phone shows it without shrinking the letters below reading size.
 SIZE = (5.4, 3.5)
 # Steps are whole numbers, so are the ticks under them.
 STEP_AXIS = "RL step"
+SMOOTHED = "smoothed, s = 0.6 s + 0.4 x"
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,139 @@ class Panel:
     alt: str
     caption: str
     draw: Callable[[Axes, Theme], None]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour (a name of the theme), marker and dash of a line."""
+
+    colour: str
+    marker: str = "o"
+    dash: str = "-"
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line over `x`.
+
+    Attributes:
+        name: what the legend calls it.
+        y: drawn thick, or thin where there is a `smooth`, which then is thick.
+        low, high: ends of its intervals: empty, or NaN where there is none.
+        marked: whether every point has a marker; a single one always has.
+        bars: intervals as error bars instead of a band.
+    """
+
+    name: str
+    x: Sequence[float] | NDArray[Any]
+    y: Sequence[float] | NDArray[Any]
+    low: Sequence[float] | NDArray[Any] = ()
+    high: Sequence[float] | NDArray[Any] = ()
+    smooth: Sequence[float] | NDArray[Any] = ()
+    look: Look = Look("blue")
+    marked: bool = False
+    bars: bool = False
+
+
+def draw_line(axes: Axes, theme: Theme, line: Line) -> None:
+    """A line with its interval; a single point has its interval as an error bar."""
+    colour, x = getattr(theme, line.look.colour), np.asarray(line.x)
+    y, low, high, smooth = (np.asarray(values, np.float64) for values in (line.y, line.low, line.high, line.smooth))
+    thick = smooth if len(smooth) else y
+    mark = line.look.marker if line.marked or len(x) == 1 else ""
+    if len(low) and np.isfinite(low).any():
+        if line.bars or len(x) == 1:
+            reach = np.nan_to_num([thick - low, high - thick]).clip(0)
+            axes.errorbar(x, thick, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.8, capsize=3)
+        else:
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if len(smooth):
+        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.5, marker=mark, markersize=4)
+        mark = ""
+    axes.plot(x, thick, color=colour, linestyle=line.look.dash, linewidth=2, label=line.name, marker=mark, markersize=4)
+
+
+def line_panel(
+    name: str,
+    title: str,
+    alt: str,
+    caption: str,
+    lines: Sequence[Line],
+    *,
+    y: str,
+    x: str = STEP_AXIS,
+    chance: float | None = None,
+    powers: Sequence[float] = (),
+    legend: Literal["best", "lower left", "above"] = "best",
+    **limits: Any,
+) -> Panel:
+    """Lines and their legend.
+
+    Args:
+        x, y: what the axes are called.
+        chance: where a dotted line stands for chance.
+        powers: the ticks of an x axis in powers of two.
+        legend: where it stands; "above": in room made for it at the top, so that bands stay uncovered.
+        limits: of the axes, as matplotlib calls them.
+    """
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for line in lines:
+            draw_line(axes, theme, line)
+        if chance is not None:
+            axes.axhline(chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)), label="chance")
+        if powers:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(powers, [f"{value:g}" for value in powers])
+            axes.minorticks_off()
+        axes.set(xlabel=x, ylabel=y, **limits)
+        if legend == "above":
+            legend_above(axes, sum(not line.name.startswith("_") for line in lines))
+        else:
+            axes.legend(loc=legend, ncols=1 if legend == "best" else 2)
+
+    return Panel(name, title, alt, caption, draw)
+
+
+def legend_above(axes: Axes, entries: int) -> None:
+    """A legend inside the top of the axes, in room made for it: error bars and bands stay uncovered."""
+    columns = min(3, entries)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
+    axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
+
+
+def interval_panel(
+    name: str,
+    title: str,
+    alt: str,
+    caption: str,
+    rows: Sequence[tuple[str, Look, Interval]],
+    *,
+    x: str,
+    zero: float,
+    **limits: Any,
+) -> Panel:
+    """Names from top to bottom with their intervals, and a dotted line where nothing would lie."""
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        heights = np.arange(len(rows))[::-1]
+        axes.axvline(zero, color=theme.soft, linestyle=":", linewidth=1.2)
+        for height, (_, look, found) in zip(heights, rows, strict=True):
+            reach = np.nan_to_num([[found.estimate - found.low], [found.high - found.estimate]])
+            colour = getattr(theme, look.colour)
+            axes.errorbar(found.estimate, height, xerr=reach, fmt=look.marker, capsize=4, linewidth=1.8, color=colour)
+        name_rows(axes, [row[0] for row in rows])
+        axes.set(xlabel=x, **limits)
+
+    return Panel(name, title, alt, caption, draw)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names at the left from top to bottom, in room made for them."""
+    axes.set_yticks(np.arange(len(names))[::-1], names, fontsize=max(6.5, 10 - len(names) / 5))
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.figure.subplots_adjust(left=0.31)
 
 
 def render(panel: Panel, theme: Theme) -> bytes:

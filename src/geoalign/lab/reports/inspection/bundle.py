@@ -1,7 +1,7 @@
 """Rollouts inside a page: numbers as columns, texts and pairs in compressed pieces that the page opens on demand.
 
 A piece is JSON, deflated (zlib), in base64: nothing in it can be taken for markup, and a browser that opens the page
-from disk needs no second file. Lone surrogates stay what they are, as escapes of JSON.
+from disk needs no second file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas
 
-from geoalign.lab.store.columns import Bools, Floats, Ints, batches, decoded, texts
+from geoalign.lab.store.columns import Bools, Floats, Ints, batches
 from geoalign.lab.store.curation import SCORES_FILE, TEXTS
-from geoalign.lab.store.inspection import Inspection, Scored
+from geoalign.lab.store.inspection import Inspection
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000
@@ -76,51 +77,40 @@ def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: i
     return Bundle(_packed(columns), texts, pairs, int(kept.sum()), int((~kept).sum()))
 
 
-def _kept(scored: Scored, characters: int, rollouts: int) -> Bools:
-    if len(scored) <= rollouts and int(scored.characters.sum()) <= characters:
+def _kept(scored: pandas.DataFrame, characters: int, rollouts: int) -> Bools:
+    if len(scored) <= rollouts and scored["characters"].sum() <= characters:
         return np.ones(len(scored), dtype=bool)
-    groups = int(scored.group.max()) + 1
-    size = np.bincount(scored.group, minlength=groups)
-    length = np.bincount(scored.group, weights=scored.characters, minlength=groups)
-    worst = np.full(groups, -np.inf)
-    suspects = scored.anomalous & ~np.isnan(scored.score)
-    np.maximum.at(worst, scored.group[suspects], scored.score[suspects])
-    flagged = np.bincount(scored.group, weights=scored.anomalous, minlength=groups) > 0
-    order = np.lexsort((np.arange(groups), -worst, ~flagged))
-    fits = (np.cumsum(size[order]) <= rollouts) & (np.cumsum(length[order]) <= characters)
-    chosen = np.zeros(groups, dtype=bool)
-    chosen[order[fits]] = True
-    return chosen[scored.group]
+    suspects = scored["score"].where(scored["anomalous"])
+    groups = scored.assign(worst=suspects.fillna(-np.inf)).groupby("group").agg(
+        size=("row", "size"), length=("characters", "sum"), flagged=("anomalous", "any"), worst=("worst", "max")
+    )  # fmt: skip
+    order = groups.sort_values(["flagged", "worst"], ascending=False, kind="stable")
+    fits = order[(order["size"].cumsum() <= rollouts) & (order["length"].cumsum() <= characters)]
+    return scored["group"].isin(fits.index).to_numpy()
 
 
-def _columns(scored: Scored, kept: Bools, index: Ints) -> dict[str, Any]:
+def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, Any]:
     """One list per fact. `source` is an index in the page: -1 left out of the data, -2 a rollout not in the page."""
-    source = scored.source[kept]
-    inside = source.copy()
-    inside[source >= 0] = np.where(kept[source[source >= 0]], index[source[source >= 0]], -2)
-    groups, group = np.unique(scored.group[kept], return_inverse=True)
-    first = scored.first[groups] if len(scored) else groups
-    named = list(map(decoded, scored.file.take(first).to_pylist()))
-    files = sorted(set(named))
-    number = {name: at for at, name in enumerate(files)}
-    names = [number[name] for name in named]
+    page = scored[kept]
+    inside = page["source"].to_numpy().copy()
+    there = inside >= 0
+    inside[there] = np.where(kept[inside[there]], index[inside[there]], -2)
+    first = page.drop_duplicates("group").sort_values("group")
+    files = sorted(first["file"].unique())
+    whole = {name: page[name].tolist() for name in ("sample", "row", "characters")}
     return {
         "index": np.flatnonzero(kept).tolist(),
-        "group": group.tolist(),
+        "group": np.unique(page["group"], return_inverse=True)[1].tolist(),
         "source": inside.tolist(),
-        "sample": scored.sample[kept].tolist(),
-        "row": scored.row[kept].tolist(),
-        "characters": scored.characters[kept].tolist(),
-        "flagged": scored.anomalous[kept].astype(int).tolist(),
-        **{name: _numbers(getattr(scored, name)[kept]) for name in _NUMBERS},
-        "id": [decoded(name)[:NAME] for name in _take(scored.identity, kept)],
-        "answer": _names(scored.answer, kept),
-        "final_answer": _names(scored.final_answer, kept),
-        "groups": groups.tolist(),
-        "group_id": scored.group_id[first].tolist(),
-        "group_step": scored.step[first].tolist(),
-        "group_file": names,
-        "group_pairs": scored.group_pairs[first].tolist(),
+        **whole,
+        "flagged": page["anomalous"].astype(int).tolist(),
+        **{name: _numbers(page[name].to_numpy()) for name in _NUMBERS},
+        **{name: _names(page[name]) for name in ("id", "answer", "final_answer")},
+        "groups": first["group"].tolist(),
+        "group_id": first["group_id"].tolist(),
+        "group_step": first["step"].tolist(),
+        "group_file": [files.index(file) for file in first["file"]],
+        "group_pairs": first["group_pairs"].tolist(),
         "files": _shortened(files),
     }
 
@@ -131,16 +121,12 @@ def _shortened(files: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else files
 
 
-def _names(column: Any, kept: Bools) -> list[str | None]:
-    return [None if name is None else decoded(name)[:NAME] for name in _take(column, kept)]
+def _names(column: pandas.Series) -> list[str | None]:
+    return [name[:NAME] if isinstance(name, str) else None for name in column.tolist()]
 
 
-def _take(column: Any, kept: Bools) -> list[Any]:
-    return column.filter(kept).to_pylist()
-
-
-def _by_group(scored: Scored, kept: Bools, openings: dict[int, str]) -> list[str]:
-    return [openings.get(group, "") for group in np.unique(scored.group[kept]).tolist()]
+def _by_group(scored: pandas.DataFrame, kept: Bools, openings: dict[int, str]) -> list[str]:
+    return [openings.get(group, "") for group in np.unique(scored["group"][kept]).tolist()]
 
 
 def _numbers(values: Floats) -> list[float | int | None]:
@@ -158,7 +144,7 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
     """
     if inspection.redacted:
         return
-    group = inspection.scored.group.tolist()
+    group = inspection.scored["group"].to_numpy().tolist()
     index, size = 0, 0
     prompts: dict[str, int] = {}
     which: list[int] = []
@@ -181,19 +167,19 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
 def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]:
     row = 0
     for table in batches(inspection.folder / SCORES_FILE, TEXTS):
-        for prompt, response in zip(*(texts(table, name) for name in TEXTS), strict=True):
+        for prompt, response in zip(*(table[name].to_pylist() for name in TEXTS), strict=True):
             if kept[row]:
-                yield row, decoded(prompt.as_py()), decoded(response.as_py())
+                yield row, prompt, response
             row += 1
 
 
 def _pairs(inspection: Inspection, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
     """Pieces of pairs by rising group, and the first group of each piece, counted as in the page."""
-    pairs, group = inspection.pairs, inspection.scored.group
+    pairs, group = inspection.pairs, inspection.scored["group"].to_numpy()
     if pairs is None or not len(pairs):
         return [], []
-    inside = np.flatnonzero(kept[pairs.better] & kept[pairs.worse])
-    number = np.searchsorted(np.unique(group[kept]), group[pairs.better[inside]])
+    inside = np.flatnonzero(kept[pairs["better"].to_numpy()] & kept[pairs["worse"].to_numpy()])
+    number = np.searchsorted(np.unique(group[kept]), group[pairs["better"].to_numpy()[inside]])
     order = np.argsort(number, kind="stable")
     inside, number = inside[order], number[order]
     pieces, firsts = [], []
@@ -204,10 +190,10 @@ def _pairs(inspection: Inspection, kept: Bools, index: Ints) -> tuple[list[str],
             _packed(
                 {
                     "group": number[part].tolist(),
-                    "better": index[pairs.better[rows]].tolist(),
-                    "worse": index[pairs.worse[rows]].tolist(),
+                    "better": index[pairs["better"].to_numpy()[rows]].tolist(),
+                    "worse": index[pairs["worse"].to_numpy()[rows]].tolist(),
                     **{
-                        name: _numbers(np.round(getattr(pairs, name)[rows], 4))
+                        name: _numbers(np.round(pairs[name].to_numpy()[rows], 4))
                         for name in ("deviation", "raw_cosine", "projected_cosine")
                     },
                 }
@@ -228,6 +214,4 @@ def _parts(number: Ints) -> Iterable[slice]:
 
 def _packed(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Inside a JSON string Python's escape of a lone surrogate is JSON's.
-    data = text.encode("utf-8", errors="backslashreplace")
-    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode("ascii")

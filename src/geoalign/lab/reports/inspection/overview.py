@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pandas
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
-from geoalign.lab.store.columns import Bools
-from geoalign.lab.store.inspection import Inspection, Scored
+from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.store.run import Run
-from geoalign.lab.store.values import number, whole
 from geoalign.lab.text import inert
+
+_COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
 
 
 @dataclass(frozen=True)
@@ -41,61 +40,46 @@ class Verifier:
     listed: int
 
 
-def counts(scored: Scored) -> list[Count]:
+def counts(scored: pandas.DataFrame) -> list[Count]:
     """The rollouts by what became of them; lines that are zero and say nothing are left out."""
-    rollouts, first = len(scored), scored.first
-    own = scored.source == np.arange(rollouts)
-    replaced = ~own & (scored.source >= 0)
-    pairs = scored.group_pairs[first]
-    known = ~np.isnan(scored.correct)
-    wronged = scored.anomalous & (scored.correct == 1)
-    paired = int((pairs > 0).sum())
+    rollouts = len(scored)
+    own = scored["source"] == np.arange(rollouts)
+    pairs = scored.drop_duplicates("group")["group_pairs"]
+    known, flagged = scored["correct"].notna(), scored["anomalous"]
+    wronged = flagged & (scored["correct"] == 1)
+    changed = own & (scored["new_reward"] != scored["reward"]) & scored[["reward", "new_reward"]].notna().all(axis=1)
     every = [
-        _count("groups", len(first), math.nan, f"{paired:,} of them with different rewards, so with pairs"),
-        _count("rollouts", rollouts, math.nan, f"{int((~np.isnan(scored.score)).sum()):,} of them have a score"),
-        _count("pairs", int(pairs.sum()), math.nan, "a better and a worse response to the same prompt"),
-        _count("flagged", int(scored.anomalous.sum()), rollouts, "their rewards do not fit what the others agree on"),
-        _count("replaced", int(replaced.sum()), rollouts, "the content of another rollout instead"),
-        _count(
-            "changed rewards",
-            int(_changed(scored).sum()),
-            rollouts,
-            "kept with another reward",
-        ),
-        _count("left out", int((scored.source < 0).sum()), rollouts, "in no group afterwards"),
-        _count("correct but flagged", int(wronged.sum()), int(known.sum()), "marked as correct in the input"),
-        _count("unscored rewards", int(np.isnan(scored.reward).sum()), rollouts, "form no pair and replace nothing"),
+        _count("groups", len(pairs), math.nan, f"{(pairs > 0).sum():,} of them with different rewards, so with pairs"),
+        _count("rollouts", rollouts, math.nan, f"{scored['score'].notna().sum():,} of them have a score"),
+        _count("pairs", pairs.sum(), math.nan, "a better and a worse response to the same prompt"),
+        _count("flagged", flagged.sum(), rollouts, "their rewards do not fit what the others agree on"),
+        _count("replaced", (~own & (scored["source"] >= 0)).sum(), rollouts, "the content of another rollout instead"),
+        _count("changed rewards", changed.sum(), rollouts, "kept with another reward"),
+        _count("left out", (scored["source"] < 0).sum(), rollouts, "in no group afterwards"),
+        _count("correct but flagged", wronged.sum(), known.sum(), "marked as correct in the input"),
+        _count("unscored rewards", scored["reward"].isna().sum(), rollouts, "form no pair and replace nothing"),
     ]
     always = ("groups", "rollouts", "pairs", "flagged")
     return [item for item in every if item.name in always or item.value]
 
 
-def _changed(scored: Scored) -> Bools:
-    """[B] kept rollouts whose reward is another one afterwards."""
-    own = (scored.source == np.arange(len(scored))) & ~np.isnan(scored.reward) & ~np.isnan(scored.new_reward)
-    return own & (scored.new_reward != scored.reward)
-
-
-def _count(name: str, value: int, of: float, note: str) -> Count:
+def _count(name: str, value: float, of: float, note: str) -> Count:
     return Count(name, float(value), value / of if of and not math.isnan(of) else math.nan, note)
 
 
 def verdict(inspection: Inspection) -> Verdict:
     """Is there a consensus at all? From the summary's own measurement, else from the steps' metrics as for a run."""
-    measured = inspection.summary.get("consensus")
-    measured = measured if isinstance(measured, Mapping) else {}
-    accuracy = _number(measured, "new_group_accuracy", "accuracy")
-    if math.isnan(accuracy):
-        reason = measured.get("reason")
+    measured = inspection.summary.get("consensus") or {}
+    accuracy = measured.get("new_group_accuracy")
+    if accuracy is None:
         other = consensus(as_run(inspection))
-        return Verdict(other.level, other.headline, inert(reason), 0) if isinstance(reason, str) else other
-    ends = (_number(measured, "new_group_accuracy_low", "low"), _number(measured, "new_group_accuracy_high", "high"))
-    chance = _number(measured, "chance_accuracy", "chance")
-    chance = CHANCE if math.isnan(chance) else chance
+        reason = measured.get("reason")
+        return Verdict(other.level, other.headline, inert(reason), 0) if reason else other
+    ends = tuple(_known(measured.get(f"new_group_accuracy_{end}")) for end in ("low", "high"))
+    chance = measured.get("chance_accuracy", CHANCE)
     interval = Interval(accuracy, *ends)
     level = level_of(interval, chance)
-    groups = _number(measured, "groups")
-    over = "" if math.isnan(groups) else f" over {groups:,.0f} groups"
+    over = f" over {measured['groups']:,} groups" if "groups" in measured else ""
     span = "undefined" if math.isnan(ends[0] + ends[1]) else f"{ends[0]:.1%} to {ends[1]:.1%}"
     text = (
         "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
@@ -112,28 +96,25 @@ def _advice(level: str) -> str:
     return ""
 
 
-def _number(values: Mapping[str, Any], *names: str) -> float:
-    for name in names:
-        value = number(values.get(name))
-        if value is not None:
-            return value
-    return math.nan
+def _known(value: float | None) -> float:
+    """NaN for null, which stands for it in JSON."""
+    return math.nan if value is None else value
 
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:
     """Where the rollouts come from and what judged them, as name and value."""
-    inputs = _mappings(inspection, "inputs")
-    names = [str(item.get("file", "")).rsplit("/", 1)[-1] for item in inputs]
+    inputs = inspection.summary["inputs"]
+    names = [item["file"].rsplit("/", 1)[-1] for item in inputs]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    formats = sorted({str(item.get("format")) for item in inputs if item.get("format")})
-    steps = len(np.unique(inspection.scored.step))
-    hidden = inspection.summary.get("hidden")
-    states = hidden.get("note") or hidden.get("from") if isinstance(hidden, Mapping) else None
+    formats = sorted({item["format"] for item in inputs})
+    steps = len(np.unique(inspection.scored["step"].to_numpy()))
+    hidden = inspection.summary["hidden"]
+    states = hidden.get("note") or hidden["from"]
     known = [
         ("from", shown),
         ("read as", ", ".join(formats)),
         ("curator", str(inspection.curator.get("type", ""))),
-        ("hidden states", "" if states in (None, "none") else str(states)),
+        ("hidden states", "" if states == "none" else states),
         ("seed", str(inspection.summary.get("seed", ""))),
         ("steps", str(steps) if steps > 1 else ""),
         ("texts", "left out (redacted)" if inspection.redacted else ""),
@@ -143,19 +124,19 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
 
 def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
     """What was skipped on reading, one sentence each, at most `limit`; and how many there were."""
-    rows = _mappings(inspection, "skipped")
+    rows = inspection.summary["skipped"]
     lines = []
     for item in rows[:limit]:
-        name = "" if item.get("field") is None else f"{item['field']}: "
-        lines.append(inert(f"{item.get('file')}, line {item.get('line')}: {name}{item.get('reason')}", 300))
+        name = "" if item["field"] is None else f"{item['field']}: "
+        lines.append(inert(f"{item['file']}, line {item['line']}: {name}{item['reason']}", 300))
     return lines, len(rows)
 
 
 def repeated(inspection: Inspection) -> list[str]:
     """Dumps that were left out because they held the rollouts of another one again."""
     return [
-        inert(f"{item.get('file')}: the rollouts of {item.get('same_as')} again", 300)
-        for item in _mappings(inspection, "repeated")
+        inert(f"{item['file']}: the rollouts of {item['same_as']} again", 300)
+        for item in inspection.summary.get("repeated", ())
     ]
 
 
@@ -167,34 +148,22 @@ def verifier(inspection: Inspection, limit: int = 100) -> Verifier:
     return Verifier(lines, refused_line(inspection.summary), rows, len(prompts))
 
 
-def _mappings(inspection: Inspection, name: str) -> list[Mapping[str, Any]]:
-    """The mappings in a list of the summary; none where there is no such list."""
-    items = inspection.summary.get(name)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
 def as_run(inspection: Inspection) -> Run:
     """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
     scored = inspection.scored
     steps = []
-    for step in np.unique(scored.step).tolist():
-        rows = np.flatnonzero(scored.step == step)
-        true, reward = scored.true_reward[rows], scored.reward[rows]
-        known = ~np.isnan(true) & ~np.isnan(reward)
+    for step in np.unique(scored["step"]).tolist():
+        rows = scored[scored["step"] == step]
+        columns = {name: rows[name].to_numpy() for name in _COLUMNS}
+        known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
         steps.append(
             RolloutStep(
                 step=step,
                 path=inspection.folder,
-                row=rows,
-                group=scored.group[rows],
-                reward=reward,
-                true_reward=true,
-                flipped=known & (true != reward),
+                row=rows.index.to_numpy(),
+                flipped=known & (columns["true_reward"] != columns["reward"]),
                 flip_known=known,
-                score=scored.score[rows],
-                anomalous=scored.anomalous[rows],
-                source=scored.source[rows],
-                weight=scored.weight[rows],
+                **columns,
             )
         )
     return Run(
@@ -202,19 +171,13 @@ def as_run(inspection: Inspection) -> Run:
         config={"curator": dict(inspection.curator)},
         config_text="",
         versions={},
-        metrics=tuple(_metrics(inspection)),
+        metrics=tuple(
+            MetricRow("rl", item["step"], {name: _known(value) for name, value in item["metrics"].items()})
+            for item in inspection.summary["steps"]
+        ),
         rollouts=tuple(steps),
         details={},
         evaluations=(),
         finished=True,
         notes=(),
     )
-
-
-def _metrics(inspection: Inspection) -> list[MetricRow]:
-    rows = []
-    for item in _mappings(inspection, "steps"):
-        metrics, step = item.get("metrics"), whole(item.get("step"))
-        if isinstance(metrics, Mapping) and step is not None:
-            rows.append(MetricRow("rl", step, {str(name): _number(metrics, name) for name in metrics}))
-    return rows

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-from geoalign.lab.reports.documents import Inline, inline, make_folder, picture, write
-from geoalign.lab.reports.formats import environment
+from geoalign.lab.reports.documents import Inline, environment, inline, make_folder, picture, write
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict, verifier
 from geoalign.lab.reports.inspection.sections import inspection_sections, score_name
@@ -21,10 +19,8 @@ PROGRAM = ("dom", "store", "diff", "formulas", "model", "search", "list", "texts
 SUMMARY_LIMIT = 20_000
 
 
-def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+def build_inspection(folder: Path) -> Path:
     """Writes report.html and figures/*.svg into a folder of `geoalign curate`, from its tables alone; returns the page.
-
-    What was left out on reading is on the page, and `say` is given it.
 
     Files are replaced in one piece, so that a reader never sees half of one.
 
@@ -38,7 +34,6 @@ def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: Non
     make_folder(figures)
     packed = bundle(inspection)
     lines, total = skipped(inspection)
-    notes = [inert(note) for note in inspection.notes]
     page = (
         environment()
         .get_template("inspection.html.j2")
@@ -59,15 +54,11 @@ def build_inspection(folder: Path, say: Callable[[str], None] = lambda note: Non
             skipped=lines,
             skipped_total=total,
             repeated=repeated(inspection),
-            notes=notes,
             summary=inert(json.dumps(dict(inspection.summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
         )
     )
     report = inspection.folder / REPORT_FILE
-    # The templates escape all there is; what is left of lone surrogates has no bytes of its own.
     write(report, page.encode("utf-8", errors="replace"))
-    for note in notes:
-        say(note)
     return report
 
 
@@ -98,9 +89,6 @@ def _settings(inspection: Inspection, packed: Bundle) -> str:
 def _known(inspection: Inspection) -> dict[str, bool]:
     """Which filters make sense here."""
     scored = inspection.scored
-    return {
-        "correct": bool((scored.correct == scored.correct).any()),
-        "steps": len(set(scored.step.tolist())) > 1,
-        "scores": bool((scored.score == scored.score).any()),
-        "probabilities": bool((scored.probability_wrong == scored.probability_wrong).any()),
-    }
+    columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
+    known = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
+    return known | {"steps": scored["step"].nunique() > 1}

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from geoalign.lab.reports.figures.curves import reward_panel
+from geoalign.lab.reports.documents import Section, first_middle_last, section
+from geoalign.lab.reports.figures.curves import actions_panel, projector_panel, reward_panel
 from geoalign.lab.reports.figures.details import cosine_panels, density_panel
-from geoalign.lab.reports.figures.ranks import pooled_panel, rank_curve, tenths_panel
-from geoalign.lab.reports.figures.rewards import rank_panel, reward_score_panel
+from geoalign.lab.reports.figures.scores import pooled_panel, rank_curve, rank_panel, reward_score_panel, tenths_panel
 from geoalign.lab.reports.figures.style import Panel
-from geoalign.lab.reports.figures.training import actions_panel, projector_panel
-from geoalign.lab.reports.sections import Section, first_middle_last, section
 from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.rollouts import Density, Details
 from geoalign.lab.store.run import Run
@@ -52,21 +50,21 @@ def _scores(inspection: Inspection, run: Run) -> list[Panel | str]:
 
 def _densities(inspection: Inspection, run: Run) -> list[Panel | str]:
     table = inspection.densities
-    if table is None or not len(table.step):
+    if table is None or not len(table):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
     alpha = number(inspection.curator.get("alpha"))
     rollouts = {step.step: step for step in run.rollouts}
     panels: list[Panel | str] = []
-    for step in first_middle_last(np.unique(table.step).tolist()):
-        at = table.step == step
-        grid, heights = table.score[at], table.density[at]
+    for step in first_middle_last(np.unique(table["step"]).tolist()):
+        rows = table[table["step"] == step]
+        grid, heights = rows["score"].to_numpy(), rows["density"].to_numpy()
         density = Density(
             grid=grid,
             density=heights,
-            peak=float(table.peak[at][0]),
+            peak=float(rows["peak"].iloc[0]),
             mode=float(grid[np.argmax(heights)]),
             alpha=float("nan") if alpha is None else alpha,
-            threshold=float(table.threshold[at][0]),
+            threshold=float(rows["threshold"].iloc[0]),
         )
         panels.append(density_panel(step, density, rollouts.get(step)))
     return panels
@@ -76,15 +74,15 @@ def _directions(inspection: Inspection) -> list[Panel | str]:
     pairs = inspection.pairs
     if pairs is None or not len(pairs):
         return ["This curator compares no pairs, or no group had two different rewards."]
-    step = int(pairs.step.max())
-    last = pairs.step == step
+    step = int(pairs["step"].max())
+    last = pairs[pairs["step"] == step]
     none = np.empty((0, 2))
     details = Details(
         step=step,
-        winner=pairs.better[last],
-        loser=pairs.worse[last],
-        raw_cosine=pairs.raw_cosine[last],
-        projected_cosine=pairs.projected_cosine[last],
+        winner=last["better"].to_numpy(),
+        loser=last["worse"].to_numpy(),
+        raw_cosine=last["raw_cosine"].to_numpy(),
+        projected_cosine=last["projected_cosine"].to_numpy(),
         density=None,
         plane_pairs=np.empty(0, dtype=np.int64),
         raw_plane=none,

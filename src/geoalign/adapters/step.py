@@ -1,0 +1,215 @@
+"""What the adapters of all engines do alike in one step: read rewards by name, decide, make advantages and metrics.
+
+An engine's adapter makes `Rollouts` of its rows and carries the assignment out on them; what stands here is the same
+whatever the rows are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoalign.adapters.placement import Placement, place
+from geoalign.curators.base import Curator
+from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.types import Curation, Rollouts
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A batch as the curator read it, what it decided, the content of each slot, and metrics."""
+
+    rollouts: Rollouts
+    curation: Curation
+    placement: Placement
+    metrics: dict[str, float]
+
+
+def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
+    """Curates one batch, in one process; `seconds` among the metrics are the curation's.
+
+    Raises:
+        UnsupportedError: sources across groups, or more rows than slots.
+    """
+    started = time.perf_counter()
+    curation = session.curate(rollouts)
+    placement = place(curation, rollouts.groups, by=session.name)
+    seconds = time.perf_counter() - started
+    return Decision(rollouts, curation, placement, decision_metrics(curation, rollouts, placement, seconds=seconds))
+
+
+def decision_metrics(curation: Curation, rollouts: Rollouts, placement: Placement, **more: float) -> dict[str, float]:
+    """The curator's metrics, the mean rewards before and after, and how many rows were replaced, dropped, unscored.
+
+    `more` overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
+    """
+    kept = placement.rewards[placement.kept]
+    return {
+        **curation.metrics,
+        "raw_reward": rollouts.rewards.nanmean().item(),
+        "curated_reward": kept.nanmean().item() if len(kept) else math.nan,
+        "replaced_rows": float(placement.replaced.sum()),
+        "dropped_rows": float((~placement.kept).sum()),
+        "unscored_rows": float(rollouts.rewards.isnan().sum()),
+        **more,
+    }
+
+
+def named(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as engines log them: `geoalign/<name>`; what is undefined in this batch (NaN) is left out."""
+    return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
+
+
+def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, " b"]]) -> Float[Tensor, " b"]:
+    """[B] the curator's own advantages, else those that the engine's formula gives; times the weights, 0 for NaN."""
+    given = placement.advantages
+    if given is None:
+        given = computed()
+    return (given * placement.weights).nan_to_num(0.0)
+
+
+def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
+    """Checks that the engine can carry the curator out and the user gives what it needs.
+
+    Args:
+        given: the fields that the user gives.
+        how: what to set for a field `{need}`, for the message.
+
+    Raises:
+        UnsupportedError: no engine can carry the curator out.
+        ConfigError: a field that it requires is not given.
+    """
+    if session.curator.library_only:
+        raise UnsupportedError(f"{session.name} inside {engine}: {session.curator.library_only}")
+    parts = ("components",) if wanted_components(session.curator) else ()
+    missing = session.missing_fields({*given, *parts})
+    if missing:
+        expected = ", ".join(how.format(need=need) for need in missing)
+        raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
+
+
+def wanted_components(curator: Curator) -> list[str]:
+    """The components that the curator names, by its setting `component` or by those of a chain's members."""
+    own = getattr(curator.config, "component", None)
+    members = (name for member in getattr(curator, "members", ()) for name in wanted_components(member))
+    return [*members] if own is None else [own, *members]
+
+
+def check_components(wanted: Iterable[str], known: Iterable[str], *, source: str) -> None:
+    """Raises ConfigError unless every component wanted is among the known ones; `source`: where those are."""
+    known = sorted(known)
+    for name in wanted:
+        if name not in known:
+            there = f"expected one of {', '.join(known)}" if known else f"this engine gives one reward: no {source}"
+            raise ConfigError(f"component: {there}; got {name!r}")
+
+
+def summed_components(
+    per_function: Float[Tensor, "b f"], weights: Float[Tensor, " f"], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """What each reward function adds to a weighted sum of them, by name; names that several have are left out."""
+    parts = (per_function * weights.to(per_function.device)).unbind(1)
+    return {name: part for name, part in zip(names, parts, strict=True) if list(names).count(name) == 1}
+
+
+def named_components(
+    wanted: Sequence[str], rows: Sequence[Any], rewards: Float[Tensor, " b"], *, source: str
+) -> dict[str, Tensor]:
+    """The components of these names, out of the numbers that rows carry by name: as they enter the sum.
+
+    Args:
+        wanted: `wanted_components` of the curator.
+        rows: B dicts, or None.
+        rewards: [B]; NaN rows may lack what the others have, and get NaN.
+        source: where the dicts come from, for messages.
+
+    Raises:
+        ConfigError: a scored row has no number of that name; the message has those of all scored rows.
+    """
+    entries = [row if isinstance(row, Mapping) else {} for row in rows]
+    scored = (~rewards.isnan()).tolist()
+    numbers = [{name for name, value in entry.items() if isinstance(value, Real)} for entry in entries]
+    if any(scored):
+        known = set.intersection(*(own for own, counts in zip(numbers, scored, strict=True) if counts))
+        check_components(wanted, known, source=source)
+    return {
+        name: torch.tensor([float(entry[name]) if name in own and counts else math.nan
+                            for entry, own, counts in zip(entries, numbers, scored, strict=True)])
+        for name in wanted
+    }  # fmt: skip
+
+
+def named_fields(
+    wanted: Mapping[str, str],
+    rows: Sequence[Any],
+    rewards: Float[Tensor, " b"],
+    *,
+    setting: str,
+    source: str,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """The user's rollout fields, out of what rows carry by name.
+
+    Args:
+        wanted: field -> name in the rows' dicts.
+        rows: B dicts, or None.
+        rewards: [B]; NaN rows may lack what the others have, and get None or NaN.
+        setting: where `wanted` stands; `source`: where the dicts come from; `names`: of the rows; for messages.
+
+    Raises:
+        ConfigError: a scored row has no such entry.
+        InputError: entries are no numbers, or not equally many.
+    """
+    entries = [row if isinstance(row, Mapping) else {} for row in rows]
+    scored = (~rewards.isnan()).tolist()
+    fields: dict[str, Any] = {}
+    for field, key in wanted.items():
+        for entry, counts, name in zip(entries, scored, names, strict=True):
+            if counts and key not in entry:
+                known = ", ".join(sorted(map(str, entry))) or "nothing"
+                raise ConfigError(f"{setting}.{field}: expected {key!r} in {source}, got {known} in {name}")
+        values = [entry.get(key) for entry in entries]
+        if field == "answers":
+            fields[field] = as_answers(values)
+        else:
+            like = next((value for value in values if value is not None), math.nan)
+            blank = [math.nan] * len(like) if hasattr(like, "__len__") and not isinstance(like, str) else None
+            values = [blank if value is None else value for value in values]
+            fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
+    return fields
+
+
+def as_answers(values: Sequence[Any]) -> list[str | None]:
+    """The values as answers: text, or None where a response gives none."""
+    return [None if value is None else str(value) for value in values]
+
+
+def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:
+    """The values as float32: [B], or [B, M] where each is a list; None becomes NaN.
+
+    Raises:
+        InputError: a value is no number, or the lists differ in length; the message names the field.
+    """
+    try:
+        return torch.tensor([_number_or_numbers(value) for value in values], dtype=torch.float32, device=device)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{setting}.{name}: expected numbers, one or equally many per row: {error}") from error
+
+
+def _number_or_numbers(value: Any) -> Any:
+    if value is None:
+        return math.nan
+    if hasattr(value, "tolist"):  # a tensor or an array
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_number_or_numbers(item) for item in value]
+    return float(value)

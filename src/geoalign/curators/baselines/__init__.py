@@ -1,0 +1,1 @@
+"""Published methods and simple rules that GeoAlign is held against."""

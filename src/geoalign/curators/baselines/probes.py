@@ -1,0 +1,313 @@
+"""Baselines that hold a reward against a fit on the hidden states of earlier batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from geoalign.curators.base import hidden_states, identity
+from geoalign.curators.batches import Baseline, canonical_rows, groups_of, half, subset
+from geoalign.curators.denoise.ridge import group_centred
+from geoalign.curators.precision import full_precision
+from geoalign.curators.predicting import PastPrediction
+from geoalign.curators.rectifying import Flags, Strategy, rectify
+from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
+from geoalign.method.groups import canonical_order, in_input_order
+from geoalign.settings import setting, settings
+from geoalign.types import Curation, Rollouts
+
+
+def failure_margin(
+    states: Float[Tensor, "b d"], success: Float[Tensor, " d"], failure: Float[Tensor, " d"]
+) -> Float[Tensor, " b"]:
+    """|x - success| - |x - failure|, Euclidean: above 0 where a state is nearer to the failures, 0 halfway."""
+    return (states - success).norm(dim=1) - (states - failure).norm(dim=1)
+
+
+@settings
+class NearestCentroidConfig:
+    """The settings of `NearestCentroid`."""
+
+    type: ClassVar[str] = "nearest_centroid"
+
+    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.9, help="Weight of a batch in the centroids, relative to the next; 1: all alike, as in the paper."
+    )
+
+
+class NearestCentroid(Baseline[NearestCentroidConfig]):
+    """Replaces every reward by 1 or 0, whichever centroid of earlier batches is nearer (CLUE, arXiv 2510.01591).
+
+    The centroids are the mean states of rows with reward 1 and with reward 0 in earlier batches, so the first batch
+    stays as it is. The paper subtracts the state at the start of a response's reasoning from that at its end, layer by
+    layer, and averages the distances over layers; here a state is centred within its group, which removes the prompt
+    but also how good the group is as a whole, and there is one state a row. Groups of equal rewards are given verdicts,
+    but enter no centroid: their centred states say nothing of right and wrong.
+
+    `scores` are the distance to the centroid of the reward's own class minus that to the other's; rows above 0 are
+    anomalous: their reward changes. Halfway a reward stays. NaN rewards stay NaN.
+
+    Needs `hidden`.
+
+    Raises:
+        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
+    """
+
+    binary = True
+    requires = ("hidden",)
+
+    def __init__(self, config: NearestCentroidConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        # [2, d] decayed sums of states with reward 0 and 1, and [2] their numbers.
+        self._sums: Tensor | None = None
+        self._counts = torch.zeros(2)
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        hidden = hidden_states(rollouts, by="NearestCentroid")
+        if not len(rollouts):
+            return identity(rollouts)
+        if self._sums is not None and self._sums.shape[1] != hidden.shape[1]:
+            raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {hidden.shape[1]}")
+        with full_precision(rollouts):
+            rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
+            states = group_centred(hidden[rows.order.to(hidden.device)], rows.group.to(hidden.device))
+            rewards = rollouts.rewards[rows.order].to(hidden.device)
+            margin = self._margin(states)
+            self._add(states, rewards, rows.group.to(hidden.device))
+            back = in_input_order(rows, rollouts.rewards.device)
+            return _judged(rollouts, None if margin is None else back(margin))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The decayed sums of states with either reward, and their numbers."""
+        return {"sums": self._sums, "counts": self._counts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`."""
+        self._expect_keys(state, "sums", "counts")
+        self._sums, self._counts = state["sums"], state["counts"]
+
+    def _margin(self, states: Float[Tensor, "b d"]) -> Float[Tensor, " b"] | None:
+        """`failure_margin` of the states; None before there is a centroid of either kind."""
+        if self._sums is None or not bool((self._counts > 0).all()):
+            return None
+        failure, success = (self._sums / self._counts[:, None].to(self._sums)).to(states)
+        return failure_margin(states, success, failure)
+
+    def _add(self, states: Float[Tensor, "b d"], rewards: Float[Tensor, " b"], group: Tensor) -> None:
+        unequal = group_advantages(rewards, group, scale="none") != 0
+        kinds = torch.stack([unequal & (rewards == 0), unequal & (rewards == 1)]).to(states)
+        earlier = 0 if self._sums is None else self.config.decay * self._sums.to(states)
+        self._sums = kinds @ states + earlier
+        self._counts = self.config.decay * self._counts + kinds.sum(dim=1).cpu()
+
+
+def _judged(rollouts: Rollouts, margin: Float[Tensor, " b"] | None) -> Curation:
+    """The curation with the nearer centroid's verdicts for rewards; unchanged without margins."""
+    scored = ~rollouts.rewards.isnan()
+    metrics = {"judged": float(margin is not None)}
+    unchanged = identity(rollouts, metrics)
+    if margin is None:
+        return unchanged.with_metrics(changed_rewards=0.0)
+    right = rollouts.rewards == 1
+    scores = torch.where(right, margin, -margin).masked_fill(~scored, torch.nan)
+    wrong = scores > 0
+    rewards = torch.where(wrong, 1 - rollouts.rewards, rollouts.rewards)
+    judged = replace(unchanged, rewards=rewards, scores=scores, anomalous=wrong)
+    return judged.with_metrics(changed_rewards=float(wrong.sum()))
+
+
+_Config = TypeVar("_Config")
+
+
+class _Predicting(Baseline[_Config]):
+    """A curator that holds binary rewards against what earlier batches predict of them."""
+
+    binary = True
+    requires = ("hidden",)
+
+    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        of_any: Any = self.config
+        self._predict = PastPrediction(decay=of_any.decay)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The fit behind the predictions."""
+        return self._predict.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`."""
+        self._predict.load_state_dict(state, by=type(self).__name__)
+
+
+# A probability reaches a threshold that it misses by this much: cleanlab's tolerance.
+_SLACK = 1e-6
+
+
+def linear_probability(rewards: Float[Tensor, " n"], predictions: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """P(right) = q + sqrt(q (1 - q)) z, clipped to [0, 1], q the mean of the rewards (0 or 1), z standardised."""
+    share = rewards.mean()
+    return (share + (share * (1 - share)).sqrt() * predictions).clamp(0, 1)
+
+
+def confidently_wrong(
+    rewards: Float[Tensor, " n"], right: Float[Tensor, " n"]
+) -> tuple[Bool[Tensor, " n"], tuple[float, float]]:
+    """Rows off the diagonal of the confident joint, and the thresholds of right and wrong.
+
+    A class' threshold is the mean probability of that class over the rows labelled so: t1 = mean of P(right) where
+    r = 1, t0 = mean of 1 - P(right) where r = 0. A row is confidently of a class whose probability reaches the
+    threshold; of both, of the more probable one; of none where neither does. It is flagged if it is confidently of the
+    class that its reward denies. Nothing is flagged where a class has no rows or all probabilities are equal.
+
+    Args:
+        rewards: [N] 0 or 1.
+        right: [N] P(right), from a fit that did not see the row.
+    """
+    ones = rewards == 1
+    if not bool(ones.any()) or bool(ones.all()):
+        return torch.zeros_like(ones), (torch.nan, torch.nan)
+    thresholds = right[ones].mean(), (1 - right[~ones]).mean()
+    for_right, for_wrong = right >= thresholds[0] - _SLACK, 1 - right >= thresholds[1] - _SLACK
+    surely_right = for_right & (~for_wrong | (right > 0.5))
+    surely_wrong = for_wrong & ~surely_right
+    flagged = torch.where(ones, surely_wrong, surely_right) & bool((right != right[0]).any())
+    return flagged, (float(thresholds[0]), float(thresholds[1]))
+
+
+@settings
+class ConfidentLearningConfig:
+    """The settings of `ConfidentLearning`."""
+
+    type: ClassVar[str] = "confident_learning"
+
+    strategy: Strategy = setting(default="zero_weight", help="What happens to flagged rollouts.")
+    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.9, help="Weight of a batch in the probe, relative to the next."
+    )
+
+
+class ConfidentLearning(_Predicting[ConfidentLearningConfig]):
+    """Flags the off-diagonal rows of cleanlab's confident joint (arXiv 1911.00068) and rectifies them.
+
+    The probe is a ridge regression on the states of earlier batches (on the first batch: by folds over its groups),
+    read as a linear probability of being right; it says how a row compares with its group. The thresholds are means of
+    it, so an affine change of the predictions flags the same rows where one threshold alone is reached. Rows of groups
+    with different rewards are judged, all of a batch together. There is no cap and no gate: of a probe that has learned
+    nothing about half of the rows reach the other class' mean.
+
+    `scores` are the probability that the reward is wrong. Needs `hidden`.
+
+    Raises:
+        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
+    """
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        hidden = hidden_states(rollouts, by="ConfidentLearning")
+        if not len(rollouts):
+            return identity(rollouts)
+        with full_precision(rollouts):
+            rows = canonical_rows(rollouts)
+            predicted = self._predict(rollouts.rewards, hidden, rows)
+            judged = predicted.judged
+            scores = torch.full((len(rollouts),), torch.nan)
+            flagged = torch.zeros(len(rollouts), dtype=torch.bool)
+            rewards = predicted.rewards[judged]
+            right = linear_probability(rewards, predicted.values[judged]) if len(rewards) else rewards
+            flagged[judged], thresholds = confidently_wrong(rewards, right)
+            scores[judged] = torch.where(rewards == 1, 1 - right, right).float()
+            device = rows.order.device
+            return rectify(
+                rollouts,
+                rows,
+                scores.to(device),
+                Flags(
+                    suspect=flagged.to(device),
+                    anomalous=flagged.to(device),
+                    stable=(judged & ~flagged).to(device),
+                    zero_spread=not predicted.varies,
+                ),
+                strategy=self.config.strategy,
+                generator=generator,
+                metrics={
+                    "right_threshold": thresholds[0],
+                    "wrong_threshold": thresholds[1],
+                    "flagged_ones": float((flagged & (predicted.rewards == 1)).sum()),
+                    "scored_rollouts": float(judged.sum()),
+                },
+            )
+
+
+def balanced(right: int, wrong: int, kept: int) -> tuple[int, int]:
+    """How many right and how many wrong rows are kept of so many: as equal as there are rows for, right ones first."""
+    few_wrong = min(wrong, kept // 2)
+    some_right = min(right, kept - few_wrong)
+    return some_right, min(wrong, kept - some_right)
+
+
+def agreeing_rows(rewards: Float[Tensor, " n"], scores: Float[Tensor, " n"], kept: int) -> Int[Tensor, " k"]:
+    """The `kept` rows of a group that the second score confirms, in ascending order.
+
+    Of the right rows those of the highest scores are kept, of the wrong ones those of the lowest, in `balanced`
+    numbers; of equal scores the earlier rows. A group with no more rows, or with one kind of rows only, stays whole.
+
+    Args:
+        rewards: [N] 0 or 1.
+        scores: [N] the second score, higher for better rows.
+    """
+    ones, zeros = (rewards == 1).nonzero()[:, 0], (rewards == 0).nonzero()[:, 0]
+    if len(rewards) <= kept or not len(ones) or not len(zeros):
+        return torch.arange(len(rewards))
+    most, least = balanced(len(ones), len(zeros), kept)
+    best = ones[scores[ones].argsort(descending=True, stable=True)[:most]]
+    worst = zeros[scores[zeros].argsort(stable=True)[:least]]
+    return torch.cat([best, worst]).sort().values
+
+
+@settings
+class ScoreAgreementConfig:
+    """The settings of `ScoreAgreement`."""
+
+    type: ClassVar[str] = "score_agreement"
+
+    m: Annotated[int, Field(ge=2)] | None = setting(
+        default=None, help="Rollouts kept per group; null: half of them, at least two."
+    )
+    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.9, help="Weight of a batch in the second score's fit, relative to the next."
+    )
+
+
+class ScoreAgreement(_Predicting[ScoreAgreementConfig]):
+    """Keeps the rows on which reward and a second score agree, as many right as wrong ones (PROF, arXiv 2509.03403).
+
+    PROF ranks right and wrong responses apart by the mean of a process reward model over their steps, and leaves out
+    the lowest of the right and the highest of the wrong ones, so many of each that their numbers are balanced. Here the
+    second score is a prediction of the reward from hidden states by a ridge regression on earlier batches (on the first
+    batch: by folds over its groups). Advantages are those of the rows kept. Groups of equal rewards stay whole, and so
+    does the batch where nothing is predicted.
+
+    Needs `hidden`.
+
+    Raises:
+        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
+    """
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        hidden = hidden_states(rollouts, by="ScoreAgreement")
+        if not len(rollouts):
+            return subset(rollouts, [], {})
+        with full_precision(rollouts):
+            rows = canonical_rows(rollouts)
+            predicted = self._predict(rollouts.rewards, hidden, rows)
+            scores = in_input_order(rows, torch.device("cpu"))(predicted.values.to(rows.order.device))
+            kept = []
+            for group in groups_of(rollouts):
+                most = (self.config.m or half(len(group.rows))) if predicted.varies else len(group.rows)
+                kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], most)])
+            return subset(rollouts, kept, {"zero_spread": float(not predicted.varies)})

@@ -1,0 +1,356 @@
+"""GeoAlign: replaces the rollouts that contradict the batch's consensus (Algorithm 1)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from geoalign.curators.base import Curator, hidden_states
+from geoalign.curators.geoalign.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
+from geoalign.curators.precision import full_precision
+from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
+from geoalign.method.consensus import Consensus, deviation_index, new_consensus, pair_count
+from geoalign.method.consensus_gate import ConsensusGate
+from geoalign.method.density import Tail
+from geoalign.method.pairs import Pairs
+from geoalign.method.projector import ProjectorConfig, displacement
+from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
+from geoalign.method.summaries import cosine_summary, projection_2d
+from geoalign.settings import setting, settings
+from geoalign.settings.exact import strict_json
+from geoalign.shown import shown
+from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
+
+# Pairs shown in the two-dimensional views.
+PLANE_PAIRS = 1000
+# Of the pooled accuracy's interval in the metrics, where no gate sets one.
+GATE_LEVEL = 0.95
+
+
+def _from_json(value: Any) -> Any:
+    """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() in ("none", "null"):
+        return None
+    try:
+        loaded = strict_json(value)
+    except json.JSONDecodeError:
+        loaded = value
+    if not isinstance(loaded, dict):
+        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {shown(value)}")
+    return ProjectorConfig(**loaded)
+
+
+if TYPE_CHECKING:
+    _Projector = ProjectorConfig | None
+else:
+    # `str` stands in the union, second, for command lines: HfArgumentParser knows no nested settings and reads the type
+    # `X | str | None` as text. It never survives validation.
+    _Projector = Annotated[ProjectorConfig | str | None, BeforeValidator(_from_json)]
+
+
+@settings
+class GeoAlignConfig(TailConfig):
+    """The settings of `GeoAlign` (Algorithm 1 and Eqs. 2 to 8)."""
+
+    type: ClassVar[str] = "geoalign"
+
+    aggregation: Literal["sum", "mean", "excess"] = setting(
+        default="sum",
+        help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
+    )
+    top_m: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
+    )
+    margin_weighted_prototype: bool = setting(
+        default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
+    )
+    projector: _Projector = setting(
+        default_factory=ProjectorConfig,
+        help="Projector settings as JSON; 'none': score raw unit displacements.",
+    )
+    scoring: Literal["in_sample", "cross_fit"] = setting(
+        default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
+    )
+    signed: bool = setting(
+        default=False,
+        help="Score how far a rollout's alignment with the prototype contradicts its reward, instead of `aggregation`.",
+    )
+    identical: Literal["drop", "contradict"] = setting(
+        default="drop", help="Identical responses with different rewards: left out, or a deviation of 1 for both."
+    )
+    observe_only: bool = setting(default=False, help="Score and log, change nothing.")
+    start_step: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Calls that only observe before the first intervention."
+    )
+    consensus_gate: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+        default=None,
+        help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
+    )
+    gate_window: Annotated[int, Field(ge=1)] = setting(
+        default=5, help="Calls whose new groups are pooled for the consensus gate."
+    )
+
+    @classmethod
+    def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
+        """The paper's settings for `task` "math" or "dialogue"; keywords override single values.
+
+        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
+        count beyond what a density needs, all groups in every step.
+
+        `projector` overrides single values too: a mapping, `projector={"layers": 4}`, those that it names; a
+        `ProjectorConfig` those that it was made with by keyword, so `ProjectorConfig(layers=4)` keeps the paper's early
+        stop and `ProjectorConfig(layers=4, target_accuracy=None)` does not. One that was not made by keywords (read
+        from a file, say) overrides where it differs from the package's defaults. None: no projector.
+
+        Raises:
+            ConfigError: an unknown preset or task; a value out of range.
+        """
+        if name != "paper":
+            raise ConfigError(f"preset: expected 'paper', got {name!r}")
+        values = {"math": (0.05, 0.95), "dialogue": (0.12, 0.85)}
+        if task not in values:
+            raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
+        alpha, target_accuracy = values[task]
+        projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
+        if "projector" in overrides:
+            overrides["projector"] = _merged(projector, overrides["projector"])
+        preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}
+        return cls(**{**preset, **overrides})
+
+
+def _merged(preset: dict[str, Any], override: Any) -> Any:
+    """The values of a preset's projector, and over them those that the override sets; None stays None."""
+    try:
+        override = _from_json(override)
+    except ValueError as error:
+        raise ConfigError(f"projector: {error}") from error
+    if isinstance(override, Mapping):
+        return {**preset, **override}
+    if not isinstance(override, ProjectorConfig):
+        return override
+    defaults = ProjectorConfig()
+    differing = {item.name for item in fields(override) if getattr(override, item.name) != getattr(defaults, item.name)}
+    return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
+
+
+class GeoAlign(Curator[GeoAlignConfig]):
+    """Geometric rollout curation (Algorithm 1 of the paper).
+
+    In each group it draws the direction from every worse rollout's hidden state to every better one's (Eqs. 2 and 3),
+    trains a small projector in which these directions agree (Eq. 4), takes their reward-weighted mean as the prototype
+    (Eq. 5), sums each rollout's deviations from it (Eqs. 6 and 7), flags the rollouts in the sparse upper tail of that
+    score, and puts stable rollouts of the same group in their place (Eq. 8).
+
+    With `consensus_gate` it acts only while the orientation accuracy on groups never trained on, pooled over the last
+    `gate_window` calls, is above chance at that confidence; until then it scores and logs. Not in the paper.
+
+    Needs `hidden`; heeds `response_keys`: rows of one key have no direction between them. Groups without a strict pair
+    are unscored and unchanged; a batch without any pair is returned as it came. A group whose flagged rollouts find no
+    donor stays as it is and is counted.
+
+    Raises:
+        InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
+    """
+
+    requires = ("hidden",)
+
+    def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        self._calls = 0
+        self._width: int | None = None
+        self._consensus: list[Consensus] = []
+        self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
+
+        The same rows and generator state give the same bits on the same CPU with as many threads; another order of the
+        rows gives the same decisions up to rounding. On an accelerator the same holds as far as its libraries keep the
+        order of their sums (`full_precision`).
+        """
+        started = time.perf_counter()
+        with full_precision(rollouts):
+            batch = self._prepare(rollouts, generator)
+            scored = self._score(batch, generator)
+            scores = self._scores(batch, scored)
+            flags = flag_sparse_tail(scores, self.config)
+            self._gate.add(scored.new_groups.right, scored.new_groups.total)
+            closed = self.config.consensus_gate is not None and not self._gate.open
+            observing = self.config.observe_only or self._calls < self.config.start_step or closed
+            self._calls += 1
+            curation = rectify(
+                rollouts,
+                batch.rows,
+                scores,
+                flags,
+                strategy=self.config.strategy,
+                observing=observing,
+                generator=generator,
+                metrics={
+                    **batch_metrics(batch, scores),
+                    **scored.metrics,
+                    **cosine_summary("projected", scored.cosine),
+                    **_gate_metrics(self._gate, closed),
+                },
+                details=self._details(batch, scored, flags.tail) if details else None,
+            )
+        return curation.with_metrics(seconds=time.perf_counter() - started)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Number of calls, width of the states, every consensus (projector, probe, prototype), and the gate's calls."""
+        return {
+            "calls": self._calls,
+            "width": self._width,
+            "consensus": [consensus.state_dict() for consensus in self._consensus],
+            "gate": [torch.from_numpy(call) for call in self._gate.state()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`; the settings must be those that it was saved with.
+
+        Raises:
+            ConfigError: the state is of another curator, scoring, number of folds or projector; nothing is restored.
+        """
+        missing = {"calls", "width", "consensus", "gate"} - set(state)
+        if missing:
+            raise ConfigError(
+                f"GeoAlign state: expected the keys calls, consensus, gate and width, missing {sorted(missing)}"
+            )
+        width, saved = state["width"], state["consensus"]
+        if len(saved) not in (0, self._folds):
+            raise ConfigError(
+                f"GeoAlign state: expected a state of {_scoring(self.config.scoring, self._folds)}, got one of "
+                f"{_scoring('in_sample' if len(saved) == 1 else 'cross_fit', len(saved))}"
+            )
+        restored = []
+        for fold in saved:
+            consensus = new_consensus(int(width or 0), self.config.projector, None)
+            try:
+                consensus.load_state_dict(fold)
+            except (KeyError, RuntimeError) as error:
+                raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
+            restored.append(consensus)
+        self._gate.load([call.numpy() for call in state["gate"]])
+        self._calls, self._width, self._consensus = int(state["calls"]), width, restored
+
+    @property
+    def _folds(self) -> int:
+        """How many consensus the scoring keeps."""
+        return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
+
+    def _prepare(self, rollouts: Rollouts, generator: torch.Generator | None) -> PairedBatch:
+        hidden = hidden_states(rollouts, by="GeoAlign")
+        if self._width not in (None, hidden.shape[1]):
+            raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
+        self._width = hidden.shape[1]
+        return paired_batch(
+            rollouts,
+            hidden,
+            top_m=self.config.top_m,
+            margin_weighted=self.config.margin_weighted_prototype,
+            generator=generator,
+        )
+
+    def _score(self, batch: PairedBatch, generator: torch.Generator | None) -> ScoredPairs:
+        """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
+        config, pairs = self.config, batch.pairs
+        if len(pairs.group.unique_consecutive()) < self._folds:
+            return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
+        earlier = self._consensus
+        width = batch.states.shape[1]
+        if not (earlier and (config.projector is None or config.projector.warm_start)):
+            self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
+        parts = (batch.states, batch.rows, pairs, batch.weights, generator)
+        if config.scoring == "cross_fit":
+            return score_cross_fit(self._consensus, *parts)
+        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
+
+    def _scores(self, batch: PairedBatch, scored: ScoredPairs) -> Float[Tensor, " b"]:
+        """[B] the score of each row, NaN for rows in no pair that counts."""
+        pairs, deviation, count = batch.pairs, 1 - scored.cosine, len(batch.rewards)
+        same = batch.contradictions if self.config.identical == "contradict" else None
+        if self.config.signed:
+            return self._signed(batch, scored, same)
+        if same is not None:
+            pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
+        return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
+
+    def _signed(self, batch: PairedBatch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
+        """-y t, and with contradictions their share of the row's others besides."""
+        rewards, rows, states = batch.rewards, batch.rows, batch.states
+        compared = torch.zeros(len(rewards), device=states.device)
+        scores = torch.zeros_like(compared)
+        if scored.fold is not None:
+            every, directed = directed_pairs(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
+            along = along_prototypes(self._consensus, scored.fold, states, every.take(directed))
+            alignment = alignments(along, every.take(directed), rewards, rows)
+            scores = contradiction(alignment, rewards, rows.group)
+            compared = compared + pair_count(batch.pairs, len(rewards))
+        if same is not None:
+            contradicted = pair_count(same, len(rewards))
+            scores = scores + contradicted / others(rewards, rows)
+            compared = compared + contradicted
+        return scores.masked_fill(compared == 0, torch.nan)
+
+    def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
+        order, pairs = batch.rows.order, batch.pairs
+        sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
+        shown = pairs.take(sample)
+        raw = projection_2d(displacement(batch.states, shown), batch.raw_prototype)
+        projected = raw
+        for consensus in self._consensus[:1]:
+            if consensus.prototype is not None and len(shown):
+                projected = projection_2d(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
+        return CurationDetails(
+            pairs=PairDetails(
+                winner=order[pairs.winner],
+                loser=order[pairs.loser],
+                margin=pairs.margin,
+                deviation=1 - scored.cosine,
+                raw_cosine=batch.raw_cosine,
+                projected_cosine=scored.cosine,
+            ),
+            density=None if tail is None else _density_details(tail, self.config.alpha),
+            plane_pairs=sample,
+            raw_plane=raw,
+            projected_plane=projected,
+        )
+
+
+def _scoring(name: str, folds: int) -> str:
+    return f"scoring={name}" + (f" with folds={folds}" if name == "cross_fit" else "")
+
+
+def _gate_metrics(gate: ConsensusGate, closed: bool) -> dict[str, float]:
+    pooled = gate.accuracy
+    return {
+        "pooled_new_group_accuracy": pooled.estimate,
+        "pooled_new_group_accuracy_low": pooled.low,
+        "pooled_new_group_accuracy_high": pooled.high,
+        "gate_closed": float(closed),
+    }
+
+
+def _density_details(tail: Tail, alpha: float) -> DensityDetails:
+    return DensityDetails(
+        grid=torch.from_numpy(tail.grid),
+        density=torch.from_numpy(tail.density),
+        peak=tail.peak,
+        mode=tail.mode,
+        alpha=alpha,
+        threshold=tail.threshold,
+    )

@@ -1,0 +1,234 @@
+"""What the authors' released code does, built from the same blocks, so that both can be compared on the same rollouts.
+
+Source: repository SYSUzhouting/Trinity-RFT, commit 9cecab1, `trinity/buffer/operators/filters/`. Only its defined
+behaviour is reproduced: the watcher process, the polled files and the reward of -100 for a failed service are not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Annotated, Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geoalign.curators.base import Curator, hidden_states, reward_weights
+from geoalign.curators.precision import full_precision
+from geoalign.method.consensus import deviation_index
+from geoalign.method.density import cap_highest, floor_share, sparse_tail
+from geoalign.method.distillation import BLOCK
+from geoalign.method.groups import canonical_order, in_input_order
+from geoalign.method.pairs import Pairs, preference_pairs
+from geoalign.method.rectification import replace
+from geoalign.settings import setting, settings
+from geoalign.types import Curation, Rollouts
+
+
+@settings
+class GeoAlignReleasedConfig:
+    """The settings of `GeoAlignReleased`: the values of the authors' released code."""
+
+    type: ClassVar[str] = "geoalign_released"
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.05, help="Density share of the threshold.")
+    output_dim: Annotated[int, Field(ge=2)] = setting(default=512, help="Width of the projected space.")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.1, help="Dropout while training.")
+    min_epochs: Annotated[int, Field(ge=1)] = setting(default=50, help="Epochs before an early stop.")
+    max_epochs: Annotated[int, Field(ge=1)] = setting(default=100, help="Epochs at most.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=1024, help="Pairs per training batch.")
+    learning_rate: Annotated[float, Field(gt=0)] = setting(default=1e-4, help="Initial Adam learning rate.")
+    holdout: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.1, help="Share of pairs held out.")
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.95, help="Early stop after min_epochs at this held-out accuracy."
+    )
+    max_fraction: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.2, help="At most this share of the rollouts is anomalous."
+    )
+    min_scores: Annotated[int, Field(ge=2)] = setting(default=100, help="With fewer scores nothing is flagged.")
+
+    @model_validator(mode="after")
+    def _epochs_in_order(self) -> GeoAlignReleasedConfig:
+        if self.max_epochs < self.min_epochs:
+            raise ValueError(f"max_epochs: expected at least min_epochs = {self.min_epochs}, got {self.max_epochs}")
+        return self
+
+
+class ReleasedNetwork(nn.Module):
+    """d -> d/2 -> `output_dim`, ReLU on the output too, dropout behind the first; a linear head for the orientation."""
+
+    def __init__(self, d: int, output_dim: int, dropout: float, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.first = nn.utils.skip_init(nn.Linear, d, max(1, d // 2), dtype=torch.float32)
+        self.second = nn.utils.skip_init(nn.Linear, max(1, d // 2), min(output_dim, d), dtype=torch.float32)
+        self.head = nn.utils.skip_init(nn.Linear, min(output_dim, d), 1, dtype=torch.float32)
+        self.dropout = dropout
+        for linear in (self.first, self.second, self.head):
+            bound = 1 / math.sqrt(linear.in_features)
+            nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+
+    def project(self, difference: Float[Tensor, "p h"], generator: torch.Generator | None = None) -> Tensor:
+        """[p, d'] the projection, from W h_k - W h_l; with a generator, dropout is on."""
+        hidden = functional.relu(difference + self.first.bias)
+        if generator is not None and self.dropout > 0:
+            kept = torch.rand(hidden.shape, generator=generator) >= self.dropout
+            hidden = hidden * kept.to(hidden) / (1 - self.dropout)
+        return functional.relu(self.second(hidden))
+
+
+class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
+    """GeoAlign as the released code runs it (the right-hand column of the table in docs/method.md).
+
+    Raw differences instead of unit displacements; a fresh two-layer network with ReLU output in every call, trained in
+    epochs of batches with a margin-weighted loss, the weights of the best validation accuracy kept; an unweighted
+    prototype; everything beyond the first sparse grid point (or mean + 2 standard deviations) is anomalous, at most 20%
+    of the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
+
+    Needs `hidden`. Keeps no state from call to call.
+
+    Raises:
+        InputError: `hidden` is missing or has fewer than two columns.
+    """
+
+    requires = ("hidden",)
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        """Scores the batch and replaces its anomalous rollouts; `details` has no effect."""
+        hidden = hidden_states(rollouts, by="GeoAlignReleased")
+        with full_precision(rollouts):
+            return self._curate(rollouts, hidden, generator)
+
+    def _curate(self, rollouts: Rollouts, hidden: Tensor, generator: torch.Generator | None) -> Curation:
+        started = time.perf_counter()
+        rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
+        rows = canonical_order(rewards, groups, hidden)
+        rewards, states = rewards[rows.order], hidden[rows.order].float()
+        pairs = preference_pairs(rewards, rows)
+        metrics = {"pairs": float(len(pairs)), "projector_steps": 0.0, "heldout_pair_accuracy": torch.nan}
+        deviation = torch.zeros(0, device=states.device)
+        if len(pairs):
+            network, trained = self._train(states, pairs, generator)
+            metrics.update(trained)
+            deviation = 1 - _cosines(network, states, pairs)
+        scores = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
+        anomalous = self._flag(scores, len(rollouts))
+        stable = ~anomalous & ~rewards.isnan()
+        if rollouts.donor_ok is not None:
+            stable &= rollouts.donor_ok.to(stable.device)[rows.order]
+        source, without = replace(rewards, rows.group, anomalous, stable, generator, odds=_released_odds)
+        back = in_input_order(rows, rollouts.rewards.device)
+        input_source = back(rows.order[source])
+        metrics.update(
+            scored_groups=float(len(pairs.group.unique())),
+            scored_rollouts=float((~scores.isnan()).sum()),
+            anomalous=float(anomalous.sum()),
+            replaced=float((source != torch.arange(len(source), device=source.device)).sum()),
+            groups_without_donor=float(without),
+            seconds=time.perf_counter() - started,
+        )
+        return Curation(
+            source=input_source,
+            rewards=rollouts.rewards[input_source],
+            weights=reward_weights(rollouts.rewards[input_source]),
+            scores=back(scores),
+            anomalous=back(anomalous),
+            metrics=metrics,
+        )
+
+    @torch.enable_grad()
+    def _train(
+        self, states: Tensor, pairs: Pairs, generator: torch.Generator | None
+    ) -> tuple[ReleasedNetwork, dict[str, float]]:
+        """Epochs of shuffled batches; the scheduler steps once a batch with a period in epochs, as released."""
+        config = self.config
+        network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)
+        shuffled = torch.randperm(len(pairs), generator=generator).to(states.device)
+        count = min(floor_share(config.holdout, len(pairs)), len(pairs) - 1)
+        heldout, training = pairs.take(shuffled[:count]), shuffled[count:]
+        optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.max_epochs)
+        best, best_weights, steps = -1.0, network.state_dict(), 0
+        for epoch in range(config.max_epochs):
+            order = training[torch.randperm(len(training), generator=generator).to(training.device)]
+            for batch in order.split(config.batch_size):
+                optimizer.zero_grad()
+                _loss(network, states, pairs.take(batch), generator).backward()
+                optimizer.step()
+                schedule.step()
+                steps += 1
+            accuracy = _accuracy(network, states, heldout)
+            if accuracy > best:
+                best, best_weights = accuracy, {name: value.clone() for name, value in network.state_dict().items()}
+            if epoch + 1 >= config.min_epochs and best >= config.target_accuracy:
+                break
+        network.load_state_dict(best_weights)
+        return network, {"projector_steps": float(steps), "heldout_pair_accuracy": best if count else torch.nan}
+
+    def _flag(self, scores: Float[Tensor, " b"], rollouts: int) -> Bool[Tensor, " b"]:
+        """Beyond the first sparse grid point, else mean + 2 standard deviations; at most a share of all rollouts."""
+        scored = ~scores.isnan()
+        flagged = torch.zeros_like(scored)
+        values = scores[scored].double().cpu().numpy()
+        if len(values) < self.config.min_scores:
+            return flagged
+        tail = sparse_tail(values, alpha=self.config.alpha, tail="first_crossing")
+        if tail is None:
+            return flagged
+        beyond = tail.flagged
+        if math.isnan(tail.threshold):
+            beyond = values > values.mean() + 2 * values.std()
+        kept = cap_highest(values, beyond, self.config.max_fraction, of=rollouts)
+        flagged[scored] = torch.from_numpy(kept).to(scored.device)
+        return flagged
+
+
+def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: torch.Generator | None) -> Tensor:
+    difference = _differences(network, states, pairs)
+    forward = network.head(network.project(difference, generator))[:, 0]
+    backward = network.head(network.project(-difference, generator))[:, 0]
+    each = functional.softplus(-forward) + functional.softplus(backward)
+    return (each * pairs.margin).sum() / pairs.margin.sum()
+
+
+def _differences(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> Tensor:
+    """W h_k - W h_l: the first layer on rollouts, as in geoalign.method.projector."""
+    rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
+    winner, loser = local.chunk(2)
+    on_rollouts = functional.linear(states[rows], network.first.weight)
+    return on_rollouts.index_select(0, winner) - on_rollouts.index_select(0, loser)
+
+
+@torch.no_grad()
+def _accuracy(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> float:
+    if not len(pairs):
+        return 0.0
+    difference = _differences(network, states, pairs)
+    forward = network.head(network.project(difference))[:, 0] > 0
+    backward = network.head(network.project(-difference))[:, 0] < 0
+    return float((forward.float() + backward.float()).mean() / 2)
+
+
+@torch.no_grad()
+def _cosines(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> Float[Tensor, " p"]:
+    """Cosine of each projected difference to the unweighted mean of all."""
+    total = torch.zeros(network.second.out_features, device=states.device)
+    for block in pairs.blocks(BLOCK):
+        projected = network.project(_differences(network, states, pairs.take(block)))
+        total += functional.normalize(projected, dim=1).sum(0)
+    prototype = functional.normalize(total, dim=0)
+    cosines = torch.empty(len(pairs), device=states.device)
+    for block in pairs.blocks(BLOCK):
+        projected = network.project(_differences(network, states, pairs.take(block)))
+        cosines[block] = functional.normalize(projected, dim=1) @ prototype
+    return cosines
+
+
+def _released_odds(rewards: Float[Tensor, " n"], generator: Any) -> Float[Tensor, " n"]:
+    """Weight 0.5 for every donor of the highest reward, 0.1 for the others, left unnormalised."""
+    return torch.where(rewards == rewards.max(), 0.5, 0.1).cpu()

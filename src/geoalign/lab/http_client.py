@@ -1,0 +1,241 @@
+"""Requests to servers that may be slow, overloaded or hostile: a deadline for all of each, a limit on what is read, and
+retries until patience ends; needs httpx2."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from geoalign.errors import ConfigError, MissingExtraError, ServiceError
+from geoalign.shown import brief
+
+if TYPE_CHECKING:
+    import httpx2
+
+# Unpacked. Scores and completions are nearly all far below 1 MiB; parsed, hostile JSON takes 25 times its length.
+MAX_REPLY_BYTES = 3 * 2**20
+_MAX_ERROR_BYTES = 64 * 2**10
+# Characters of what the server says that a message repeats.
+_QUOTED = 500
+
+# The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
+_PASSING = frozenset({408, 409, 425, 429})
+# Seconds: pauses double from the first to the longest; a server may ask for more, but years of it are no answer.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_ASKED = 0.25, 15.0, 120.0
+
+# Shorter tokens are no secret (servers of one's own are given "EMPTY" or "1"), and may stand in any reply.
+_SHORTEST_SECRET = 8
+
+T = TypeVar("T")
+
+
+class UnreachableError(ServiceError):
+    """No answer, or one that says to come again, after `wait` seconds."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class BadReplyError(ServiceError):
+    """A reply that is too long, cannot be unpacked, or is not what was asked for."""
+
+
+class RefusedError(ServiceError):
+    """An answer that no other attempt would change, such as a refused token or a redirect."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"HTTP {status}: {said}")
+        self.status, self.said = status, said
+
+
+class HTTPClient:
+    """Talks to one server, in one event loop, for many tasks at once.
+
+    Redirects are not followed, so that the token goes nowhere else. Proxies of the environment are used, but not for
+    addresses of this machine. Compressed replies are unpacked only as far as `MAX_REPLY_BYTES`.
+
+    Args:
+        url: what every path is added to.
+        key: the setting that holds `url`, for the error.
+        timeout: seconds for one attempt, from connecting to the last byte of the reply.
+        patience: seconds over all attempts and pauses; the first attempt has its full time limit all the same.
+        token: sent as a bearer token, and cut out of what the server says; "": none.
+
+    Raises:
+        ConfigError: `url` cannot be asked.
+        MissingExtraError: httpx2 is not installed.
+    """
+
+    def __init__(
+        self, url: str, *, key: str, timeout: float, patience: float, token: str = "", connections: int = 8
+    ) -> None:
+        try:
+            import httpx2
+        except ImportError as absent:
+            raise MissingExtraError("asking a server needs httpx2: pip install 'geoalign[judge]'") from absent
+        self.url = url
+        self._timeout, self._patience, self._token = timeout, patience, token
+        self._draw = random.Random()  # of its own: a pause must not move the draws of a training
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            host = httpx2.URL(url).host
+            _ = urlsplit(url).port  # raises where it is none
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise ConfigError(f"{key}: expected an address such as https://host/v1, got {url!r}: {error}") from error
+        self._client = httpx2.AsyncClient(
+            headers=headers,
+            # `_attempt` sets one limit for all of a request: httpx2's own ones start anew with every byte.
+            timeout=None,
+            limits=httpx2.Limits(max_connections=connections),
+            follow_redirects=False,
+            trust_env=not _on_this_machine(host),
+        )
+
+    async def ask(
+        self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, once: bool = False
+    ) -> T:
+        """What `read` makes of the reply's body; ends within the longer of `timeout` and `patience`.
+
+        Args:
+            read: may raise BadReplyError.
+            once: one attempt only.
+
+        Raises:
+            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt.
+            RefusedError: any other status but success.
+            BadReplyError: as above.
+        """
+        end = time.monotonic() + self._patience
+        timeout, longest = self._timeout, _FIRST_PAUSE
+        while True:
+            try:
+                return read(await self._attempt(method, path, body, timeout))
+            except UnreachableError as failure:
+                # Jitter: many waiting clients should not come back all at once.
+                pause = max(longest * self._draw.uniform(0.5, 1.0), failure.wait)
+                if once or pause >= end - time.monotonic():
+                    raise
+                last = failure
+            await asyncio.sleep(pause)
+            longest = min(2 * longest, _LONGEST_PAUSE)
+            timeout = min(self._timeout, end - time.monotonic())
+            # A sleep may take longer than it was asked to.
+            if timeout <= 0:
+                raise last
+
+    def hidden(self, text: str) -> str:
+        """A text without the token in it."""
+        return text.replace(self._token, "[API key]") if len(self._token) >= _SHORTEST_SECRET else text
+
+    def quoted(self, text: str) -> str:
+        """The beginning of a foreign text on one printable line, without the token."""
+        return brief(self.hidden(text), _QUOTED)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    async def _attempt(self, method: str, path: str, body: bytes | None, timeout: float) -> bytes:
+        import httpx2
+
+        try:
+            async with (
+                asyncio.timeout(timeout),
+                self._client.stream(method, f"{self.url}{path}", content=body) as response,
+            ):
+                data = await _read(response, MAX_REPLY_BYTES if response.is_success else _MAX_ERROR_BYTES)
+        except TimeoutError:
+            raise UnreachableError(f"no answer within {timeout:.3g} s") from None
+        except httpx2.DecodingError as error:
+            raise BadReplyError(f"an answer that cannot be unpacked: {self.quoted(str(error))}") from error
+        # Names of hosts that cannot be looked up are UnicodeError.
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+            raise UnreachableError(self.quoted(f"{type(error).__name__}: {error}".removesuffix(": "))) from error
+        if response.is_success:
+            if len(data) > MAX_REPLY_BYTES:
+                raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")
+            return data
+        status, said = response.status_code, self.quoted(_message_of(data[:_MAX_ERROR_BYTES]))
+        if status in _PASSING or status >= 500:
+            raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
+        raise RefusedError(status, said)
+
+
+async def _read(response: httpx2.Response, limit: int) -> bytes:
+    """The unpacked body; of a longer one no more than shows that it is longer."""
+    data = bytearray()
+    async with aclosing(response.aiter_bytes()) as parts:
+        async for part in parts:
+            data += part
+            if len(data) > limit:
+                break
+    return bytes(data)
+
+
+def _asked_pause(header: str) -> float:
+    """The seconds that a Retry-After header asks for, within reason; 0 where it holds no number."""
+    try:
+        seconds = float(header)
+    except ValueError:
+        return 0.0
+    return min(max(0.0, seconds), _LONGEST_ASKED) if math.isfinite(seconds) else 0.0
+
+
+def _on_this_machine(host: str) -> bool:
+    """Whether it is an address that no proxy can reach."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_json(data: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _message_of(data: bytes) -> str:
+    """The message in an error's body, as FastAPI (`detail`), OpenAI and vLLM (`error.message`) put it; or the body."""
+    try:
+        body = read_json(data)
+    except ValueError:
+        body = None
+    message = body.get("detail") or body.get("error") or body.get("message") if isinstance(body, dict) else None
+    if isinstance(message, dict):
+        message = message.get("message")
+    return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
+
+
+def token_from(variable: str, *, key: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The bearer token that an environment variable holds, without the spaces around it.
+
+    Args:
+        key: the setting that names the variable, for the error.
+
+    Raises:
+        ConfigError: the variable is unset or empty, or holds what cannot stand in a header. Never shows the value.
+    """
+    token = environment.get(variable, "").strip()
+    problem = "none" if not token else "something else"
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(f"{key}: expected a token of printable ASCII without spaces in ${variable}, got {problem}")
+    return token

@@ -1,0 +1,292 @@
+"""The plan of a training: its parts, made from the settings once and checked whole before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import AutoConfig
+from trl import GRPOConfig, RewardConfig, SFTConfig
+
+from geoalign.curators.anchors import Anchors, check_anchored
+from geoalign.curators.base import Curator
+from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
+from geoalign.curators.chain import ChainConfig
+from geoalign.curators.registry import make_curator
+from geoalign.errors import ConfigError, GeoAlignError, InputError
+from geoalign.lab.config.run import EvaluationConfig, ModelConfig, PretrainedModelConfig, RunConfig
+from geoalign.lab.dumps.labels import read_anchors
+from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
+from geoalign.lab.models.processes import Processes
+from geoalign.lab.rewards.corruption import check_corruption
+from geoalign.lab.rewards.function import load_function
+from geoalign.lab.rewards.reward_model import check_ready_model
+from geoalign.lab.rewards.verified import VerifiedReward
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.base import Problem, Task
+from geoalign.lab.terminal import Console
+from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
+from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
+from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.settings.hidden import is_last, layer_numbers
+from geoalign.settings.loading import check_keys
+from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.shown import shown
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the stages of one training share.
+
+    Attributes:
+        prompts: which problem stands in each row of the training data, and how many updates they make.
+        problems: the task's training problems without those whose prompts are too long.
+        evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
+        sft, reward_model, gold_model: TRL's options; None where there is no such stage.
+    """
+
+    config: RunConfig
+    folder: RunFolder
+    console: Console
+    processes: Processes
+    task: Task
+    problems: Sequence[Problem]
+    prompts: PromptPlan
+    evaluation_sets: Mapping[str, Sequence[Problem]]
+    sft: SFTConfig | None
+    reward_model: RewardConfig | None
+    gold_model: RewardConfig | None
+    grpo: GRPOConfig
+    generation: GenerationShape
+    curator: Curator
+    anchors: Anchors | None
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The stages that make a reward model and a gold model, in their order."""
+        return tuple(name for name in ("reward_model", "gold_model") if getattr(self, name) is not None)
+
+    def prompts_used(self) -> list[Problem]:
+        """The training problems that the run will use, each once, in the order of their first use."""
+        return [self.problems[index] for index in dict.fromkeys(self.prompts.order)]
+
+
+def make_plan(
+    config: RunConfig,
+    folder: RunFolder,
+    console: Console,
+    locations: Locations = NOWHERE,
+    *,
+    task: Task | None = None,
+    bf16: bool = False,
+) -> Plan:
+    """Makes the parts of a training, and so finds what is wrong with the settings; writes nothing.
+
+    Args:
+        task: that of the settings, where it has been made already.
+        bf16: whether a CPU computes in bfloat16 where the settings do not say.
+
+    Raises:
+        ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
+    """
+    check_depth(config, locations)
+    _check_untrained(config, locations)
+    how: dict[str, Any] = {"seed": config.seed, "locations": locations, "bf16": bf16}
+    learned = reward_model_options(config.reward_model, folder=folder.reward_model_checkpoints, **how)
+    grpo = grpo_options(config.grpo, folder=folder.rl_checkpoints, **how)
+    sft = None if config.sft is None else sft_options(config.sft, folder=folder.sft_checkpoints, **how)
+    task = task or make_task(config.task, seed=config.seed)
+    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
+        console.print(note, markup=False)
+    shape = generation_shape(grpo)
+    evaluation_sets = _evaluation_sets(config.evaluation, task, locations)
+    check_subset(config.curator, shape.samples, whole=True, locations=locations)
+    problems = _training_problems(task, config.model, config.max_prompt_length, console)
+    prompts = plan_prompts(grpo, shape, len(problems), locations)
+    curator = make_curator(config.curator)
+    anchors = _anchors(config.anchors, curator, locations)
+    # What the `grpo` section may not set: the model's settings and the plan, whose prompts TRL takes in order.
+    grpo.chat_template_kwargs = dict(config.model.chat_template_kwargs) or None
+    if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
+        grpo.trust_remote_code = config.model.trust_remote_code
+    grpo.max_steps, grpo.shuffle_dataset = prompts.max_steps, False
+    return Plan(
+        config=config,
+        folder=folder,
+        console=console,
+        processes=Processes.launched(),
+        task=task,
+        problems=problems,
+        prompts=prompts,
+        evaluation_sets=evaluation_sets,
+        sft=sft,
+        reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
+        gold_model=_gold_model(config, task, folder, how),
+        grpo=grpo,
+        generation=shape,
+        curator=curator,
+        anchors=anchors,
+    )
+
+
+def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
+    """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
+    head = None if config.reward_head is None else config.reward_head.layers
+    if is_last(config.hidden_layer) and head is None:
+        return
+    try:
+        depth = _depth(config.model)
+    except ConfigError:
+        if is_last(config.hidden_layer):
+            return  # the stage that fits the head will say so
+        raise
+    try:
+        layer_numbers(config.hidden_layer, depth)
+    except InputError as error:
+        raise ConfigError(f"{locations.prefix('hidden_layer')}{error}") from error
+    if head is not None and head > depth:
+        key = "reward_head.layers"
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most the model's {depth}, got {head}")
+
+
+def _depth(model: ModelConfig) -> int:
+    if not isinstance(model, PretrainedModelConfig):
+        return model.layers
+    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+    try:
+        config = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
+    return int(config.get_text_config().num_hidden_layers)
+
+
+def _check_untrained(config: RunConfig, locations: Locations) -> None:
+    for section in ("reward_model", "gold_model"):
+        if config.reward_head is not None and (options := getattr(config, section)):
+            raise ConfigError(
+                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
+                f"TRL takes options, got {shown(options)}"
+            )
+
+
+def _gold_model(config: RunConfig, task: Task, folder: RunFolder, how: Mapping[str, Any]) -> RewardConfig | None:
+    if task.gold_pairs():
+        options = {**config.reward_model, **config.gold_model}
+        return reward_model_options(options, folder=folder.gold_model_checkpoints, section="gold_model", **how)
+    if config.gold_model:
+        raise ConfigError(
+            f"{how['locations'].prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a "
+            f"gold model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
+        )
+    return None
+
+
+def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
+    if file is None:
+        return None
+    try:
+        check_anchored(curator)
+        return read_anchors(file)
+    except GeoAlignError as error:
+        raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
+
+
+def _evaluation_sets(settings: EvaluationConfig, task: Task, locations: Locations) -> dict[str, Sequence[Problem]]:
+    sets = task.evaluation_problems()
+    for key in ("samples", "pass_samples"):
+        if isinstance(named := getattr(settings, key), dict):
+            check_keys(named, sets, f"evaluation.{key}", locations)
+    return {name: problems[: settings.problems] for name, problems in sets.items()}
+
+
+def _training_problems(task: Task, model: ModelConfig, limit: int | None, console: Console) -> list[Problem]:
+    problems, tokenizer = task.train_problems(), None
+    if limit is not None:
+        tokenizer = initial_tokenizer(model, alphabet=task.alphabet(), words=task.words())
+    kept, note = short_enough(problems, limit, tokenizer, model.chat_template_kwargs, what="training prompts")
+    if note is not None:
+        console.print(note, markup=False)
+    return kept
+
+
+# The setting by which a curator keeps so many rollouts of each group.
+_KEPT = {PODSConfig: "m", GFPOConfig: "k"}
+
+
+def check_subset(
+    curator: Any, samples: int, *, whole: bool, locations: Locations = NOWHERE, key: str = "curator"
+) -> None:
+    """Raises ConfigError where a curator is set to keep more rollouts than a group has.
+
+    Args:
+        curator: its settings; those of a chain are looked through.
+        samples: rollouts of each group.
+        whole: whether all of a group may be kept. In a comparison it may not: that arm would be plain GRPO.
+        key: the settings' own key.
+    """
+    if isinstance(curator, ChainConfig):
+        for index, member in enumerate(curator.members):
+            check_subset(member, samples, whole=whole, locations=locations, key=f"{key}.members.{index}")
+    if (name := _KEPT.get(type(curator))) is None:
+        return
+    number = getattr(curator, name)
+    if number is None or number < samples or (whole and number == samples):
+        return
+    expected = (
+        f"at most grpo.num_generations = {samples}"
+        if whole
+        else f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
+    )
+    raise ConfigError(f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {expected}, got {number}")
+
+
+def binary_reward(plan: Plan) -> bool:
+    """Whether the clean rewards are 0 or 1: they are, unless a reward model gives them."""
+    return plan.reward_model is None and not plan.config.reward.model.ready
+
+
+def check_reward(plan: Plan, locations: Locations = NOWHERE) -> None:
+    """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward that is not
+    there; MissingExtraError where the package that checks answers or asks a server is missing."""
+    settings, model, binary = plan.config.reward, plan.config.reward.model, binary_reward(plan)
+    try:
+        check_corruption(settings, binary=binary)
+        _check_functions(plan)
+        if settings.shortcut > 0:
+            plan.task.takes_shortcut("")
+        if model.path is not None:
+            check_ready_model(model.path, model)
+        if model.url is not None:
+            from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+
+            with ServedRewardModel(model) as served:
+                served.check()
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        raise ConfigError(f"{locations.prefix(key)}{error}") from error
+    if "answers" in plan.curator.requires:
+        plan.task.final_answer("")
+    if binary:
+        VerifiedReward(settings).close()
+
+
+def _check_functions(plan: Plan) -> None:
+    settings = plan.config.reward
+    for name in ("function", "appeals"):
+        if (function := getattr(settings, name)) is not None:
+            load_function(function, key=f"reward.{name}")
+    if settings.function is None:
+        return
+    for name in ("flip", "extremes", "shortcut"):
+        if (share := getattr(settings, name)) > 0:
+            raise ConfigError(
+                f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
+            )
+    if "reference_rewards" in plan.curator.requires:
+        raise ConfigError(
+            "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
+        )

@@ -1,0 +1,195 @@
+"""What a run asks its models beside training: evaluations before RL, every few steps and after, reference rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress, TaskID
+
+from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.scores import evaluation_values
+from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersEngine
+from geoalign.lab.models.models import load_saved
+from geoalign.lab.models.process_setup import undisturbed
+from geoalign.lab.progress import stage_progress
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
+from geoalign.lab.store.records import note_records
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.plan import Plan
+from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards, write_reference_rewards
+
+
+@dataclass(frozen=True)
+class Respondent:
+    """What answers problems: an engine, the tokenizer of its model, and the source that scores the answers."""
+
+    engine: Engine
+    tokenizer: Any
+    source: RewardSource
+
+
+def saved_respondent(plan: Plan, source: RewardSource, folder: Path) -> Respondent:
+    """A model of the run, read from its folder onto the device of training."""
+    model, tokenizer = load_saved(folder, plan.config.model)
+    if plan.grpo.bf16 and plan.grpo.device.type == "cpu":
+        model = model.to(torch.bfloat16)  # no copy of the weights at every token
+    return Respondent(TransformersEngine(model.to(plan.grpo.device), tokenizer), tokenizer, source)
+
+
+def answers_to(
+    problems: Sequence[Problem],
+    samples: int,
+    plan: Plan,
+    respondent: Respondent,
+    sampling: Sampling,
+    *,
+    what: str,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """Scored answers of all processes together; leaves every random generator as it was.
+
+    Several processes share the responses. What each response draws depends on `sampling`, the problem and the number of
+    the sample alone; a `TrainerEngine` makes batches and draws of its own.
+    """
+    prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
+    with undisturbed(plan.config.seed):
+        return answer_together(
+            respondent.engine,
+            slots_of(prompts, samples),
+            respondent.source,
+            sampling,
+            plan.processes,
+            max_unscored=plan.config.reward.max_unscored,
+            what=what,
+            batch_size=batch_size,
+            progress=progress,
+        )
+
+
+def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
+    """Evaluates a saved model before or after RL, unless its lines are there."""
+    if evaluated(plan.folder, stage, len(plan.evaluation_sets)):
+        return
+    drop_evaluation(plan, stage)
+    respondent = saved_respondent(plan, source, model_folder)
+    with stage_progress(plan.console) as progress:
+        evaluate(plan, respondent, stage=stage, step=step, progress=progress)
+
+
+def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
+    """Appends one line per evaluation set, all in one write."""
+    settings, binary, lines = plan.config.evaluation, respondent.source.binary, []
+    for name, problems in plan.evaluation_sets.items():
+        samples = settings.samples_of(name, last=stage == "after_rl")
+        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
+        answers = answers_to(
+            problems,
+            samples,
+            plan,
+            respondent,
+            Sampling(
+                seed=plan.config.seed,
+                stream=f"{stage}/{step}/{name}",
+                temperature=settings.temperature,
+                max_new_tokens=settings.max_new_tokens or plan.generation.longest,
+            ),
+            what=f"evaluation set {name}",
+            batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
+            progress=partial(_advance, progress, task),
+        )
+        values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
+        progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
+        lines.append({"step": step, "stage": stage, "set": name, **values})
+    if plan.processes.is_main:
+        append_lines(plan.folder.evaluation, lines)
+        if stage != "rl":  # a checkpoint follows on those within RL
+            note_records(plan.folder, "done" if plan.folder.final.is_dir() else "rl", step)
+
+
+def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
+    """What each answer is truly worth: the gold model's score, else what the task knows of it.
+
+    The gold model is in memory only while it scores; the first process, which writes the lines, asks it.
+    """
+    if plan.gold_model is None:
+        return [plan.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
+    if not plan.processes.is_main:
+        return [None] * len(answers)
+    with open_reward_model(plan, plan.folder.gold_model) as gold:
+        prompts = [list(scored.prompt.problem.prompt) for scored in answers]
+        return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
+
+
+def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
+    """True if a stage's evaluation is complete in `evaluation.jsonl`."""
+    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
+    return bool(lines) and len(lines) >= sets
+
+
+def drop_evaluation(plan: Plan, stage: str) -> None:
+    """Cuts the lines of a stage's incomplete evaluation away."""
+    if plan.processes.is_main:
+        keep_lines(plan.folder.evaluation, lambda line: line.get("stage") != stage)
+
+
+def _shown(values: dict[str, Any]) -> str:
+    if values["accuracy"] is not None:
+        return f"accuracy {values['accuracy']:.3f}"
+    shown = {"reward": values["reward"], "gold utility": values["gold_utility"]}
+    return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
+
+
+def _advance(progress: Progress, task: TaskID, done: int) -> None:
+    progress.update(task, completed=done)
+
+
+def reference_stage(plan: Plan, source: RewardSource) -> None:
+    """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
+
+    All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
+    draw without this stage. A batch holds about as many responses as one generation of RL, shared by the processes, and
+    is kept at once. What a response draws depends on the run's seed, its problem and its number alone: a killed stage
+    continues with the next batch and reaches the same file.
+    """
+    if REFERENCE_REWARDS not in plan.curator.requires or not _batches_left(plan, reference_rewards(plan)):
+        return
+    respondent = saved_respondent(plan, source, plan.folder.warm_started)
+    with stage_progress(plan.console) as progress:
+        fill_references(plan, respondent, progress=progress)
+
+
+def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -> None:
+    """Does what is left of the reference rewards, with an engine that has the weights of the starting model."""
+    if REFERENCE_REWARDS not in plan.curator.requires:
+        return
+    rewards, count = dict(reference_rewards(plan)), plan.config.reward.references
+    total = len(plan.prompts_used()) * count
+    bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
+    sampling = Sampling(plan.config.seed, "references", float(plan.grpo.temperature), plan.generation.longest)
+    for batch in _batches_left(plan, rewards):
+        answers = answers_to(batch, count, plan, respondent, sampling, what="a batch of reference responses")
+        rewards |= {problem.id: [] for problem in batch}
+        for scored in answers:
+            unscored = scored.reward is None or math.isnan(scored.reward)
+            rewards[scored.prompt.problem.id].append(None if unscored else scored.reward)
+        if plan.processes.is_main:
+            write_reference_rewards(plan, rewards)
+        progress.update(bar, completed=len(rewards) * count)
+    plan.processes.barrier()
+
+
+def _batches_left(plan: Plan, rewards: dict[str, Any]) -> list[list[Problem]]:
+    """The batches of prompts that have no reference rewards yet."""
+    problems = plan.prompts_used()
+    size = max(1, plan.generation.prompts * plan.generation.samples // plan.config.reward.references)
+    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
+    return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]

@@ -1,0 +1,241 @@
+"""The RL stage: the warm-started model trained by TRL's GRPO on curated rollouts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from rich.progress import Progress
+from torch import Tensor
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.errors import UnscoredError
+from geoalign.lab.generation.engines import TrainerEngine, TransformersEngine, engine_of
+from geoalign.lab.generation.shared_prompts import sharing_prompts
+from geoalign.lab.models.models import load_checkpoint, load_saved, merged, with_adapters
+from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.store.seals import MARK, is_last, latest_complete
+from geoalign.lab.tasks.base import Problem
+from geoalign.lab.train.plan import Plan
+from geoalign.lab.train.recorder import Recorder
+from geoalign.lab.train.rewards import CountedReward, observed_reward, rollout_fields
+from geoalign.lab.train.stages.evaluations import Respondent, drop_evaluation, evaluate, evaluated, fill_references
+from geoalign.lab.train.stages.trainers import ProgressBar, run_trainer, save_model, stage_callbacks
+
+
+def policy_stage(plan: Plan, source: RewardSource) -> None:
+    """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
+    folder = plan.folder
+    if folder.final.is_dir():
+        return
+    plan.processes.barrier()  # all have looked before one writes
+    resume_from = latest_complete(folder.rl_checkpoints)
+    model, tokenizer = load_saved(folder.warm_started, plan.config.model)
+    if resume_from is not None and is_last(resume_from):
+        model, tokenizer = load_checkpoint(resume_from, plan.config.model, model, tokenizer)
+    else:
+        model = with_adapters(model, plan.config.model.lora, seed=plan.config.seed)
+        _train_policy(plan, source, model, tokenizer, resume_from)
+        model = merged(model)
+    save_model(plan, model, tokenizer, folder.final, "done")
+
+
+def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
+    """Trains `model` in place, from a complete checkpoint at a generation boundary where there is one."""
+    reward = observed_reward(plan, source)
+    bar = ProgressBar(plan.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
+    evaluations = InTraining(plan, source, tokenizer, bar.progress)
+    with bar:
+        trainer = PolicyTrainer(
+            model=model,
+            reward_funcs=[CountedReward(reward, source, plan.processes, max_unscored=plan.config.reward.max_unscored)],
+            args=plan.grpo,
+            train_dataset=Dataset.from_list([_row(plan.problems[index]) for index in plan.prompts.order]),
+            processing_class=tokenizer,
+            callbacks=[*stage_callbacks(plan, "rl", plan.folder.rl_checkpoints, bar), evaluations],
+            curator=plan.curator,
+            hidden_position=plan.config.hidden_position,
+            hidden_layer=plan.config.hidden_layer,
+            hidden_source=plan.config.hidden_source,
+            rollout_fields=rollout_fields(plan, reward, source),
+            curation_observer=Recorder(plan.folder, rollouts=plan.config.output.rollouts),
+            details_every=plan.config.output.details_every or 0,
+            anchors=plan.anchors,
+        )
+        evaluations.use(engine_of(trainer))
+        run_trainer(trainer, resume_from)
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    """One row of TRL's training data: the prompt, and what the reward needs."""
+    return {"prompt": list(problem.prompt), "answer": problem.answer, "problem_id": problem.id}
+
+
+class InTraining(TrainerCallback):
+    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
+
+    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+
+    Where the trainer generates with vLLM, the evaluations before and after RL and the reference rewards are done in
+    here too: outside, the same weights would have to be generated from by transformers, which takes many times longer.
+    A run that is killed between its last update and its last evaluation makes up for it that way.
+    """
+
+    def __init__(self, plan: Plan, source: RewardSource, tokenizer: Any, progress: Progress) -> None:
+        self._plan = plan
+        self._source = source
+        self._tokenizer = tokenizer
+        self._progress = progress
+        self._engine: TrainerEngine | None = None
+        self._with_vllm = plan.grpo.use_vllm
+
+    def use(self, engine: TrainerEngine | None) -> None:
+        """Has everything that follows generated by `engine`; None: by the model."""
+        self._engine = engine
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
+        if self._with_vllm and state.global_step == 0:
+            fill_references(self._plan, self._respondent(kwargs["model"]), progress=self._progress)
+            self._once("before_rl", 0, kwargs["model"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Called by the trainer after each update."""
+        every = self._plan.config.evaluation.every
+        if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
+            self._evaluate("rl", state.global_step, kwargs["model"])
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Called by the trainer after the last update, when its last checkpoint is written."""
+        if self._with_vllm:
+            self._once("after_rl", state.global_step, kwargs["model"])
+
+    def _once(self, stage: str, step: int, model: Any) -> None:
+        plan = self._plan
+        if evaluated(plan.folder, stage, len(plan.evaluation_sets)):
+            return
+        plan.processes.barrier()  # all have looked before one writes
+        drop_evaluation(plan, stage)
+        self._evaluate(stage, step, model)
+
+    def _evaluate(self, stage: str, step: int, model: Any) -> None:
+        evaluate(self._plan, self._respondent(model), stage=stage, step=step, progress=self._progress)
+
+    def _respondent(self, model: Any) -> Respondent:
+        engine = self._engine or TransformersEngine(model, self._tokenizer)
+        return Respondent(engine, self._tokenizer, self._source)
+
+
+class BeforeGeneration:
+    """What a checkpoint needs that generating changes: the random generators and the token count, as they are now.
+
+    Kept so that a generation that came to nothing leaves no trace.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._python = random.getstate()
+        self._numpy = np.random.get_state()
+        self._torch = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        self._tokens = trainer.state.num_input_tokens_seen
+
+    def save_checkpoint(self, trainer: Any) -> None:
+        """Writes the checkpoint of the trainer's last update, unless it is there: a run resumes from it bit for bit.
+
+        Checkpoints lie where the trainer would generate anew, and here it was about to. Before the first update there
+        is nothing to keep.
+        """
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+        if self._cuda:
+            torch.cuda.set_rng_state_all(self._cuda)
+        trainer.state.num_input_tokens_seen = self._tokens
+        step = trainer.state.global_step
+        there = Path(trainer.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}" / MARK
+        if step == 0 or not trainer.model.training or there.is_file():
+            return
+        trainer._save_checkpoint(trainer.model, trial=None)
+        trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
+
+
+class PolicyShift:
+    """Mixin for a TRL GRPO trainer: logs `ppo_kl`, how far the policy has moved since it generated.
+
+    It is the mean over response tokens of old minus new log-probability, measured whatever `beta` is.
+
+    TRL logs a divergence only from the reference model, and only if `beta` is not zero. This one compares the
+    policy with itself at generation time (the k1 estimate that PPO engines call `ppo_kl`), from the log-
+    probabilities that TRL's loss computes anyway. Where TRL keeps no old ones (one update per generation) the two
+    are equal, and it is 0 by construction. No tensor of TRL's is changed.
+    """
+
+    _new_logps: Tensor | None = None
+    _listens: bool = False
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
+        if self._listens:
+            self._new_logps = result[0].detach()
+        return result
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        self._listens, self._new_logps = True, None
+        try:
+            loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
+        finally:
+            self._listens = False
+        if self._new_logps is not None:
+            self._log_shift(inputs, self._new_logps)
+            self._new_logps = None
+        return loss
+
+    def _log_shift(self, inputs: dict[str, Any], new: Tensor) -> None:
+        trainer: Any = self
+        mask = inputs["completion_mask"].to(new.dtype)
+        if "tool_mask" in inputs:
+            mask = mask * inputs["tool_mask"]
+        old = inputs.get("old_per_token_logps")
+        moved = new.new_zeros(()) if old is None else ((old - new) * mask).sum()
+        total = trainer.accelerator.reduce(torch.stack([moved, mask.sum()]), reduction="sum")
+        mode = "train" if trainer.model.training else "eval"
+        trainer._metrics[mode]["ppo_kl"].append((total[0] / total[1].clamp(min=1)).item())
+
+
+class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):
+    """TRL's GRPO trainer with a curator and `ppo_kl`, without the model card that it writes at every checkpoint."""
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Logs `mean_abs_advantage` of the generation batch, over the rows of all processes, as the loss sees them.
+
+        Where too few responses could be scored, a checkpoint is left as if the batch had never been begun.
+        """
+        trainer: Any = self
+        before = BeforeGeneration(trainer)
+        try:
+            batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        except UnscoredError:
+            before.save_checkpoint(trainer)
+            raise
+        size = trainer.accelerator.gather(batch["advantages"].abs()).mean().item()
+        trainer._metrics["train" if trainer.model.training else "eval"]["mean_abs_advantage"].append(size)
+        return batch
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        """Generates in the type that training computes in, with one pass over each prompt for all its rollouts.
+
+        accelerate's autocast is around the outermost module only, and adapters of peft generate through the one inside.
+        """
+        trainer: Any = self
+        model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+        with trainer.accelerator.autocast(), sharing_prompts(model):
+            return super()._generate(prompts)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Writes nothing: a run folder describes itself."""

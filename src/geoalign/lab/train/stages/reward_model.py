@@ -1,0 +1,248 @@
+"""The stages of reward model and gold model: sequence classifiers trained on pairs by TRL's `RewardTrainer`.
+
+With `reward_head` the head alone is fitted, in one pass over the pairs: for machines that cannot train more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from jaxtyping import Float64
+from torch import Tensor
+from torch.nn.functional import softplus
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
+from trl import RewardConfig, RewardTrainer
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.reward_model import RewardHeadConfig
+from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
+from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, with_adapters
+from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
+from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.json_files import append_line, write_json
+from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
+from geoalign.lab.store.run_folder import ACCURACY_FILE
+from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
+from geoalign.lab.tasks.base import PreferencePair
+from geoalign.lab.train.plan import Plan
+from geoalign.lab.train.rewards import open_reward_model
+from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, stage_callbacks
+from geoalign.pretrained import from_pretrained
+
+REWARD_MODEL, GOLD_MODEL = "reward_model", "gold_model"
+
+_HELD_OUT_MOST = 1024
+# Replies whose states are made at a time; neighbours in length share a batch.
+_BATCH = 8
+
+
+def reward_model_stage(plan: Plan) -> None:
+    """Makes the reward model, `checkpoints/reward_model`, from the warm-started model; nothing if it is there.
+
+    A share of the pairs (the task's `held_out_share`, at most 1,024, with all pairs of their prompts) is held out. How
+    often the chosen response of these has the higher score is logged at the end of the stage and kept in the folder;
+    where there is a gold model, both are tested on what is held out for either. A task without pairs needs no reward
+    model.
+    """
+    if plan.reward_model is not None:
+        _make(plan, REWARD_MODEL, plan.reward_model, seed=plan.config.seed)
+
+
+def gold_model_stage(plan: Plan) -> None:
+    """Makes the gold model, `checkpoints/gold_model`, in the same way from pairs that the reward model never sees.
+
+    Its head is drawn from another seed: two models with one head would err alike.
+    """
+    if plan.gold_model is not None:
+        _make(plan, GOLD_MODEL, plan.gold_model, seed=plan.config.seed + 1)
+
+
+def _make(plan: Plan, stage: str, options: RewardConfig, *, seed: int) -> None:
+    if (plan.folder.checkpoints / stage).is_dir():
+        return
+    plan.processes.barrier()  # all have looked before one writes
+    pairs, held_out = _split(plan)
+    if plan.config.reward_head is not None:
+        model, tokenizer = _new_model(plan, plan.folder.warm_started, seed)
+        fit_head(model.to(plan.grpo.device), tokenizer, pairs[stage], plan.config.reward_head)
+    else:
+        model, tokenizer = _trained(plan, stage, options, pairs[stage], seed)
+    if plan.processes.is_main:
+        _keep(plan, stage, model, tokenizer, held_out)
+    plan.processes.barrier()
+
+
+def _trained(
+    plan: Plan, stage: str, options: RewardConfig, pairs: Sequence[PreferencePair], seed: int
+) -> tuple[Any, Any]:
+    """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
+    checkpoints, lora = stage_checkpoints(plan.folder)[stage], plan.config.model.lora
+    resume_from = latest_complete(checkpoints)
+    done = resume_from if resume_from is not None and is_last(resume_from) else None
+    if done is not None and lora is None:
+        return _new_model(plan, done, seed)
+    model, tokenizer = _new_model(plan, plan.folder.warm_started, seed)
+    if done is not None:
+        return merged_from(model, done), tokenizer
+    model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
+    bar = ProgressBar(plan.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"})
+    with bar:
+        callbacks = stage_callbacks(plan, stage, checkpoints, bar)
+        train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
+    return merged(model), tokenizer
+
+
+def _new_model(plan: Plan, folder: Path, seed: int) -> tuple[Any, Any]:
+    model = plan.config.model
+    return first_reward_model(folder, dtype=model.dtype, seed=seed, trust_remote_code=model.trust_remote_code)
+
+
+def _split(plan: Plan) -> tuple[dict[str, list[PreferencePair]], list[PreferencePair]]:
+    """The pairs that each stage trains on, and those held out of any."""
+    trained_on, held_out = {}, []
+    for stage, pairs in ((REWARD_MODEL, plan.task.preference_pairs()), (GOLD_MODEL, plan.task.gold_pairs())):
+        if pairs:
+            share = plan.task.held_out_share
+            trained_on[stage], kept = hold_out_prompts(pairs, share, most=_HELD_OUT_MOST, seed=plan.config.seed)
+            held_out += kept
+    return trained_on, held_out
+
+
+def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence[PreferencePair]) -> None:
+    """Saves a model with what it gets right on the pairs held out; its folder is there only if complete."""
+    folder = plan.folder
+    made = folder.checkpoints / stage
+    written = beside(made)
+    save(model, tokenizer, written)
+    with open_reward_model(plan, written) as scorer:
+        accuracy = asdict(pair_accuracy(scorer, held_out, plan.task.takes_shortcut))
+    write_json(written / ACCURACY_FILE, accuracy)
+    step = checkpoint_step(latest) if (latest := latest_complete(stage_checkpoints(folder)[stage])) else 0
+    line = {"stage": stage, "step": step, **{f"heldout/{name}": value for name, value in accuracy.items()}}
+    append_line(folder.metrics, line)
+    mark_complete(written)
+    replace_folder(written, made)
+    note_records(folder, next_stage(folder, plan.learned), 0)
+
+
+class PreferenceTrainer(InRunFolder, RewardTrainer):
+    """TRL's trainer on preference pairs: the chosen reply above the rejected one (Bradley-Terry)."""
+
+
+def train_reward_model(
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[PreferencePair],
+    options: RewardConfig,
+    *,
+    callbacks: Sequence[TrainerCallback],
+    resume_from: Path | None,
+) -> None:
+    """Trains `model` in place, from a complete checkpoint of the same run where there is one."""
+    trainer = PreferenceTrainer(
+        model=model,
+        args=options,
+        train_dataset=Dataset.from_list([preference_row(pair) for pair in pairs]),
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+    )
+    run_trainer(trainer, resume_from)
+
+
+def first_reward_model(folder: Path, *, dtype: str, seed: int, trust_remote_code: bool = False) -> tuple[Any, Any]:
+    """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer.
+
+    The head that turns the last hidden state into the score is new, drawn from `seed`. Of an earlier reward model, such
+    as a checkpoint of this stage, the head is that of the checkpoint.
+    """
+    code: dict[str, Any] = {"trust_remote_code": trust_remote_code, "setting": CODE_SETTING}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = from_pretrained(
+            AutoModelForSequenceClassification, folder, num_labels=1, dtype=getattr(torch, dtype), **code
+        )
+    return model, from_pretrained(AutoTokenizer, folder, **code)
+
+
+def preference_row(pair: PreferencePair) -> dict[str, Any]:
+    """One row of the trainer's data: prompt and both replies as chat messages."""
+    return {
+        "prompt": list(pair.prompt),
+        "chosen": [{"role": "assistant", "content": pair.chosen}],
+        "rejected": [{"role": "assistant", "content": pair.rejected}],
+    }
+
+
+def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config: RewardHeadConfig) -> None:
+    """Makes a sequence classifier score the chosen reply of each pair above the other, by its head alone, in place.
+
+    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
+    model's config says so. All other weights stay; layers above `config.layers` are left out.
+    """
+    _cut(model, config.layers)
+    dialogues = [
+        [*pair.prompt, {"role": "assistant", "content": reply}]
+        for pair in pairs
+        for reply in (pair.chosen, pair.rejected)
+    ]
+    states = _reply_states(model, tokenizer, dialogues)
+    weights = preference_direction(states[0::2], states[1::2], config.penalty)
+    mark_mean(model)
+    with torch.no_grad():
+        model.score.weight.copy_(weights.unsqueeze(0))
+
+
+def _cut(model: Any, layers: int | None) -> None:
+    """Leaves the first layers only, followed by the model's own last norm."""
+    if layers is None:
+        return
+    there = len(model.base_model.layers)
+    if layers > there:
+        raise ConfigError(f"reward_head.layers: expected at most the model's {there}, got {layers}")
+    model.base_model.layers = model.base_model.layers[:layers]
+    model.config.num_hidden_layers = layers
+    if getattr(model.config, "layer_types", None) is not None:
+        model.config.layer_types = model.config.layer_types[:layers]
+
+
+def preference_direction(
+    chosen: Float64[Tensor, "pairs width"], rejected: Float64[Tensor, "pairs width"], penalty: float
+) -> Float64[Tensor, " width"]:
+    """The direction w of the Bradley-Terry model P(chosen over rejected) = sigmoid(w . (chosen - rejected)).
+
+    v minimises mean softplus(-v . (chosen - rejected) / s) + penalty / 2 |v|^2, with s the standard deviation of each
+    coordinate over all replies, and w = v / s. Convex, so it depends on no draw. A coordinate that is the same in all
+    replies gets 0.
+    """
+    scale = torch.cat([chosen, rejected]).std(dim=0, correction=0)
+    scale = torch.where(scale > 0, scale, torch.inf)
+    differences = (chosen - rejected) / scale
+    direction = torch.zeros(differences.shape[1], dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([direction], max_iter=1000, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        value = softplus(-(differences @ direction)).mean() + penalty / 2 * direction.square().sum()
+        value.backward()
+        return value
+
+    solver.step(loss)
+    return direction.detach() / scale
+
+
+def _reply_states(model: Any, tokenizer: Any, dialogues: Sequence[Any]) -> Float64[Tensor, "replies width"]:
+    tokens = [tokenizer.apply_chat_template(item, tokenize=True, return_dict=True)["input_ids"] for item in dialogues]
+    starts = [reply_start(tokenizer, item) for item in dialogues]
+    order = sorted(range(len(tokens)), key=lambda row: len(tokens[row]))
+    made: list[Any] = [None] * len(tokens)
+    for first in range(0, len(order), _BATCH):
+        rows = order[first : first + _BATCH]
+        states = mean_reply_states(model, [tokens[row] for row in rows], [starts[row] for row in rows])
+        for row, state in zip(rows, states.double().cpu(), strict=True):
+            made[row] = state
+    return torch.stack(made)

@@ -1,0 +1,39 @@
+"""The rewards of a sum by name: out of weighted functions, or out of the numbers that rows carry."""
+
+import pytest
+import torch
+
+from geoalign.adapters.step import named_components, summed_components
+from geoalign.errors import ConfigError
+
+NAN = float("nan")
+
+
+def test_weighted_functions_and_names_that_several_have():
+    per_function = torch.tensor([[1.0, 0.2, NAN, 4.0], [0.0, 0.4, 2.0, 5.0]])
+    found = summed_components(per_function, torch.tensor([1.0, 0.5, 3.0, 1.0]), ["verdict", "bonus", "f", "f"])
+    assert {name: part.tolist() for name, part in found.items()} == {
+        "verdict": [1.0, 0.0],
+        "bonus": pytest.approx([0.1, 0.2]),
+    }
+
+
+def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():
+    rows = [{"verdict": True, "text": "a"}, None, {"verdict": 0, "format": 0.1}]
+    found = named_components(["verdict"], rows, torch.tensor([1.0, NAN, 0.1]), source="numbers")
+    torch.testing.assert_close(found["verdict"], torch.tensor([1.0, NAN, 0.0]), equal_nan=True)
+    assert found["verdict"].dtype == torch.float32
+    # Nothing is known of a batch in which nothing was scored.
+    assert named_components(["x"], [None], torch.tensor([NAN]), source="numbers")["x"].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"a": 1.0, "b": 0.5, "c": "x"}, {"a": 1, "b": 2}], "component: expected one of a, b; got 'c'"),
+        ([1.0, None], "component: this engine gives one reward: no numbers in that dict; got 'c'"),
+    ],
+)
+def test_what_is_not_there(rows, message):
+    with pytest.raises(ConfigError, match=message):
+        named_components(["c"], rows, torch.ones(2), source="numbers in that dict")

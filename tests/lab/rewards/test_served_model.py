@@ -1,0 +1,220 @@
+"""Rewards from a server that has vLLM's formats, that is away, and that answers something else."""
+
+import math
+import random
+import threading
+import time
+
+import pytest
+from vllm_server import VLLMServer
+
+from geoalign.errors import ConfigError, InputError, ServiceError
+from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.rewards.served_model import ServedRewardModel
+
+PROMPT = [{"role": "user", "content": "abc"}]
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    made = make_tokenizer("abcdefghijklmnopqrstuvwxyz ", max_length=200)
+    made.save_pretrained(folder)
+    return str(folder), made
+
+
+@pytest.fixture
+def client(tokenizer):
+    def make(url, **values):
+        settings = {"tokenizer": tokenizer[0], "patience": 5.0, "timeout": 10.0, **values}
+        return ServedRewardModel(RewardModelConfig(url=url, **settings))
+
+    return make
+
+
+@pytest.fixture
+def server():
+    running = VLLMServer()
+    yield running
+    running.stop()
+
+
+def score(model, responses):
+    return model.score(responses, [""] * len(responses), prompts=[PROMPT] * len(responses))
+
+
+def lengths(tokenizer, *responses):
+    """What the server gives for each."""
+    dialogues = ([*PROMPT, {"role": "assistant", "content": text}] for text in responses)
+    return [float(len(tokenizer[1].apply_chat_template(one, tokenize=False))) for one in dialogues]
+
+
+@pytest.mark.parametrize("api", ["vllm", "vllm_pooling"])
+def test_dialogues_are_sent_in_the_chat_template_and_raw_outputs_come_back(server, client, tokenizer, api):
+    with client(server.url, api=api, batch_size=2) as model:
+        model.check()
+        assert score(model, ["a", "bb", "ccc"]) == lengths(tokenizer, "a", "bb", "ccc")
+        assert score(model, []) == []
+        assert model.binary is False
+    assert [len(body["input"]) for body in server.bodies] == [2, 1]
+    for body in server.bodies:
+        assert (body["model"], body["add_special_tokens"], body["use_activation"]) == ("org/model", False, False)
+        assert body.get("task") == ("classify" if api == "vllm_pooling" else None)
+
+
+def test_what_is_too_long_is_left_out_of_the_request(server, client):
+    with client(server.url) as model:
+        found = score(model, ["a", "b" * 600, "c"])
+        assert [math.isnan(value) for value in found] == [False, True, False]
+        assert model.counters == {"scored": 2, "too_long": 1, "empty": 0, "not_finite": 0, "unreachable": 0}
+    with client(server.url, max_length=1) as model:
+        assert math.isnan(score(model, ["a"])[0])  # the shorter limit counts; nothing is asked
+    assert len(server.bodies) == 1
+
+
+def test_of_one_output_per_token_the_last_counts(server, client):
+    server.answers = [{"data": [{"index": 0, "data": [[0.5], [-2.0]]}, {"index": 1, "data": [[0.5], [3.0], [4.0]]}]}]
+    with client(server.url, api="vllm_pooling") as model:
+        assert score(model, ["a", "b"]) == [-2.0, 4.0]
+
+
+def test_numbers_that_are_none_are_not_finite(server, client):
+    huge = b"1" + b"0" * 400
+    probs = (b"[NaN]", b"[1e999]", b"[%s]" % huge, b"[null]", b"[2]")
+    data = b", ".join(b'{"index": %d, "probs": %s}' % pair for pair in enumerate(probs))
+    server.answers = [b'{"data": [%s]}' % data]
+    with client(server.url) as model:
+        found = score(model, ["a"] * 5)
+        assert [math.isnan(value) for value in found] == [True, True, True, True, False]
+        assert (model.counters["not_finite"], model.counters["scored"]) == (4, 1)
+
+
+def results(*probs):
+    return {"data": [{"index": index, "probs": one} for index, one in enumerate(probs)]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got \[0.4, 0.6\]"),
+        (results([1.0], [1.0]), "expected raw outputs, got 1.0 for each of 2 responses"),
+        (results([1.0]), "expected 2 results"),
+        ({"data": [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}]}, "expected the results 0 to 1"),
+        (results(["1"], [2.0]), "expected a number or null"),
+        (results([True], [2.0]), "expected a number or null"),
+        (results([], 1.0), "expected one output a response"),
+        ({"data": [{"index": False, "probs": [1.0]}, {"index": True, "probs": [2.0]}]}, "expected the results 0 to 1"),
+        ({"data": [1.0, 2.0]}, "expected 2 results"),
+        ({"error": "x"}, "expected 2 results"),
+        (b"<html>", "expected JSON, got '<html>'"),
+        (b"[" * 100_000, "expected JSON"),
+        (401, r"/classify: expected success, got HTTP 401 \(set reward\.model\.token_env\?\): no such luck"),
+        (400, "got HTTP 400: no such luck"),
+        ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
+    ],
+)
+def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server, client, answer, message):
+    server.answers = [answer]
+    with client(server.url) as model, pytest.raises(ServiceError, match=message):
+        score(model, ["a", "b"])
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "models", [None, {"data": []}, {"data": [5]}, {"data": [{"id": 5}]}, {"data": [{"id": "a", "max_model_len": True}]}]
+)
+def test_a_list_of_models_that_is_none_is_an_error(server, client, models):
+    server.models = models
+    with client(server.url) as model:
+        with pytest.raises(ServiceError, match="expected vLLM's list"):
+            score(model, ["a"])
+        with pytest.raises(ConfigError, match=r"reward\.model\.url: .*/v1/models: expected vLLM's list"):
+            model.check()
+
+
+def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client, tmp_path):
+    missing = pytest.raises(ConfigError, match=r"reward\.model\.tokenizer: expected a tokenizer")
+    with client(server.url, tokenizer=str(tmp_path / "none")) as model, missing:
+        model.check()
+    server.stop()
+    with client(server.url, patience=60.0) as model:
+        start = time.monotonic()
+        with pytest.raises(ConfigError, match=r"reward\.model\.url: expected a server at http.* got none: Conn"):
+            model.check()
+        assert time.monotonic() - start < 10  # asked once
+    server.start()
+
+
+def test_a_server_that_restarts_in_the_middle_costs_nothing(server, client, tokenizer):
+    def slow(text):
+        time.sleep(0.02)
+        return len(text)
+
+    server.score = slow
+
+    def restart():
+        while len(server.bodies) < 5:
+            time.sleep(0.005)
+        server.stop()
+        time.sleep(0.5)
+        server.start()
+
+    thread = threading.Thread(target=restart)
+    responses = ["a" * number for number in range(30)]
+    with client(server.url, batch_size=2, patience=30.0) as model:
+        thread.start()
+        found = score(model, responses)
+        thread.join()
+        assert found == lengths(tokenizer, *responses)
+        assert model.counters["unreachable"] == 0
+
+
+def test_a_server_that_stays_away_leaves_the_rest_unscored_in_bounded_time(server, client, tokenizer):
+    with client(server.url, batch_size=2, patience=1.0) as model:
+        assert score(model, ["a"]) == lengths(tokenizer, "a")
+        server.answers = [results([5.0], [6.0]), *[500] * 100]
+        start = time.monotonic()
+        found = score(model, ["a"] * 10)
+        assert time.monotonic() - start < 5  # all attempts together, not of each request
+        assert found[:2] == [5.0, 6.0]
+        assert all(map(math.isnan, found[2:]))
+        assert model.counters == {"scored": 3, "too_long": 0, "empty": 0, "not_finite": 0, "unreachable": 8}
+        server.answers = []
+        assert score(model, ["a"]) == lengths(tokenizer, "a")
+
+
+def test_the_token_is_sent_and_a_wrong_one_is_an_error_at_once(client, tokenizer, monkeypatch):
+    server = VLLMServer(token="secret-token")
+    monkeypatch.setenv("REWARD_TOKEN", "secret-token")
+    with client(server.url, token_env="REWARD_TOKEN") as model:
+        assert score(model, ["a"]) == lengths(tokenizer, "a")
+    with client(server.url) as model, pytest.raises(ServiceError, match="token_env"):
+        score(model, ["a"])
+    monkeypatch.delenv("REWARD_TOKEN")
+    with pytest.raises(ConfigError, match=r"token_env: expected a token .* in \$REWARD_TOKEN"):
+        client(server.url, token_env="REWARD_TOKEN")
+    server.stop()
+
+
+def test_bad_input_is_refused_by_name(server, client):
+    with client(server.url) as model:
+        with pytest.raises(InputError, match="prompts: expected the chat messages"):
+            model.score(["a"], [""])
+        with pytest.raises(InputError, match="responses: expected str, got int in row 0"):
+            score(model, [3])
+
+
+def test_pauses_move_no_draw_of_a_training(server, client):
+    random.seed(0)
+    expected = random.Random(0).random()
+    server.answers = [500]
+    with client(server.url) as model:
+        score(model, ["a"])
+    assert random.random() == expected

@@ -1,0 +1,35 @@
+"""`make example`: what the README says of it, with the real model; run by `make real`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from geoalign.lab.cli import app
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_readme_says_what_the_example_flags(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    command = re.search(r"^\t\$\(BIN\)/geoalign (curate recipes/rollouts/.*)$", makefile, re.MULTILINE)
+    assert command
+    here = {"runs/example": str(tmp_path), "runs/models/smollm2-135m": str(smollm2)}
+    words = [here.get(word, word) for word in shlex.split(command[1])]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    lines = (ROOT / "recipes" / "rollouts" / "substring_reward.jsonl").read_text(encoding="utf-8").splitlines()
+    wrong = [row["reward"] != row["correct"] for row in map(json.loads, lines)]
+    flagged = pd.read_parquet(tmp_path / "scores.parquet")["anomalous"]
+    right = sum(found and bad for found, bad in zip(flagged, wrong, strict=True))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"Of its {sum(flagged)} flags {right} are among the {sum(wrong)} wrong rewards" in readme

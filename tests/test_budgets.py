@@ -40,7 +40,7 @@ ROOMS = {
     "settings": (960, 9),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 39_500, "tests": 40_200, "benchmarks": 3_060}
+TREES = {"src": 39_500, "tests": 40_300, "benchmarks": 3_060}
 DOC_WORDS = 28_300
 
 

@@ -105,6 +105,7 @@ wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, im
 	$(PYTHON) -m venv $(ENGINES)/wheel
 	$(ENGINES)/wheel/bin/python $(INSTALL) dist/*.whl
 	cd $(ENGINES) && wheel/bin/python -c "import geoalign; [getattr(geoalign, name) for name in geoalign.__all__]"
+	$(ENGINES)/wheel/bin/python $(INSTALL) "$$(echo dist/*.whl)[cli]"
 	$(ENGINES)/wheel/bin/geoalign --version
 	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1
 

@@ -20,9 +20,9 @@ from geoalign.method.intervals import Interval
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 # Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
 FOLDS = 5
-# A is symmetric: only the blocks on and above its diagonal are summed.
+# A is symmetric: the blocks on and above its diagonal are summed, and mirrored.
 _BLOCKS = 8
-_STATE = ("gram", "moments", "record", "chosen", "upward")
+_STATE = ("gram", "moments", "weights", "record", "chosen")
 
 
 def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
@@ -39,7 +39,7 @@ def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int
 
 
 def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
-    """(A + penalty tr(A)/d I)^-1 b of each column b, of A's upper triangle; zeros where A or b is zero.
+    """(A + penalty tr(A)/d I)^-1 b of each column b; zeros where A or b is zero.
 
     Where rounding leaves A + shift without a Cholesky factor, the shift is raised tenfold until it has one.
     """
@@ -82,6 +82,38 @@ def fold_predictions(
     return values
 
 
+def conjugate_gradients(
+    gram: Float[Tensor, "d d"],
+    moments: Float[Tensor, "d c"],
+    shift: Float[Tensor, " c"],
+    start: Float[Tensor, "d c"],
+    *,
+    rounds: int = 12,
+    tolerance: float = 1e-3,
+) -> Float[Tensor, "d c"]:
+    """(A + shift I)^-1 b of each column, by conjugate gradients behind the diagonal, from `start`.
+
+    A product with A costs d^2, a factor of it d^3/3. Rounds that end early shrink what A hardly holds, as a larger
+    shift would. Columns without a shift or without moments are zero.
+    """
+    able = (shift > 0) & moments.any(dim=0)
+    scale = (gram.diagonal()[:, None] + shift).clamp(min=1e-30)
+    weights = start * able
+    left = (moments - gram @ weights - shift * weights) * able
+    step = left / scale
+    size, goal = (left * step).sum(dim=0), tolerance * moments.norm(dim=0)
+    for _ in range(rounds):
+        if not bool((left.norm(dim=0) > goal).any()):
+            break
+        image = gram @ step + shift * step
+        length = size / (step * image).sum(dim=0).clamp(min=1e-30)
+        weights, left = weights + length * step, left - length * image
+        scaled, before = left / scale, size
+        size = (left * scaled).sum(dim=0)
+        step = scaled + size / before.clamp(min=1e-30) * step
+    return weights
+
+
 class RunningRidge:
     """The sums behind the fits of T targets on the same states, and how well each penalty has predicted new batches.
 
@@ -96,10 +128,11 @@ class RunningRidge:
     def __init__(self, targets: int = 1, *, decay: float = 0.9, penalties: Sequence[float] = PENALTIES) -> None:
         self._decay, self._penalties = decay, tuple(penalties)
         self._gram: Tensor | None = None
-        self._moments: Tensor | None = None
+        # [d, T]; and [d, P x T], where the next solution starts.
+        self._moments = self._weights = torch.zeros(0, targets)
         # Decayed sums of z y, z^2 and y^2 by penalty and target, over the batches that it predicted.
         self._record = torch.zeros(3, len(self._penalties), targets, dtype=torch.float64)
-        self._chosen, self._upward = len(self._penalties) // 2, True
+        self._chosen = len(self._penalties) // 2
 
     @property
     def fitted(self) -> bool:
@@ -116,7 +149,7 @@ class RunningRidge:
     ) -> Float[Tensor, "b t"]:
         """Predicts a batch from earlier ones, the first one by its own folds, and then takes it in.
 
-        The penalty next to the chosen one, above and below in turn, predicts too, and takes its place if it is better.
+        Every penalty predicts; the one that did best before is taken, and the record of all decides about the next.
 
         Args:
             states: centred within their groups.
@@ -128,9 +161,10 @@ class RunningRidge:
             InputError: the states are not as wide as earlier ones.
         """
         width, targets = states.shape[1], targets.to(states)
-        if self._gram is None or self._moments is None:
+        if self._gram is None:
             best = fold_predictions(states, targets, used, fold)[0]
             self._gram, self._moments = states.new_zeros(width, width), torch.zeros_like(states.T @ targets)
+            self._weights = self._moments.repeat(1, len(self._penalties))
         elif len(self._moments) != width:
             raise InputError(f"hidden: expected {len(self._moments)} columns as earlier, got {width}")
         else:
@@ -139,30 +173,30 @@ class RunningRidge:
         self._gram = self._decay * self._gram.to(states)
         rows, step = states[used.to(states.device)], -(-width // _BLOCKS)
         for start in range(0, width, step):
-            self._gram[start : start + step, start:] += rows[:, start : start + step].T @ rows[:, start:]
+            end = start + step
+            self._gram[start:end, start:] += rows[:, start:end].T @ rows[:, start:]
+            self._gram[end:, start:end] = self._gram[start:end, end:].T
         return best
 
     def _judged(self, states: Float[Tensor, "b d"], targets: Float[Tensor, "b t"]) -> Float[Tensor, "b t"]:
-        """The predictions of the chosen penalty; those of its neighbour count for the next choice."""
+        """The predictions of the chosen penalty; those of all of them count for the next choice."""
         assert self._gram is not None
-        assert self._moments is not None
-        other = self._chosen + (1 if self._upward else -1)
-        near = [i for i in (self._chosen, other) if 0 <= i < len(self._penalties)]
-        gram, moments = self._gram.to(states), self._moments.to(states)
-        predictions = states @ torch.stack([ridge_weights(gram, moments, self._penalties[i]) for i in near])
-        values = predictions * (targets != 0)
+        gram, moments, count = self._gram.to(states), self._moments.to(states), len(self._penalties)
+        shift = moments.new_tensor(self._penalties).repeat_interleave(targets.shape[1]) * gram.diagonal().mean()
+        self._weights = conjugate_gradients(gram, moments.repeat(1, count), shift, self._weights.to(states))
+        predictions = (states @ self._weights).view(len(states), *self._record.shape[1:])
+        values = predictions * (targets != 0)[:, None]
         sums = [
-            (values * targets).sum(dim=1),
-            values.square().sum(dim=1),
-            targets.square().sum(dim=0).expand(len(near), -1),
+            (values * targets[:, None]).sum(dim=0),
+            values.square().sum(dim=0),
+            targets.square().sum(dim=0).expand(count, -1),
         ]
-        self._record = self._record * self._decay
-        self._record[:, near] += torch.stack(sums).double().cpu()
-        self._upward = not self._upward
+        self._record = self._decay * self._record + torch.stack(sums).double().cpu()
         agreement = self._record[0] / (self._record[1] * self._record[2]).clamp(min=1e-30).sqrt()
+        chosen = self._chosen
         # Of the targets, the one that is predicted best decides.
-        self._chosen = near[int(agreement[near].amax(dim=1).argmax())]
-        return predictions[0]
+        self._chosen = int(agreement.amax(dim=1).argmax())
+        return predictions[:, chosen]
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, and the record of the penalties. No later call changes these tensors."""

@@ -8,10 +8,10 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.denoise.ridge import RunningRidge, content_folds, group_centred
+from geoalign.curators.denoise.ridge import RunningRidge
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows
+from geoalign.method.groups import GroupedRows, content_folds, group_centred
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,19 @@ def in_input_order(rows: GroupedRows, device: torch.device) -> Callable[[Tensor]
     return back
 
 
+def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """Every state minus the mean of its group, in float32; `group` holds dense indices."""
+    states = states.float()
+    count = torch.bincount(group).clamp(min=1).to(states.dtype)
+    total = states.new_zeros(len(count), states.shape[1]).index_add_(0, group, states)
+    return states - (total / count[:, None])[group]
+
+
+def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"], folds: int = 5) -> Int[Tensor, " n"]:
+    """Groups dealt to folds in the order of their content, so that no group id matters."""
+    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % folds)[group]
+
+
 def _row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
     """Every row's sum in float64, a chunk of rows at a time: on a CPU torch makes a float64 copy of what it sums."""
     sums = torch.empty(len(hidden), dtype=_widest(hidden), device=hidden.device)

@@ -220,11 +220,8 @@ def test_a_checkpoint_holds_one_gram_matrix():
     curator = Denoise()
     curator.curate(continuous(0, binary=True))
     kept = [each for each in curator.state_dict()["ridges"][0].values() if isinstance(each, torch.Tensor)]
-    assert [each.numel() for each in kept] == [
-        12 * 12,
-        12 * 2,
-        3 * 6 * 2,
-    ]
+    # A, the moments of two targets, their solutions by six penalties, and the record of these.
+    assert [each.numel() for each in kept] == [12 * 12, 12 * 2, 12 * 6 * 2, 3 * 6 * 2]
 
 
 def test_one_component_is_denoised_and_the_others_stay():

@@ -6,11 +6,11 @@ import torch
 from geoalign.curators.denoise.ridge import (
     PENALTIES,
     RunningRidge,
+    conjugate_gradients,
     fold_predictions,
-    group_centred,
-    ridge_weights,
 )
 from geoalign.errors import InputError
+from geoalign.method.groups import group_centred
 
 
 def batch(seed, rows=24, d=6, noise=0.3):
@@ -21,11 +21,18 @@ def batch(seed, rows=24, d=6, noise=0.3):
     return states, targets[:, None], torch.ones(rows, dtype=torch.bool), group
 
 
+def solved(states, targets, penalty):
+    """The ridge by the formula, in float64."""
+    states, targets = states.double(), targets.double()
+    gram = states.T @ states
+    shifted = gram + penalty * gram.trace() / len(gram) * torch.eye(len(gram)).double()
+    return torch.linalg.solve(shifted, states.T @ targets).float()
+
+
 def test_one_column_by_hand():
-    # A = 1 + 4 = 5, b = 1 * 2 + 2 * 3 = 8, tr(A)/d = 5: w = 8 / (5 + 0.2 * 5) = 4/3.
-    states, targets = torch.tensor([[1.0], [2.0]]), torch.tensor([2.0, 3.0])
-    weights = ridge_weights(states.T @ states, (states.T @ targets)[:, None], 0.2)
-    assert weights.item() == pytest.approx(4 / 3)
+    # A = 1 + 4 = 5, b = 1 * 2 + 2 * 3 = 8, shift 1: w = 8 / (5 + 1) = 4/3.
+    one = torch.ones(1, 1)
+    assert conjugate_gradients(5 * one, 8 * one, one[0], 0 * one).item() == pytest.approx(4 / 3)
 
 
 def test_running_sums_are_those_of_all_batches_with_decay():
@@ -40,24 +47,39 @@ def test_running_sums_are_those_of_all_batches_with_decay():
     torch.testing.assert_close(ridge.predict(*new), new[0] @ torch.linalg.solve(shifted, moment))
 
 
+@pytest.mark.parametrize("start", [0.0, 1.0, 1000.0])
+def test_each_column_has_its_shift_and_its_variables(start):
+    """Wherever it starts: columns that differ in shift and in variables, one without a shift, one without moments."""
+    states, targets, _, _ = batch(0)
+    gram, moments = states.T @ states, (states.T @ targets).repeat(1, 4)
+    moments[:, 3] = 0
+    within = torch.ones(6, 4)
+    within[:2, 1] = 0
+    shift = torch.tensor([0.5, 5.0, 0.0, 1.0])
+    found = conjugate_gradients(gram, moments * within, shift, torch.full((6, 4), start), within)
+    torch.testing.assert_close(found[:, 0], torch.linalg.solve(gram + 0.5 * torch.eye(6), moments[:, 0]))
+    part = torch.linalg.solve(gram[2:, 2:] + 5 * torch.eye(4), moments[2:, 1])
+    torch.testing.assert_close(found[:, 1], torch.cat([torch.zeros(2), part]))
+    assert not found[:, 2:].any()
+
+
 def test_hundreds_of_equal_columns_are_no_obstacle():
-    """200 copies of each column in float32, the smallest penalty: the fit of one copy with a 200th of the penalty.
+    """200 copies of each column in float32, a small penalty: the fit of one copy with a 200th of the penalty.
 
     tr(A)/d is the same for both; w of a copy is a 200th of the single column's.
     """
-    states, targets, _, _ = batch(0)
-    wide = states.repeat(1, 200)
-    weights = ridge_weights(wide.T @ wide, wide.T @ targets, PENALTIES[0])
-    expected = ridge_weights(states.T @ states, states.T @ targets, PENALTIES[0] / 200)
-    torch.testing.assert_close(wide @ weights, states @ expected, atol=1e-3, rtol=1e-3)
+    states, targets, used, _ = batch(0)
+    wide, fold = states.repeat(1, 200), (torch.arange(len(states)) == 0).long()
+    found = fold_predictions(wide, targets, used & (fold == 0), fold, (0.01,))[0, 0]
+    torch.testing.assert_close(found, (states @ solved(states[1:], targets[1:], 0.01 / 200))[0], atol=1e-3, rtol=1e-3)
 
 
-def test_a_gram_without_a_cholesky_factor_is_shifted_until_it_has_one():
-    """The rounding of large sums can leave an eigenvalue below zero: here -2 beside 4, tr(A)/d = 1."""
-    gram = torch.tensor([[1.0, 3.0], [3.0, 1.0]])
-    weights = ridge_weights(gram, torch.ones(2, 1), 0.1)
-    # 0.1 and 1 are too little; with 10: (11 + 3) w = 1.
-    torch.testing.assert_close(weights, torch.full((2, 1), 1 / 14))
+def test_a_sum_that_rounding_made_indefinite_is_solved_where_it_is_positive():
+    """Eigenvalues 4 along (1, 1) and -2 along (1, -1): what lies along the second is left at zero, not blown up."""
+    gram, shift, zero = torch.tensor([[1.0, 3.0], [3.0, 1.0]]), torch.tensor([0.1]), torch.zeros(2, 1)
+    both = conjugate_gradients(gram, torch.tensor([[1.0], [1.0]]), shift, zero)
+    torch.testing.assert_close(both, torch.full((2, 1), 1 / 4.1))
+    assert not conjugate_gradients(gram, torch.tensor([[1.0], [-1.0]]), shift, zero).any()
 
 
 def test_rows_left_out_and_constant_states_change_nothing():
@@ -95,17 +117,15 @@ def test_no_fold_is_predicted_from_itself():
 
 
 def test_solved_in_rows_or_in_columns_the_fit_is_one():
-    """Rows that stand in no fold are predicted by all that are fitted on."""
+    """Ten rounds solve nine columns. Rows that stand in no fold are predicted by all that are fitted on."""
     states, targets, used, group = batch(0, d=9)
     used[::5] = False
     targets[::5] = 0
-    kept = states[used]
-    expected = states @ ridge_weights(kept.T @ kept, kept.T @ targets[used], 0.1)
+    expected = states @ solved(states[used], targets[used], 0.1)
     apart = fold_predictions(states, targets, used, torch.where(used, group, -1), (0.1,))[0]
     torch.testing.assert_close(apart[~used], expected[~used])
     own, others = group == 2, used & (group != 2)
-    kept = states[others]
-    expected = states @ ridge_weights(kept.T @ kept, kept.T @ targets[others], 0.1)
+    expected = states @ solved(states[others], targets[others], 0.1)
     torch.testing.assert_close(apart[own & used], expected[own & used])
 
 

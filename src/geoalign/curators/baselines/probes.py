@@ -12,13 +12,12 @@ from torch import Tensor
 
 from geoalign.curators.base import hidden_states, identity
 from geoalign.curators.batches import Baseline, canonical_rows, groups_of, half, subset
-from geoalign.curators.denoise.ridge import group_centred
 from geoalign.curators.precision import full_precision
 from geoalign.curators.predicting import PastPrediction
 from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import canonical_order, in_input_order
+from geoalign.method.groups import canonical_order, group_centred, in_input_order
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Belief, NoisyRows, believe, joined, noisy_rows
-from geoalign.curators.denoise.ridge import FOLDS, RunningRidge, fold_predictions, group_centred, grouped_correlation
+from geoalign.curators.denoise.ridge import FOLDS, RunningRidge, fold_predictions
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.groups import GroupedRows, canonical_order, in_input_order
-from geoalign.method.intervals import Interval
+from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
+from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -276,11 +276,12 @@ def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, di
     that of both tests together. Rows of prompts that a fit has seen are neither tested nor predicted.
     """
     weights = rows.weights[:, None] * (rows.fitted_on & rows.unseen[:, None])
-    y, views = rows.standardised, []
+    y, group, views = rows.standardised, rows.group.numpy(), []
     for predictions, weight in zip(rows.predictions.unbind(2), weights.T, strict=True):
 
-        def test(z: Tensor, weight: Tensor = weight) -> Interval:
-            return grouped_correlation(z, y, rows.group, weight, inflation=rows.inflation, level=(1 + level) / 2)
+        def test(z: Any, weight: Any = weight) -> Interval:
+            z, weight, inflation = z.numpy(), weight.numpy(), rows.inflation.numpy()
+            return grouped_correlation(z, y.numpy(), group, weight, inflation=inflation, level=(1 + level) / 2)
 
         tests = [test(z) for z in predictions.T]
         used = [index for index, each in enumerate(tests) if each.low > 0]
@@ -316,12 +317,9 @@ def learnt_correction(
     fold = torch.where(own, rows.group.masked_fill(~own, -1).unique(return_inverse=True)[1] % FOLDS, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTIES)[:, :, 0].double().cpu()
     known, d = values[:, own], surprise[own, 0]
-    each = [
-        grouped_correlation(
-            z, d, rows.group[own], torch.ones_like(d), inflation=2.0, level=1 - (1 - level) / len(known)
-        )
-        for z in known
-    ]
+    group, every = rows.group[own].numpy(), torch.ones_like(d).numpy()
+    level = 1 - (1 - level) / len(known)
+    each = [grouped_correlation(z.numpy(), d.numpy(), group, every, inflation=2.0, level=level) for z in known]
     best = int(torch.tensor([test.low for test in each]).nan_to_num(-torch.inf).argmax())
     test, z = each[best], known[best]
     metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}

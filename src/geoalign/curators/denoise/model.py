@@ -20,9 +20,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.ridge import content_folds
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows
+from geoalign.method.groups import GroupedRows, content_folds
 from geoalign.types import Rollouts
 
 # Of the log-odds: what is certain.

@@ -1,4 +1,4 @@
-"""A ridge regression kept running over batches, and whether its predictions say anything of rewards it has not seen.
+"""A ridge regression kept running over batches.
 
 The fit of all earlier batches is w = (A + lambda tr(A)/d I)^-1 b with A = sum gamma^age X'X and b = sum gamma^age X'y,
 X the states centred within their groups and y the rewards standardised within them.
@@ -11,48 +11,49 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import t as student
 from torch import Tensor
 
 from geoalign.errors import InputError
-from geoalign.method.intervals import Interval
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 # Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
 FOLDS = 5
+_ROUNDS, _TINY = 10, 1e-30
 # A is symmetric: the blocks on and above its diagonal are summed, and mirrored.
 _BLOCKS = 8
 _STATE = ("gram", "moments", "weights", "record", "chosen")
 
 
-def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-    """Every state minus the mean of its group, in float32; `group` holds dense indices."""
-    states = states.float()
-    count = torch.bincount(group).clamp(min=1).to(states.dtype)
-    total = states.new_zeros(len(count), states.shape[1]).index_add_(0, group, states)
-    return states - (total / count[:, None])[group]
+def conjugate_gradients(
+    gram: Float[Tensor, "d d"],
+    moments: Float[Tensor, "d c"],
+    shift: Float[Tensor, " c"],
+    start: Float[Tensor, "d c"],
+    within: Float[Tensor, "d c"] | float = 1.0,
+) -> Float[Tensor, "d c"]:
+    """(A + shift I)^-1 b of each column, by conjugate gradients behind the diagonal; zeros where shift or b is zero.
 
+    A round costs d^2, a factor of A d^3/3. Ten rounds leave alone what A hardly holds, as a larger shift would.
 
-def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """Groups dealt to folds in the order of their content, so that no group id matters."""
-    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % FOLDS)[group]
-
-
-def ridge_weights(gram: Float[Tensor, "d d"], moments: Float[Tensor, "d t"], penalty: float) -> Float[Tensor, "d t"]:
-    """(A + penalty tr(A)/d I)^-1 b of each column b; zeros where A or b is zero.
-
-    Where rounding leaves A + shift without a Cholesky factor, the shift is raised tenfold until it has one.
+    Args:
+        start: where they begin, an earlier solution say.
+        within: 1 where a column has a variable, 0 where it has none.
     """
-    shift = penalty * float(gram.diagonal().mean())
-    if shift <= 0 or not bool(moments.any()):
-        return torch.zeros_like(moments)
-    shifted = gram.clone()
-    while True:
-        shifted.diagonal().copy_(gram.diagonal() + shift)
-        factor, failed = torch.linalg.cholesky_ex(shifted, upper=True)
-        if not bool(failed):
-            return torch.cholesky_solve(moments, factor, upper=True)
-        shift *= 10
+    able = within * ((shift > 0) & moments.any(dim=0))
+    scale = (gram.diagonal()[:, None] + shift).clamp(min=_TINY)
+    weights = start * able
+    left = (moments - gram @ weights - shift * weights) * able
+    step = left / scale
+    size = (left * step).sum(dim=0)
+    for _ in range(_ROUNDS):
+        image = (gram @ step + shift * step) * able
+        curvature = (step * image).sum(dim=0)
+        # None is left where a column is solved, or where rounding has taken A + shift below zero.
+        length = torch.where(curvature > 0, size / curvature.clamp(min=_TINY), 0.0)
+        weights, left = weights + length * step, left - length * image
+        before, size = size, (left.square() / scale).sum(dim=0)
+        step = left / scale + size / before.clamp(min=_TINY) * step
+    return weights
 
 
 def fold_predictions(
@@ -71,47 +72,18 @@ def fold_predictions(
         used: [B] rows to fit on.
     """
     targets, used, fold = targets.to(states), used.to(states.device), fold.to(states.device)
-    products, among = states @ states[used].T, fold[used]
-    values = states.new_zeros(len(penalties), *targets.shape)
-    for index in fold.unique().tolist():
-        own, others = fold == index, among != index
-        known, wanted = products[used][others][:, others], targets[used][others]
-        for row, penalty in enumerate(penalties):
-            weights = ridge_weights(known, wanted, penalty * len(known) / states.shape[1])
-            values[row, own] = products[own][:, others] @ weights
-    return values
-
-
-def conjugate_gradients(
-    gram: Float[Tensor, "d d"],
-    moments: Float[Tensor, "d c"],
-    shift: Float[Tensor, " c"],
-    start: Float[Tensor, "d c"],
-    *,
-    rounds: int = 12,
-    tolerance: float = 1e-3,
-) -> Float[Tensor, "d c"]:
-    """(A + shift I)^-1 b of each column, by conjugate gradients behind the diagonal, from `start`.
-
-    A product with A costs d^2, a factor of it d^3/3. Rounds that end early shrink what A hardly holds, as a larger
-    shift would. Columns without a shift or without moments are zero.
-    """
-    able = (shift > 0) & moments.any(dim=0)
-    scale = (gram.diagonal()[:, None] + shift).clamp(min=1e-30)
-    weights = start * able
-    left = (moments - gram @ weights - shift * weights) * able
-    step = left / scale
-    size, goal = (left * step).sum(dim=0), tolerance * moments.norm(dim=0)
-    for _ in range(rounds):
-        if not bool((left.norm(dim=0) > goal).any()):
-            break
-        image = gram @ step + shift * step
-        length = size / (step * image).sum(dim=0).clamp(min=1e-30)
-        weights, left = weights + length * step, left - length * image
-        scaled, before = left / scale, size
-        size = (left * scaled).sum(dim=0)
-        step = scaled + size / before.clamp(min=1e-30) * step
-    return weights
+    folds, own = fold.unique(return_inverse=True)
+    products = states @ states[used].T
+    kernel, others = products[used], (fold[used][:, None] != folds).to(states)
+    # A column for each fold, penalty and target.
+    shape = (len(folds), len(penalties), targets.shape[1])
+    within = others[:, :, None, None].expand(-1, *shape).flatten(1)
+    wanted = targets[used][:, None, None].expand(-1, *shape).flatten(1) * within
+    traces = (kernel.diagonal() @ others / states.shape[1])[:, None] * states.new_tensor(penalties)
+    shift = traces[:, :, None].expand(shape).flatten()
+    weights = conjugate_gradients(kernel, wanted, shift, torch.zeros_like(wanted), within)
+    values = (products @ weights).view(len(states), *shape)
+    return values[torch.arange(len(states), device=states.device), own].movedim(1, 0)
 
 
 class RunningRidge:
@@ -206,37 +178,3 @@ class RunningRidge:
         """Restores `state_dict`."""
         for name in _STATE:
             setattr(self, f"_{name}", state[name])
-
-
-def grouped_correlation(
-    predictions: Float[Tensor, " n"],
-    rewards: Float[Tensor, " n"],
-    groups: Int[Tensor, " n"],
-    weights: Float[Tensor, " n"],
-    *,
-    inflation: Float[Tensor, " n"] | float = 1.0,
-    level: float = 0.95,
-) -> Interval:
-    """r = sum w z y / sqrt(sum w z^2 sum w y^2), with an interval that takes groups, not rows, as independent.
-
-    With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
-    Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
-    predictions or rewards do not vary.
-
-    Args:
-        predictions: z, of rows that the fit had not seen.
-        rewards: y, standardised within groups.
-        groups: [N] which rows belong together, by any ids.
-        weights: [N] weight of each row, 0 to leave it out.
-        inflation: factor on the variance of each row's group, equal within it. Predictions by folds of one batch want
-            2: groups of different folds predict each other, so every product counts twice.
-    """
-    z, y, w = predictions.double(), rewards.double(), weights.double()
-    spread, product = w @ z.square(), w @ (z * y)
-    scale = (spread * (w @ y.square())).sqrt()
-    residual = w * z * (y - product / spread * z) * torch.as_tensor(inflation).double().sqrt()
-    totals = torch.bincount(groups.unique(return_inverse=True)[1], weights=residual)
-    # NaN of no degree of freedom.
-    quantile = float(student.ppf((1 + level) / 2, len(groups[w > 0].unique()) - 1))
-    r, reach = float(product / scale), quantile * float(totals.norm() / scale)
-    return Interval(r, r - reach, r + reach)

@@ -264,3 +264,17 @@ def test_several_answers_may_be_right_where_they_are_shared_only():
     assert shared.anomalous.view(16, 8).tolist() == [[False] * 7 + [True]] * 16
     exclusive = Denoise(geometry="none").curate(rollouts)
     assert exclusive.anomalous.view(16, 8)[:, 4:7].all()
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_what_was_learnt_is_forgotten_when_a_batch_contradicts_it(binary):
+    """The states' direction turns round after six batches: never far behind the plain rewards, and soon ahead again."""
+    curator, gain = Denoise(), []
+    for seed in range(10):
+        rollouts = continuous(seed, binary=binary, groups=48)
+        if seed >= 6:
+            rollouts = replace(rollouts, hidden=-rollouts.hidden)
+        given = cosine(group_advantages(rollouts.rewards, rollouts.groups), rollouts)
+        gain.append(cosine(curator.curate(rollouts).advantages, rollouts) - given)
+    assert min(gain[6:]) > -0.1
+    assert gain[9] > 0

@@ -97,6 +97,9 @@ class Denoise(Curator[DenoiseConfig]):
             self.requires = (*self.requires, "components")
         if self.config.answers == "none":
             self.optional = self.optional[1:]
+        self._forget()
+
+    def _forget(self) -> None:
         count = self.config.states if self.config.geometry != "none" else 0
         # Of several states one fit each, and one of all side by side.
         self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count + (count > 1))]
@@ -126,7 +129,12 @@ class Denoise(Curator[DenoiseConfig]):
             )
             states = self._states(rollouts, order)
             if states:
-                rows = self._predicted(rows, states, generator)
+                earlier, found = self._ridges[0].fitted, self._predicted(rows, states, generator)
+                if earlier and contradicted(found):
+                    # What was learnt holds no longer: the batch is a first one.
+                    self._forget()
+                    found = self._predicted(rows, states, generator)
+                rows = found
             window = [*self._past, rows][-self.config.window :]
             self._past = window[-(self.config.window - 1) :] if self.config.window > 1 else []
             if rollouts.prompt_keys is not None and states:
@@ -265,6 +273,22 @@ class Denoise(Curator[DenoiseConfig]):
             rewards=back(rewards).to(rollouts.rewards.dtype),
             advantages=back(advantages.to(rollouts.rewards.dtype)),
         )
+
+
+def contradicted(rows: NoisyRows, level: float = 0.999) -> bool:
+    """Whether a batch's rewards go against what earlier ones predict: an interval of a correlation lies below 0.
+
+    `level` is that of all states' tests together.
+    """
+    y, group = rows.standardised.numpy(), rows.group.numpy()
+    weights = (rows.fitted_on & rows.unseen[:, None]).double().unbind(1)
+    level = 1 - (1 - level) / rows.predictions[0].numel()
+    tests = [
+        grouped_correlation(z.numpy(), y, group, weight.numpy(), level=level)
+        for predictions, weight in zip(rows.predictions.unbind(2), weights, strict=True)
+        for z in predictions.unbind(1)
+    ]
+    return any(test.high < 0 for test in tests)
 
 
 def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, dict[str, float]]:

@@ -18,7 +18,7 @@ from geoalign.errors import InputError
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 # Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
 FOLDS = 5
-_ROUNDS, _TINY = 10, 1e-30
+_TINY = 1e-30
 # A is symmetric: the blocks on and above its diagonal are summed, and mirrored.
 _BLOCKS = 8
 _STATE = ("gram", "moments", "weights", "record", "chosen")
@@ -30,10 +30,11 @@ def conjugate_gradients(
     shift: Float[Tensor, " c"],
     start: Float[Tensor, "d c"],
     within: Float[Tensor, "d c"] | float = 1.0,
+    rounds: int = 10,
 ) -> Float[Tensor, "d c"]:
     """(A + shift I)^-1 b of each column, by conjugate gradients behind the diagonal; zeros where shift or b is zero.
 
-    A round costs d^2, a factor of A d^3/3. Ten rounds leave alone what A hardly holds, as a larger shift would.
+    A round costs d^2, a factor of A d^3/3. Few rounds leave alone what A hardly holds, as a larger shift would.
 
     Args:
         start: where they begin, an earlier solution say.
@@ -45,7 +46,7 @@ def conjugate_gradients(
     left = (moments - gram @ weights - shift * weights) * able
     step = left / scale
     size = (left * step).sum(dim=0)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         image = (gram @ step + shift * step) * able
         curvature = (step * image).sum(dim=0)
         # None is left where a column is solved, or where rounding has taken A + shift below zero.
@@ -81,7 +82,7 @@ def fold_predictions(
     wanted = targets[used][:, None, None].expand(-1, *shape).flatten(1) * within
     traces = (kernel.diagonal() @ others / states.shape[1])[:, None] * states.new_tensor(penalties)
     shift = traces[:, :, None].expand(shape).flatten()
-    weights = conjugate_gradients(kernel, wanted, shift, torch.zeros_like(wanted), within)
+    weights = conjugate_gradients(kernel, wanted, shift, torch.zeros_like(wanted), within, rounds=30)
     values = (products @ weights).view(len(states), *shape)
     return values[torch.arange(len(states), device=states.device), own].movedim(1, 0)
 

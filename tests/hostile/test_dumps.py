@@ -30,7 +30,6 @@ def _quick(monkeypatch):
         return folder / "report.html"
 
     monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
-    monkeypatch.setattr("geoalign.lab.curate.audit.DRAWS", 2)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -9,7 +9,7 @@ import torch
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import _Verdicts, believe, noisy_rows
+from geoalign.curators.denoise.model import Verdicts, believe, noisy_rows
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
 
@@ -155,7 +155,7 @@ def test_trusted_and_other_rows_among_rivals_leave_the_fit_convex():
     rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
     rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
-    model = _Verdicts(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
+    model = Verdicts(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
     fitted = model.fit(rows.weights, rounds=200)
     again = model.fit(rows.weights, fitted, rounds=1)
     torch.testing.assert_close(fitted.theta, again.theta, atol=1e-4, rtol=1e-4)

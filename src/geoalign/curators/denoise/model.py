@@ -243,7 +243,7 @@ def believe(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, least_slope: floa
         return Belief(rows.rewards, claim, offset, scale, False, *certain)
     model: Any
     z = zero if z is None else z
-    model = _Verdicts(rows, z, claim, judged, exclusive) if verdicts else _Values(rows, z, claim, judged)
+    model = Verdicts(rows, z, claim, judged, exclusive) if verdicts else _Values(rows, z, claim, judged)
     fitted = model.fit(rows.weights)
     prior, mean, variance, wrong = model.posterior(fitted)
     open_rows = judged & ~rows.trusted
@@ -282,20 +282,20 @@ def _two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     return (float(low), float(high)) if common else None
 
 
-class _Flips(NamedTuple):
+class Flips(NamedTuple):
     """The rates of TPR and FPR, and the weights of the features."""
 
     rates: Float[Tensor, " 2"]
     theta: Float[Tensor, " f"]
 
 
-class _Verdicts:
+class Verdicts:
     """Units of C answers or responses with the verdicts on them; units of equal `rivals` exclude each other."""
 
     def __init__(self, rows: NoisyRows, z: Tensor, claim: Tensor, judged: Bool[Tensor, " n"], exclusive: bool) -> None:
         unit, self.claim, self.compared = rows.answer, claim, judged & ~rows.trusted
         self.unit, self.size = unit, total(torch.ones_like(claim), unit)
-        group = torch.zeros(len(self.size), dtype=torch.long).index_put((unit,), rows.group)
+        self.group = group = torch.zeros(len(self.size), dtype=torch.long).index_put((unit,), rows.group)
         answered = total(rows.answered, unit) > 0
         among = (total(rows.answered, rows.group) > 0)[group] & ~answered
         both = torch.stack([claim * judged, (1 - claim) * judged])
@@ -320,24 +320,44 @@ class _Verdicts:
         # too good would leave it unused.
         self.pseudo = torch.tensor([6 + 10 * float(answered.double().mean()), 4.0], dtype=torch.float64)
 
-    def _compete(self, odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
-        """P(unit is right): a softmax of the log-odds over the rivals and "none of them"."""
-        highest = odds.new_zeros(int(self.rivals.max()) + 1).scatter_reduce(0, self.rivals, odds, "amax")
-        likely = (odds - highest[self.rivals]).exp()
-        return likely / ((-highest).exp() + total(likely, self.rivals))[self.rivals]
-
-    def _right(self, model: _Flips) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
-        """P(unit is right) before its verdicts are seen, and after."""
+    def _odds(self, model: Flips) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
+        """Log-odds that the unit alone is right, before its verdicts are seen and after."""
         odds, ratios = self.features @ model.theta, torch.stack([model.rates, 1 - model.rates]).log()
-        evidence = (ratios[:, 0] - ratios[:, 1]) @ self.verdicts + self.sure
-        return self._compete(odds), self._compete(odds + evidence)
+        return odds, odds + (ratios[:, 0] - ratios[:, 1]) @ self.verdicts + self.sure
 
-    def fit(self, weights: Float[Tensor, " n"], start: _Flips | None = None, *, rounds: int = 60) -> _Flips:
+    def _compete(self, odds: Float[Tensor, " c"]) -> tuple[Float[Tensor, " c"], Float[Tensor, " r"]]:
+        """P(unit is right), a softmax over the rivals and "none of them"; and the logarithm of its sum."""
+        none = odds.new_zeros(int(self.rivals.max()) + 1)
+        highest = none.scatter_reduce(0, self.rivals, odds.detach(), "amax")
+        likely = (odds - highest[self.rivals]).exp()
+        every = (-highest).exp().index_add(0, self.rivals, likely)
+        return likely / every[self.rivals], highest + every.log()
+
+    def right(self, model: Flips) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
+        """P(unit is right) before its verdicts are seen, and after."""
+        before, after = (self._compete(odds)[0] for odds in self._odds(model))
+        return before, after
+
+    def likelihood(self, model: Flips) -> Float[Tensor, " g"]:
+        """[G] log P(verdicts of the group)."""
+        before, after = (self._compete(odds)[1] for odds in self._odds(model))
+        of = torch.zeros(len(after), dtype=torch.long).index_put((self.rivals,), self.group)
+        # Of no unit that is right, by P(verdicts | wrong), times how much likelier the units make them.
+        wrong = torch.stack([model.rates[1].log(), (1 - model.rates[1]).log()]) @ self.verdicts
+        groups = wrong.new_zeros(int(self.group.max()) + 1)
+        return groups.index_add(0, of, after - before).index_add(0, self.group, wrong)
+
+    def penalty(self, model: Flips) -> Float[Tensor, ""]:
+        """Log-density of the priors: pseudo-counts of the rates, theta around its means."""
+        rates = self.pseudo * model.rates.log() + self.pseudo.flip(0) * (1 - model.rates).log()
+        return rates.sum() - (model.theta - _THETA).square().sum() / 2
+
+    def fit(self, weights: Float[Tensor, " n"], start: Flips | None = None, *, rounds: int = 60) -> Flips:
         """Expectation maximisation: flip rates with pseudo-counts, theta by one Newton step; TPR stays above FPR."""
-        model = start or _Flips(torch.tensor([0.8, 0.2], dtype=torch.float64), _THETA)
+        model = start or Flips(torch.tensor([0.8, 0.2], dtype=torch.float64), _THETA)
         weight, features = total(weights, self.unit) / self.size, self.features
         for _ in range(rounds):
-            (expected, truth), before = self._right(model), model
+            (expected, truth), before = self.right(model), model
             likely = torch.stack([truth, 1 - truth]) * weight
             rates = (likely @ self.verdicts[0] + self.pseudo) / (likely @ self.verdicts.sum(dim=0) + self.pseudo.sum())
             apart = ((rates[0] - rates[1]) / 2).clamp(min=0.01) * rates.new_tensor([1.0, -1.0])
@@ -348,19 +368,19 @@ class _Verdicts:
             hessian = (
                 features.T @ (features * (weight * expected)[:, None]) - mean.T @ mean + torch.eye(len(_THETA)).double()
             )
-            model = _Flips(
+            model = Flips(
                 (rates.mean() + apart).clamp(1e-3, 1 - 1e-3), model.theta + torch.linalg.solve(hessian, gradient)
             )
             if float((torch.cat(model) - torch.cat(before)).abs().max()) < 1e-6:
                 break
         return model
 
-    def posterior(self, model: _Flips) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def posterior(self, model: Flips) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """m, e, v and P(wrong) of each row."""
-        prior, mean = (each[self.unit] for each in self._right(model))
+        prior, mean = (each[self.unit] for each in self.right(model))
         return prior, mean, mean * (1 - mean), (self.claim - mean).abs()
 
-    def rates(self, model: _Flips) -> dict[str, float]:
+    def rates(self, model: Flips) -> dict[str, float]:
         tpr, fpr = model.rates.tolist()
         return {"true_positive_rate": tpr, "false_positive_rate": fpr, "informedness": tpr - fpr}
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pandas
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
+from scipy.stats import t as student
 from torch import Tensor
+from torch.autograd import grad
 
-from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
+from geoalign.curators.denoise.model import Flips, NoisyRows, Verdicts, joined, noisy_rows
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.types import Rollouts, response_keys
 
-LEVEL, DRAWS, SEED = 0.95, 100, 0
+LEVEL = 0.95
 # An answer is agreed on from so many rollouts, and so large a share of those of its prompt, on.
 LEAST_COUNT, LEAST_SHARE = 3, 0.5
 # Prompts that are listed.
@@ -76,46 +77,51 @@ def verdict_counts(
     return len(of_label[repeated].unique()), len(of_label[mixed].unique())
 
 
-def error_rates(rows: NoisyRows) -> Float[Tensor, " 3"] | None:
+def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | None:
     """False positive rate, false negative rate and J = 1 - both, by the model of noisy verdicts alone, without states.
 
     With t_i the posterior probability that row i is right and v_i its verdict (`geoalign.curators.denoise.model`),
 
-        FPR = sum w (1 - t) v / sum w (1 - t),   FNR = sum w t (1 - v) / sum w t,
+        FPR = sum (1 - t) v / sum (1 - t),   FNR = sum t (1 - v) / sum t,
 
     the model's rates without the pseudo-counts that hold them where verdicts are few: a verifier that contradicts
-    nothing has rates of nearly 0, not those of the prior. Rows alone in their group say nothing and are left out.
+    nothing has rates of nearly 0, not those of the prior. Rows alone in their group say nothing of the verifier and are
+    left out, as are those with neither an answer nor a response that got both verdicts.
+
+    Intervals take groups as independent: with psi the parameters, s_g the gradient of a group's log-likelihood and H
+    the negative Hessian of the penalised sum, leaving a group out moves psi by -H^-1 s_g, so the influence of a group
+    on a sum N of the above is N_g + (dN / dpsi) H^-1 s_g; Student's t on one degree of freedom less than groups. The
+    verifier's rates are cut to [0, 1].
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    belief = believe(rows, None, least_slope=1.0)
-    if "informedness" not in belief.metrics:
+    known, groups = rows.accompanied & (rows.answered | rows.contradicted), int(rows.group.max()) + 1
+    if not bool(known.any()):
         return None
-    known = rows.accompanied
-    rewards = rows.rewards[known]
-    low, high = rewards.min(), rewards.max()
-    weights, verdict = rows.weights[known], (rewards == high).double()
-    truth = (belief.expected[known] - low) / (high - low)
-    positive = (weights * (1 - truth) * verdict).sum() / (weights * (1 - truth)).sum().clamp(min=1e-30)
-    negative = (weights * truth * (1 - verdict)).sum() / (weights * truth).sum().clamp(min=1e-30)
-    return torch.stack([positive, negative, 1 - positive - negative])
+    verdict = (rows.rewards == rows.rewards[known].max()).double()
+    model = Verdicts(rows, torch.zeros_like(verdict), verdict, known, exclusive=True)
+    found = torch.cat(model.fit(torch.ones_like(verdict)))
 
-
-def rate_intervals(rows: NoisyRows, *, draws: int, generator: torch.Generator) -> list[Interval] | None:
-    """The `error_rates` with percentile bootstrap intervals: groups are drawn with replacement, the fit repeated."""
-    estimates = error_rates(rows)
-    if estimates is None:
-        return None
-    groups = int(rows.group.max()) + 1
-    drawn = []
-    for _ in range(draws):
-        times = torch.bincount(torch.randint(groups, (groups,), generator=generator), minlength=groups).double()
-        rates = error_rates(replace(rows, weights=rows.weights * times[rows.group]))
-        assert rates is not None
-        drawn.append(rates)
-    ends = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)
-    bounds = torch.stack(drawn).quantile(ends, dim=0)
-    return [Interval(*figures) for figures in zip(estimates.tolist(), *bounds.tolist(), strict=True)]
+    psi, share = found.requires_grad_(), torch.ones(groups, dtype=torch.float64, requires_grad=True)
+    fitted = Flips(psi[:2], psi[2:])
+    truth = model.right(fitted)[1][model.unit]
+    each = torch.stack([(1 - truth) * verdict, 1 - truth, truth * (1 - verdict), truth], dim=1)
+    sums = each.new_zeros(groups, 4).index_add(0, rows.group, each * known[:, None])
+    slope = torch.stack([grad(one, psi, retain_graph=True)[0] for one in sums.sum(dim=0)])
+    (gradient,) = grad(share @ model.likelihood(fitted) + model.penalty(fitted), psi, create_graph=True)
+    second = [grad(one, (share, psi), retain_graph=True) for one in gradient]
+    score, hessian = (torch.stack(parts) for parts in zip(*second, strict=True))
+    by_group = sums.detach()
+    influence = by_group - (slope @ torch.linalg.solve(hessian, score)).T
+    wrong, right = by_group.sum(dim=0).view(2, 2).unbind(1)
+    rates = wrong / right.clamp(min=1e-30)
+    errors = (influence[:, ::2] - rates * influence[:, 1::2]) / right.clamp(min=1e-30)
+    estimates = torch.cat([rates, 1 - rates.sum().view(1)])
+    errors = torch.cat([errors, -errors.sum(dim=1, keepdim=True)], dim=1)
+    reach = student.ppf((1 + level) / 2, groups - 1) * (errors.var(dim=0) * groups).sqrt()
+    low, high = estimates - reach, estimates + reach
+    low[:2], high[:2] = low[:2].clamp(min=0), high[:2].clamp(max=1)
+    return [Interval(*figures) for figures in zip(*(each.tolist() for each in (estimates, low, high)), strict=True)]
 
 
 class VerdictAudit:
@@ -155,7 +161,7 @@ class VerdictAudit:
         of_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if not (answered.any() or of_responses[0]):
             return {"verifier": {"reason": "No rollout has an answer, and no response to a prompt was given twice."}}
-        rates = rate_intervals(rows, draws=DRAWS, generator=torch.Generator().manual_seed(SEED))
+        rates = error_rates(rows)
         names = ("false_positive_rate", "false_negative_rate", "informedness")
         return {
             "verifier": {
@@ -166,7 +172,7 @@ class VerdictAudit:
                 "groups_with_repeated_responses": of_responses[0],
                 "groups_with_responses_judged_both_ways": of_responses[1],
                 "rates": None if rates is None else {n: vars(rate) for n, rate in zip(names, rates, strict=True)},
-                "interval": f"percentile bootstrap over groups, {DRAWS} draws, seed {SEED}",
+                "interval": "influence of each group on the fit, Student's t",
                 "level": LEVEL,
             },
             "prompts": self._prompts(high, redact=redact) if answered.any() else None,

@@ -11,13 +11,12 @@ import evidence_claims as claims
 import evidence_results as results
 from evidence_claims import NUMBERS
 from evidence_count import judged
-from evidence_results import Level, fifteen, last_gold, level_of
+from evidence_results import Level, last_gold, level_of
 from evidence_words import signed
 
-from geoalign.lab.analysis.comparison.scores import auroc_at_reward, evaluation_series, final_score
+from geoalign.lab.analysis.comparison.scores import auroc_at_reward
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
-from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.analysis.statistics import seed_interval
 
 # Of what `denoise` goes by one kind alone.
 PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
@@ -25,7 +24,7 @@ PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_maths(), *_dialogue(), *_denoise(), *_real(), *_paper(), *claims.page()):
+    for words in (*_summary(), *_beside(), *_denoise(), *_real(), *_paper(), *claims.page()):
         yield "evidence.md", words
     for words in claims.both_pages():
         yield "evidence.md", words
@@ -40,7 +39,7 @@ def _summary() -> Iterator[str]:
     yield f"at dialogue 40% {_gold(biased, 'denoise')} beside GRPO's, the oracle {_gold(biased, 'oracle')}"
     wide = levels["dialogue, wider model, 40% reversed"]
     gains = _gold(less, "denoise"), _gold(wide, "denoise")
-    yield f"it gains {gains[0]}, with a wider model and reward model {gains[1]}"
+    yield f"with less bias it gains {gains[0]}, with a wider model and reward model {gains[1]}"
     right = [level_of(folder, name) for folder, name in CLEAN_AT.items()]
     costs = [
         f"{signed(one.score('denoise_clean', 'clean').interval)} beside {_final(one, 'clean'):.3f}" for one in right
@@ -60,42 +59,42 @@ def _summary() -> Iterator[str]:
     first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
     yield f"p = {first.score('geoalign').p:.3f} of four primary settings"
     yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
-    three = levels["three numbers, 40% flipped"].score("geoalign")
-    yield f"with three at 40% {signed(three.interval)}, p = {three.p:.3f}"
     top = [_at_most(one.level, "geoalign") for one in results.PLANNED if one.label in LIMITED]
     yield "at most {1} of the headroom on dialogue, {0} on maths with five numbers".format(*top)
-    loss, oracle = (results.gold_at_equal_proxy(arm).interval for arm in ("geoalign_best_guess", "oracle"))
-    yield f"its gold utility is {-loss.estimate:.3f} ({-loss.high:.3f} to {-loss.low:.3f}) lower than GRPO's"
-    yield f"the oracle's {oracle.estimate:.3f} ({oracle.low:+.3f} to {oracle.high:+.3f}) higher"
     areas = [_auroc_at(level, reward) for reward in (1, 0) for level in ("flip_20", "flip_40")]
     yield (
         f"AUROC {areas[0]:.2f} (20%) and {areas[1]:.2f} (40%) among rollouts with reward 1, {areas[2]:.2f} and "
         f"{areas[3]:.2f} among those with reward 0"
     )
-    yield f"GRPO rises {_last_five(first, 'grpo')} over the last five evaluations"
 
 
 def _at_most(level: Level, arm: str) -> str:
     return f"{100 * level.share(arm).high:.0f}%"
 
 
-def _last_five(level: Level, arm: str) -> str:
-    """From where to where an arm's proxy reward goes over the last five evaluations."""
-    curves = [evaluation_series(cell, "reward").values for cell in level.cells if cell.arm == arm]
-    start, end = (sum(values[at] for values in curves) / len(curves) for at in (-5, -1))
-    return f"from {start:.2f} to {end:.2f}"
+# What else was tried, in the words of the page.
+RIVALS = {
+    "noise_corrected": "`noise_corrected`",
+    "grpo_slow": "half the learning rate",
+    "grpo_kl": "a KL term",
+    "confident_learning": "`confident_learning`",
+    "nearest_centroid": "`nearest_centroid`",
+    "score_agreement": "`score_agreement`",
+    "par": "PAR",
+    "mc_grpo": "MC-GRPO",
+    "quantile": "`quantile`",
+}
 
 
-def _maths() -> Iterator[str]:
-    forty, twenty = level_of("math", "flip_40"), level_of("math", "flip_20")
-    yield f"on new groups {_on_new_groups(forty):.2f} at 40%, {_on_new_groups(twenty):.2f} at 20%"
-    counts, scores = ([_auroc(level, score) for level in (forty, twenty)] for score in ("pair_count", "score"))
-    yield f"(AUROC {counts[0]:.2f} and {counts[1]:.2f}) than the score ({scores[0]:.2f} and {scores[1]:.2f})"
-
-
-def _dialogue() -> Iterator[str]:
-    yield f"all fifteen {_fifteen_minus('geoalign', 'grpo')}"
-    yield f"on dialogue at 20% {_fifteen_minus('geoalign_best_guess', 'grpo')}"
+def _beside() -> Iterator[str]:
+    """Rivals minus GRPO, and `denoise` minus controls."""
+    for level in (level_of("math_denoise", "flip_40"), level_of("dialogue_denoise_again", "extremes_40")):
+        for arm, words in RIVALS.items():
+            if level.has(arm):
+                yield f"{words} {signed(level.score(arm).interval)}"
+    twenty = level_of("dialogue_denoise_again", "extremes_20")
+    a, b = (signed(twenty.score("denoise", arm).interval) for arm in ("rank_trim", "tie_detector"))
+    yield f"`denoise` gains {a} and {b} at dialogue 20%"
 
 
 def _denoise() -> Iterator[str]:
@@ -109,11 +108,7 @@ def _denoise() -> Iterator[str]:
     a, b = (signed(level.minus(few, last_gold, "denoise").interval, 2) for level in (forty, twenty))
     yield f"beside `denoise` without labels {a} at 40% and {b} at 20%"
     yield f"proxy reward is then {signed(twenty.score(few).interval)} beside GRPO's"
-    means = [mean for level in (forty, twenty) for mean in level.by_warm_start(few, number=last_gold)]
-    yield "40% {:+.2f} and {:+.2f}, 20% {:+.2f} and {:+.2f}".format(*means)
-
     maths = level_of("math_denoise", "flip_40")
-    yield f"over the slower GRPO `denoise` gains {signed(maths.score('denoise', 'grpo_slow').interval)}"
     parts = level_of("math_denoise", "flip_20")
     yield ", ".join(f"{label} {signed(parts.score(arm).interval)}" for arm, label in PARTS.items())
     counted = [forty, maths, parts, level_of("math_hard_denoise", "flip_40")]
@@ -121,12 +116,9 @@ def _denoise() -> Iterator[str]:
     yield "dialogue at 40% {}, three numbers {} and at 20% {}, five numbers {}".format(*values)
     yield _grpo_below_the_oracle()
 
-    settings = [setting.level for setting in results.SETTINGS]
-    left = [same for level in settings for same in results.unchanged(level, "denoise")]
     ends = [list(results.unchanged(level, "denoise_permuted")) for level in (forty, twenty)]
     a, b = (f"{sum(permuted)} of {len(permuted)}" for permuted in ends)
     yield f"with permuted states {a} generations at 40% and {b} at 20%"
-    yield f"left {sum(left)} of {len(left):,} generations unchanged"
 
 
 def _gold(level: Level, arm: str) -> str:
@@ -177,10 +169,6 @@ def _paper() -> Iterator[str]:
     yield f"on new groups, the relevant number, {new[0]:.2f} and {new[1]:.2f}"
     depths = [_held_out(level_of(f"{name}_depth", level)) for name, level in AT_FORTY.items()]
     yield f"maths {min(depths[0]):.2f} to {max(depths[0]):.2f}, dialogue {min(depths[1]):.2f} to {max(depths[1]):.2f}"
-    spreads = [
-        spread(list(level.row(arm).score.values.values())) for level in clean.values() for arm in ("geoalign", "grpo")
-    ]
-    yield "sd without errors: maths {:.3f} against GRPO's {:.3f}, dialogue {:.3f} against {:.3f}".format(*spreads)
     ablations = [level_of(f"{name}_{kind}", level) for name, level in AT_FORTY.items() for kind in ABLATIONS]
     p = [item.adjusted_p for level in ablations for item in level.table.comparisons if item.kind == EXPLORATORY]
     yield f"every p after Holm is {int(10 * min(p)) / 10} or more"
@@ -219,10 +207,3 @@ def _auroc(level: Level, score: str, arm: str = "geoalign") -> float:
 def _auroc_at(level: str, reward: float) -> float:
     areas = level_of("math", level).of("geoalign", lambda cell: auroc_at_reward(cell, reward))
     return seed_interval(list(areas.values())).estimate
-
-
-def _fifteen_minus(arm: str, against: str) -> str:
-    def final(cell: Cell) -> float:
-        return final_score(cell, "reward", 5)[0]
-
-    return signed(paired_difference(fifteen(arm, final), fifteen(against, final)).interval)

@@ -19,8 +19,6 @@ from geoalign.lab.analysis.statistics import (
     PairedDifference,
     paired_difference,
     share_interval,
-    smallest_detectable,
-    spread,
 )
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
@@ -63,11 +61,6 @@ class Level:
         """The paired difference of the final scores of two arms."""
         return paired_difference(self.row(arm).score.values, self.row(against).score.values)
 
-    def differences(self, arm: str, against: str = "grpo") -> list[float]:
-        """Final scores minus those of another arm, of the seeds that GRPO, the oracle and both arms have."""
-        mine, theirs = self.row(arm).score.values, self.row(against).score.values
-        return [mine[seed] - theirs[seed] for seed in self.seeds if seed in mine and seed in theirs]
-
     @property
     def seeds(self) -> list[int]:
         """Seeds of both GRPO and the oracle."""
@@ -109,19 +102,6 @@ class Level:
         seeds = [seed for seed in self.seeds if seed in mine]
         grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
         return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
-
-    def judged(self) -> tuple[float, str]:
-        """The sd of GeoAlign's differences to GRPO, or of the oracle's where GeoAlign lacks seeds; and whose it is."""
-        complete = self.has("geoalign") and set(self.seeds) <= set(self.row("geoalign").score.values)
-        arm = "geoalign" if complete else "oracle"
-        return spread(self.differences(arm)), arm
-
-    def detectable(self) -> float:
-        """The smallest share of the headroom that the seeds detect; NaN where there is no headroom."""
-        room = self.score("oracle")
-        if not room.interval.low > 0:
-            return math.nan
-        return smallest_detectable(self.judged()[0], room.pairs) / room.interval.estimate
 
 
 @functools.cache
@@ -166,16 +146,6 @@ class Setting:
         return level_of(self.folder, self.name)
 
 
-# The first comparisons: each reward corrupted independently, one warm start for all seeds.
-FIRST = (
-    Setting("maths, 20% flipped", "math", "flip_20"),
-    Setting("maths, 40%", "math", "flip_40"),
-    Setting("maths, shortcut rewarded", "math_shortcut", "shortcut_50"),
-    Setting("dialogue, 20% reversed", "dialogue", "extremes_20"),
-    Setting("dialogue, 20%, new seeds", "dialogue_again", "extremes_20"),
-    Setting("dialogue, 40%", "dialogue", "extremes_40"),
-    Setting("dialogue, flattery rewarded", "dialogue_shortcut", "shortcut_50"),
-)
 # The plan of configs/evidence. As the paper corrupts, a fixed share of every prompt's rewards, on dialogue exactly on
 # the extremes.
 PLANNED = (
@@ -217,27 +187,10 @@ def gold_at(cell: Cell, proxy: float) -> float:
 PROXIES = (0.5, 1.0, 1.5, 2.0)
 
 
-def gold_beside_oracle(level: Level, arm: str) -> Iterator[PairedDifference]:
-    """Gold utility minus the oracle's where each first reaches a proxy reward, for each of PROXIES."""
-    for proxy in PROXIES:
+def gold_beside_oracle(level: Level, arm: str, proxies: tuple[float, ...] = PROXIES) -> Iterator[PairedDifference]:
+    """Gold utility minus the oracle's where each first reaches each of some proxy rewards."""
+    for proxy in proxies:
         yield level.minus(arm, lambda cell, at=proxy: gold_at(cell, at), "oracle")
 
 
-EQUAL_PROXY = 1.8
 FIFTEEN = ("dialogue", "dialogue_again")
-
-
-def fifteen(arm: str, number: Callable[[Cell], float]) -> dict[int, float]:
-    """A number of an arm at dialogue 20%, by seed, of the five first and ten new seeds."""
-    return {
-        seed: value for folder in FIFTEEN for seed, value in level_of(folder, "extremes_20").of(arm, number).items()
-    }
-
-
-def gold_at_equal_proxy(arm: str) -> PairedDifference:
-    """Gold utility minus GRPO's where each first reaches the same proxy reward, fifteen seeds."""
-
-    def gold(cell: Cell) -> float:
-        return gold_at(cell, EQUAL_PROXY)
-
-    return paired_difference(fifteen(arm, gold), fifteen("grpo", gold))

@@ -24,14 +24,6 @@ def signed_number(number: float, digits: int = 3) -> str:
     return text[1:] if float(text) == 0 else text
 
 
-def percent(interval: Interval) -> str:
-    """`+24 (-25 to +64)`; nothing where it is undefined."""
-    if math.isnan(interval.low):
-        return "" if math.isnan(interval.estimate) else f"{100 * interval.estimate:+.0f}"
-    estimate, low, high = (signed_number(100 * end, 0) for end in (interval.estimate, interval.low, interval.high))
-    return f"{estimate} ({low} to {high})"
-
-
 def plain(number: float, digits: int) -> str:
     """A number, or nothing where it is unknown."""
     return "" if math.isnan(number) else f"{number:.{digits}f}"

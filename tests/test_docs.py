@@ -71,7 +71,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 def test_the_pages_are_short():
-    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 130
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 110
     assert sum(len(page.read_bytes()) for page in DOCS) <= 200_000
 
 

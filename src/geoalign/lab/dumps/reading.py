@@ -29,9 +29,7 @@ from geoalign.lab.dumps import values
 from geoalign.lab.dumps.formats import TRINITY, VERL, Layout, step_of
 from geoalign.lab.dumps.values import BadValueError, Messages
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.json_rows import RawRow
-from geoalign.lab.tasks.parquet_rows import Unreadable
-from geoalign.lab.tasks.rows import dump_rows, field_of, row_name
+from geoalign.lab.tasks.rows import RawRow, dump_rows, field_of, row_name
 
 # What each rollout has of its own, and the check of its value; the reward has its own.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
@@ -309,7 +307,7 @@ def _group(layout: Layout, value: Mapping[str, Any]) -> str:
     if isinstance(group, str):
         return group
     # Values that are different have different names.
-    if isinstance(group, Unreadable) or (isinstance(group, float) and not abs(group) <= 2**53):
+    if isinstance(group, float) and not abs(group) <= 2**53:
         raise BadValueError(name, "a group that can be told from others", values.described(group))
     try:
         return json.dumps(group, sort_keys=True, default=str)

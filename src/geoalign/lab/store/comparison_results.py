@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.compact import results
-from geoalign.lab.store.comparison import SCHEMA_VERSION, check_result
+from geoalign.lab.store.comparison import check_result
 from geoalign.lab.store.logs import Evaluation, parse_evaluation
 from geoalign.lab.store.values import float_or_nan
-from geoalign.shown import brief
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,37 +88,19 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
     """Every cell of the comparison in `folder`, by level, arm and seed.
 
     Raises:
-        RunFolderError: no results are there, one is not whole or of another schema, or a cell has two results.
+        RunFolderError: no results are there, or one is of another schema.
     """
-    cells: dict[tuple[str, str, int], Cell] = {}
-    for value, path in results(folder):
-        cell = parse_cell(value, path)
-        key = (cell.level, cell.arm, cell.seed)
-        if key in cells:
-            raise RunFolderError(
-                f"results: expected one result a cell, got a second for level {cell.level!r}, arm {cell.arm!r}, "
-                f"seed {cell.seed}: {path}"
-            )
-        cells[key] = cell
-    return tuple(cells[key] for key in sorted(cells))
+    cells = (parse_cell(value, path) for value, path in results(folder))
+    return tuple(sorted(cells, key=lambda cell: (cell.level, cell.arm, cell.seed)))
 
 
 def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
     """The cell of one result.
 
     Raises:
-        RunFolderError: another schema, or a missing key.
+        RunFolderError: another schema.
     """
     check_result(value, path)
-    try:
-        return _cell(value, path)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"result: expected values of schema {SCHEMA_VERSION}, got {brief(repr(error), 120)} in {path}"
-        ) from error
-
-
-def _cell(value: Mapping[str, Any], path: Path) -> Cell:
     finished = value["status"] == "finished"
     # A cell that failed may have got nowhere: only what names it must be there.
     content = value if finished else {"evaluations": [], "series": {}, "detection": {}, "snapshots": [], **value}
@@ -134,9 +114,7 @@ def _cell(value: Mapping[str, Any], path: Path) -> Cell:
         curator=value.get("curator", "unknown"),
         settings=value.get("settings") or {},
         run=value.get("run") or {},
-        evaluations=tuple(
-            parse_evaluation(line, f"evaluation {at} of {path}") for at, line in enumerate(content["evaluations"], 1)
-        ),
+        evaluations=tuple(map(parse_evaluation, content["evaluations"])),
         series={name: _floats(values) for name, values in content["series"].items() if values is not None},
         replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
         base_rate=float_or_nan(detection.pop("base_rate", None)),

@@ -76,12 +76,6 @@ def test_a_key_that_stands_twice(tmp_path, run):
     assert (counts["rows"], counts["skipped"]) == (47, 1)
 
 
-def test_a_dump_whose_name_is_no_utf8(tmp_path, run):
-    path = write_lines(tmp_path / "dump\udcff.jsonl", plain())
-    run(path)
-    assert json.loads((tmp_path / "out" / "summary.json").read_bytes())["inputs"][0]["file"] == str(path)
-
-
 def test_a_truncated_gzip(tmp_path, run):
     path = tmp_path / "dump.jsonl.gz"
     # Uncompressible texts, so that half of the file holds about half of the rows.
@@ -96,27 +90,6 @@ def test_a_truncated_gzip(tmp_path, run):
     path.write_bytes(b"\x1f\x8bnot really")
     with pytest.raises(InputError, match=r"dump.jsonl.gz, line 1: expected lines of JSON"):
         run(path, output=tmp_path / "other")
-
-
-def test_no_utf8_and_no_object(tmp_path, run):
-    lines = [json.dumps(row).encode() for row in plain()]
-    lines[2] = lines[2].replace(b"answer", b"answ\xffr")
-    lines[3] = b"[1, 2]"
-    lines[4] = b'{"a":' * 100_000
-    path = tmp_path / "dump.jsonl"
-    path.write_bytes(b"\n".join(lines))
-    with pytest.raises(InputError, match=r"line 3: expected a JSON object, got 'utf-8' codec"):
-        run(path)
-    summary = run(path, skip_bad=True)
-    assert [one["line"] for one in summary["skipped"]] == [3, 4, 5]
-    assert "got list" in summary["skipped"][1]["reason"]
-
-
-def test_a_parquet_file_cut_off(tmp_path, run):
-    path = write_dump(tmp_path / "in", "trl")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"trl.parquet, row 1: expected a parquet file, got ArrowInvalid"):
-        run(path)
 
 
 def test_groups_of_different_sizes(tmp_path, run):
@@ -207,10 +180,3 @@ def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
     said = capsys.readouterr().out
     assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in said
     assert f"Groups of different sizes: {path}: 1 of 3, 11 of 4 rollouts" in said
-
-
-def test_nothing_but_bad_rows(tmp_path, run):
-    path = write_lines(tmp_path / "dump.jsonl", [{**row, "reward": str(row["reward"])} for row in plain()])
-    message = r"got none among 48 bad rows; the first: .*dump.jsonl, line 1: reward: expected a number, got a text"
-    with pytest.raises(InputError, match=message):
-        run(path, skip_bad=True)

@@ -206,7 +206,7 @@ class ComparisonFolder:
             whose = {"schema_version": SCHEMA_VERSION, "arm": cell.arm, "level": cell.level, "seed": cell.seed}
             same = {} if cell == planned.cell else {"same_run_as": planned.cell.name}
             content = {**whose, **result, **same, "settings_key": planned.key, "run": planned.settings}
-            write_atomically(self.result(cell), compact(content))
+            write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:
         """Removes the run folder of a run that has its result, and what its process left beside it."""
@@ -236,23 +236,3 @@ def check_result(result: Mapping[str, Any], path: Path) -> None:
         )
     if result.get("status") not in ("finished", "failed"):
         raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")
-
-
-def compact(result: Mapping[str, Any]) -> str:
-    """A result as JSON with one line for every entry, and one for every column inside it: small, yet it shows in a
-    diff what changed."""
-    lines = (f"{json.dumps(name)}: {_entry(value)}" for name, value in finite(result).items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _entry(value: Any) -> str:
-    if isinstance(value, dict) and any(isinstance(item, (list, dict)) for item in value.values()):
-        inner = ",\n ".join(f"{json.dumps(name)}: {_line(item)}" for name, item in value.items())
-        return "{\n " + inner + "}"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n " + ",\n ".join(_line(item) for item in value) + "]"
-    return _line(value)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -145,9 +145,9 @@ class RunFolder:
                 path.unlink()
 
     def drop_half_written(self) -> None:
-        """Removes what a killed run has left half-written."""
-        for folder in (self.root, self.rollouts, self.details, self.checkpoints):
-            for path in sorted(folder.glob(f"*{HALF_WRITTEN}")):
+        """Removes what a killed run has left half-written, under names of its own."""
+        for own in ("*.json", "*.jsonl", "*.yaml", "*.html", "rollouts/step-*", "details/step-*", "checkpoints/*"):
+            for path in sorted(self.root.glob(own + HALF_WRITTEN)):
                 if path.is_dir():
                     shutil.rmtree(path)
                 else:

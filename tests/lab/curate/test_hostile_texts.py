@@ -19,7 +19,7 @@ from dumps import (
 )
 
 from geoalign.lab.reports.inspection import page
-from geoalign.lab.store.curation_tables import LONGEST, safe
+from geoalign.lab.store.curation import LONGEST, safe
 
 
 def test_hostile_texts_come_through(tmp_path, run):

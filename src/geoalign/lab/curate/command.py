@@ -45,8 +45,7 @@ from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder
-from geoalign.lab.store.curation_tables import CurationTables
+from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES

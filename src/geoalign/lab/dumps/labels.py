@@ -15,7 +15,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
-from geoalign.lab.store.curation_tables import LABEL, ROW, restored, safe
+from geoalign.lab.store.curation import LABEL, ROW, restored, safe
 from geoalign.lab.tasks.rows import row_name
 from geoalign.shown import brief, listed, shown
 

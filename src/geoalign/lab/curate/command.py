@@ -115,10 +115,6 @@ def find_inputs(
     A folder stands for the dumps in it, in the order of the numbers in their names; of a run of `geoalign train` for
     its `rollouts`, of a TRL run for its `completions`. Files of states belong to the dumps in the order of the
     arguments.
-
-    Raises:
-        ConfigError: nothing there, a file twice, two files of one step, or no known format.
-        InputError: a file without a readable row at its beginning.
     """
     paths = [path for text in texts for path in _files(Path(text).expanduser())]
     if not paths:

@@ -29,9 +29,6 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
     """The file of states of each dump: as many files as dumps, in their order, or one folder with a file for each.
 
     In a folder the states of `12.jsonl.gz` are in `12.safetensors` or `12.npy`.
-
-    Raises:
-        ConfigError: another number of files, none or two in the folder for a dump, or an unknown kind of file.
     """
     if len(given) == 1 and given[0].is_dir():
         return [_in_folder(given[0], dump) for dump in dumps]
@@ -54,10 +51,6 @@ def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None)
     Args:
         rows: rollouts in the dump, those left out included.
         tensor: the name of the states in a safetensors file; None: `hidden`, or the only one there.
-
-    Raises:
-        InputError: the file is no such file, or the states are no table of numbers with one row a rollout and at least
-            two columns.
     """
     states = _npy(path) if path.suffix == ".npy" else _safetensors(path, tensor)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:

@@ -194,11 +194,7 @@ class Layout:
 
 
 def parse_fields(texts: Sequence[str]) -> dict[str, str]:
-    """`--field ROLE=NAME`, NAME dotted where values are nested; an empty NAME leaves a role out.
-
-    Raises:
-        ConfigError: an unknown role (with the nearest known one), or one given twice.
-    """
+    """`--field ROLE=NAME`, NAME dotted where values are nested; an empty NAME leaves a role out."""
     fields: dict[str, str] = {}
     for text in texts:
         role, equals, name = text.partition("=")
@@ -226,10 +222,6 @@ def find_layout(
     Args:
         name: the format, where the user names it; None: the one that fits most rows.
         fields: what the user says of roles; they come before the format's own names.
-
-    Raises:
-        ConfigError: no such file, an unknown name, no format fits, or the file lacks a field that an audit needs.
-        InputError: not one readable row at its beginning; the message has the line.
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:

@@ -87,10 +87,6 @@ def read_dump(path: Path, layout: Layout, *, step: int = 1, skip_bad: bool = Fal
         step: that of rollouts that name none.
         skip_bad: leave bad rows out and list them; groups may then differ in size.
         mixed_groups: accept groups of different sizes.
-
-    Raises:
-        InputError: a row that is none, a field that is missing or of another kind, an id twice in one step, lists of
-            different lengths, groups of different sizes, or no rollout at all; the message has file, line and field.
     """
     reader = _Reader(path, layout, step, skip_bad)
     for raw in dump_rows(path):

@@ -46,11 +46,7 @@ class VerifiedReward:
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored.
-
-        Raises:
-            InputError: lengths differ, a response is no text, or a gold answer is empty; the message names the row.
-        """
+        """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
         _check(responses, answers)
         pairs = [self._pair(response, gold) for response, gold in zip(responses, answers, strict=True)]
         verdicts = self._verdicts([pair for pair in pairs if isinstance(pair, tuple)])

@@ -105,12 +105,7 @@ class ComparisonFolder:
                 )
 
     def read_config(self) -> CompareConfig:
-        """The settings that the comparison here was last run with.
-
-        Raises:
-            RunFolderError: there are none.
-            ConfigError: they are not of this version of the package.
-        """
+        """The settings that the comparison here was last run with."""
         if not self.started():
             raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
@@ -147,20 +142,12 @@ class ComparisonFolder:
         return shapes
 
     def read_result(self, cell: Cell) -> dict[str, Any] | None:
-        """The result of a cell; None where there is none yet.
-
-        Raises:
-            RunFolderError: unreadable, or of another schema.
-        """
+        """The result of a cell; None where there is none yet."""
         path = self.result(cell)
         return read_result(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
-        """True where every cell of a run has its result.
-
-        Raises:
-            ConfigError: a finished result was made with other settings; the message has the file and the key.
-        """
+        """True where every cell of a run has its result."""
         return all(self._finished(cell, planned) for cell in planned.cells)
 
     def _finished(self, cell: Cell, planned: PlannedRun) -> bool:
@@ -185,9 +172,6 @@ class ComparisonFolder:
         """Makes sure that what was begun of a run can be resumed.
 
         A run that failed with other settings is removed: it is what the settings were changed for.
-
-        Raises:
-            ConfigError: it was begun with other settings and did not fail; the message has the key.
         """
         run = self.run(planned.cell)
         if not run.started():
@@ -218,11 +202,7 @@ class ComparisonFolder:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """The result of a cell as its file holds it.
-
-    Raises:
-        RunFolderError: unreadable, of another schema, or neither of a finished nor of a failed run.
-    """
+    """The result of a cell as its file holds it."""
     result = read_json(path)
     check_result(result, path)
     return result

@@ -95,21 +95,13 @@ class Cell:
 
 
 def read_results(folder: Path) -> tuple[Cell, ...]:
-    """Every cell of the comparison in `folder`, by level, arm and seed.
-
-    Raises:
-        RunFolderError: no results are there, or one is of another schema.
-    """
+    """Every cell of the comparison in `folder`, by level, arm and seed."""
     cells = (parse_cell(value, path) for value, path in results(folder))
     return tuple(sorted(cells, key=lambda cell: (cell.level, cell.arm, cell.seed)))
 
 
 def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
-    """The cell of one result.
-
-    Raises:
-        RunFolderError: another schema.
-    """
+    """The cell of one result."""
     check_result(value, path)
     finished = value["status"] == "finished"
     # A cell that failed may have got nowhere: only what names it must be there.
@@ -201,11 +193,7 @@ _OF_THE_CELL = ("arm", "level", "seed", "status", "error", "same_run_as")
 
 
 def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The content of every result under `folder`, as its file holds it, and that file.
-
-    Raises:
-        RunFolderError: there are none, or both a folder and a compact file of them; or one cannot be read.
-    """
+    """The content of every result under `folder`, as its file holds it, and that file."""
     root, compact = ComparisonFolder(folder).results, Path(folder) / COMPACT
     if root.is_dir() and compact.is_file():
         raise RunFolderError(f"comparison: expected results/ or {COMPACT}, got both in {folder}")

@@ -107,11 +107,7 @@ class EvaluationFolder:
         return self.rows / model / name / f"part-{number:05d}.parquet"
 
     def begin(self, identity: Mapping[str, Any], *, resume: bool) -> None:
-        """Makes the folder that of an evaluation, or checks that it is of this one.
-
-        Raises:
-            RunFolderError, ConfigError: as `geoalign.lab.store.identity.begin`.
-        """
+        """Makes the folder that of an evaluation, or checks that it is of this one."""
         begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="evaluation", resume=resume)
 
     def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:

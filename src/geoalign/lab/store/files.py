@@ -91,9 +91,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     A POSIX record lock belongs to the process, not to the open file: worker processes that outlive a killed run do not
     keep it.
-
-    Raises:
-        RunFolderError: another process holds the lock; the message has its number.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+", encoding="ascii", errors="replace") as file:

@@ -80,11 +80,7 @@ def read_lines(path: Path, notes: list[str] | None = None) -> list[dict[str, Any
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        RunFolderError: it is not there, or not readable.
-    """
+    """The text of a file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -93,21 +89,13 @@ def read_text(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
-    """A file of settings that this package has written, and its text.
-
-    Raises:
-        RunFolderError: as `read_json`.
-    """
+    """A file of settings that this package has written, and its text."""
     text = read_text(path)
     return _mapping(path, yaml.safe_load, text), text
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object.
-
-    Raises:
-        RunFolderError: it is not there, or something else.
-    """
+    """A file that holds one JSON object."""
     return _mapping(path, json.loads, read_text(path))
 
 

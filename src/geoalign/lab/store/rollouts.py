@@ -145,11 +145,7 @@ def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, f
 
 
 def read_rollouts(folder: Path, notes: list[str] | None = None) -> Iterator[RolloutStep]:
-    """The rollouts of a run by rising step, one file at a time; values that are left out are noted.
-
-    Raises:
-        RunFolderError: a file is no whole parquet file, or lacks a column.
-    """
+    """The rollouts of a run by rising step, one file at a time; values that are left out are noted."""
     for step, path in step_files(folder, ROLLOUTS):
         yield _rollout_step(step, path, [] if notes is None else notes)
 

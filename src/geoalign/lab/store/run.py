@@ -87,9 +87,6 @@ def read_run(folder: Path) -> Run:
 
     A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out is in
     `Run.notes`.
-
-    Raises:
-        RunFolderError: not a run folder, or another schema version.
     """
     folder = Path(folder)
     if not folder.is_dir():

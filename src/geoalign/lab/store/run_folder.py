@@ -100,11 +100,7 @@ class RunFolder:
         write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
-        """The content of `versions.json`.
-
-        Raises:
-            RunFolderError: it is not there, or of a newer schema than this version of the package knows.
-        """
+        """The content of `versions.json`."""
         versions = read_json(self.versions)
         if (schema := versions["schema_version"]) > SCHEMA_VERSION:
             raise RunFolderError(
@@ -114,11 +110,7 @@ class RunFolder:
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data.
-
-        Raises:
-            RunFolderError: the file is unreadable or no mapping.
-        """
+        """The resolved settings of the run as plain data."""
         data, _ = read_yaml(self.config)
         return data
 

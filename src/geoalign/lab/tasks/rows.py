@@ -60,10 +60,6 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     A `.json` file is one array of objects. Numbers in JSON are kept as the text in the file, so that
     9007199254740993 and 27.0 stay what they are. Empty lines are passed over.
-
-    Raises:
-        ConfigError: no such file, or not one of `SUFFIXES`.
-        InputError: content that is not what the name says; the message has the line.
     """
     path = Path(path).expanduser()
     _check_name(path, "a file", SUFFIXES)
@@ -83,11 +79,7 @@ def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str
 
 
 def dump_rows(path: Path) -> Iterator[RawRow]:
-    """Every row of a dump, in order; one that cannot be read comes with its problem.
-
-    Raises:
-        ConfigError: no such file, or another kind of name.
-    """
+    """Every row of a dump, in order; one that cannot be read comes with its problem."""
     check_dump_name(path)
     return _parquet_rows(path) if is_parquet(path) else json_lines(path)
 

@@ -1,16 +1,40 @@
 """Every page that shows texts of a model shows these as texts: elements and attributes are those of harmless ones."""
 
+import functools
+import importlib.util
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
-from folders import parts_of, write_folder
 from payloads import MARK, PAYLOADS
 
 from geoalign.lab.reports import build_report, documents
+
+
+@functools.cache
+def parts_of(path):
+    """The conftest.py of a folder of tests, which holds what writes its folders."""
+    place = Path(__file__).parents[1] / "lab" / path / "conftest.py"
+    spec = importlib.util.spec_from_file_location(f"parts_of_{path.replace('/', '_')}", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_folder(kind, folder):
+    """A small whole folder: "run", "comparison" or "curation"."""
+    if kind == "run":
+        parts_of("reports")._write_run(folder, steps=2, flip=0.1, curator="geoalign")
+    elif kind == "comparison":
+        scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
+        parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
+    else:
+        parts_of("reports/inspection")._write(folder, groups=2, size=3)
+
 
 # One browser for this file, with the flags and the watch of the inspection page's tests.
 chromium = parts_of("reports/inspection").chromium

@@ -13,8 +13,6 @@ import pytest
 
 from geoalign.shown import brief, listed, shown
 
-pytestmark = pytest.mark.usefixtures("heavy_imports")
-
 ROW = b'{"prompt": "q", "response": "a", "reward": 1}'
 MEGA = 2**20
 

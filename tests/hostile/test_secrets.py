@@ -6,7 +6,6 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-import geoalign.lab.compare.command  # noqa: F401 - before the clock runs: importing is slow
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.loading import load_run_config, parse_run_config

@@ -18,8 +18,6 @@ from geoalign.lab.config.loading import load_run_config
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml
 
-pytestmark = pytest.mark.usefixtures("heavy_imports")
-
 NINES = "9" * 5001
 # Beside the text the line, and what the message must name; None: the text is no YAML at all.
 REFUSED_TEXTS: list[tuple[str, int, str | None]] = [

@@ -9,8 +9,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def heavy_imports() -> None:
     """Imports of the commands, done once and outside the time of any command."""
-    for command in ("train.dry_run", "evaluate.command", "bench.command", "curate.command"):
+    for command in (
+        "train.dry_run",
+        "compare.command",
+        "evaluate.command",
+        "bench.command",
+        "curate.command",
+        "judge.command",
+    ):
         importlib.import_module(f"geoalign.lab.{command}")

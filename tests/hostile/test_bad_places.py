@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -27,18 +28,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(TINY))
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "something").write_text("of another kind")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     rows = [{"prompt": "2+2", "response": str(n), "reward": float(n % 2)} for n in range(8)]
     (tmp_path / "dump.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    row = {
-        "set": "s",
-        "id": "1",
-        "sample": 0,
-        "prompt": [{"role": "user", "content": "hi"}],
-        "response": "ho",
-        "truncated": False,
-    }
+    prompt = [{"role": "user", "content": "hi"}]
+    row = {"set": "s", "id": "1", "sample": 0, "prompt": prompt, "response": "ho", "truncated": False}
     (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
     return tmp_path
 
@@ -47,8 +40,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 PLACES = {
     "below a file": "file/x",
     "too long": "n" * 300,
-    "a loop of links": "loop/x",
-    "a loop itself": "loop",
     "with NUL": "a\0b",
     "with escapes": "file/\x1b[2J\x1b]0;title\x07\u202e",
     "not UTF-8": "file/\udcff",
@@ -58,7 +49,6 @@ PLACES = {
 COMMANDS = {
     "train": "train {} --output out",
     "train to": "train run.yaml --output {}",
-    "dry run": "train {} --dry-run",
     "resume": "train --resume --output {}",
     "compare": "compare {} --output out",
     "compare to": "compare --curators grpo,geoalign --seeds 0 --output {}",
@@ -68,27 +58,25 @@ COMMANDS = {
     "curate by model": "curate dump.jsonl --output out --model {}",
     "evaluate": "evaluate {} --output out --benchmark aime24=a.jsonl",
     "judge": "judge {} a.jsonl --output out --local",
-    "judge against": "judge a.jsonl {} --output out --local",
     "judge to": "judge a.jsonl a.jsonl --output {} --local",
     "report": "report {}",
     "status": "status {}",
 }
 
 
-def arguments(command: str, place: str) -> list[str]:
-    return [place if part == "{}" else part for part in command.split()]
+# Every command meets one kind of place, and one command meets all.
+PAIRS = [*zip(COMMANDS, cycle(PLACES), strict=False), *(("curate", place) for place in PLACES)]
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(("command", "place"), dict.fromkeys(PAIRS))
 def test_a_place_that_cannot_be_is_one_line(here: Path, command: str, place: str) -> None:
-    outcome = run(*arguments(command, place))
+    outcome = run(*(PLACES[place] if part == "{}" else part for part in COMMANDS[command].split()))
     assert outcome.broken() == []
     assert outcome.code == 2, outcome
     assert re.fullmatch(r"Error: [^\n]+\n", outcome.err), outcome.err
 
 
-@pytest.mark.parametrize("place", ["file/x", "/dev/full", "n" * 300, "folder"])
+@pytest.mark.parametrize("place", ["file/x", "/dev/full", "folder"])
 def test_figures_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr("geoalign.lab.bench.command.in_fresh_processes", lambda *_, **__: [])
     outcome = run("bench", "--shape", "2x4x8", "--repeats", "1", "--json", place)
@@ -97,24 +85,15 @@ def test_figures_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyPa
     assert outcome.err.startswith(f"Error: {place}: ")
 
 
-def full_disk(path: str):
-    """What writing to a full disk raises: the system names no file where it is a write that fails."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    return fail
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize(
-    "command",
-    ["train run.yaml --output out", "curate dump.jsonl --curator pair_count --output out",
-     "judge a.jsonl a.jsonl --output out --local"],
-    ids=["train", "curate", "judge"],
-)  # fmt: skip
+    ("command", "call"),
+    [("train run.yaml --output out", "fsync"), ("curate dump.jsonl --curator pair_count --output out", "replace")],
+)
 def test_a_full_disk(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, call: str) -> None:
-    monkeypatch.setattr(os, call, full_disk(call))
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")  # the system names no file where it is a write that fails
+
+    monkeypatch.setattr(os, call, fail)
     outcome = run(*command.split())
     assert outcome.broken() == []
     assert outcome.code == 2

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.store.strict_json import strict_json
 from geoalign.shown import brief, listed, shown
 
 ROW = b'{"prompt": "q", "response": "a", "reward": 1}'
@@ -26,7 +25,7 @@ def _no_page(monkeypatch):
 def zipped(*parts: tuple[bytes, int]) -> bytes:
     """Each piece so many times, as gzip, without ever being whole in memory."""
     sink = io.BytesIO()
-    with gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=6, mtime=0) as file:
+    with gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as file:
         for piece, times in parts:
             for _ in range(times):
                 file.write(piece)
@@ -39,18 +38,13 @@ def parquet(**columns: pa.Array) -> bytes:
     return bytes(sink.getvalue())
 
 
-# One text of a megabyte, in each of a hundred rows.
-SAME = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["q" * MEGA]))
 UNPACKED = "MB unpacked from"
 LINE = "a line of more than 16 MB"
 BOMBS = {
-    "a long line in gzip": ("d.jsonl.gz", lambda: zipped((b'{"prompt": "', 1), (b"x" * MEGA, 100)), LINE),
     "a long line behind a row": ("d.jsonl.gz", lambda: zipped((ROW + b"\n", 1), (b"x" * MEGA, 100)), LINE),
-    "a long line": ("d.jsonl", lambda: b"[" * (17 * MEGA), LINE),
-    "brackets in a line": ("d.jsonl", lambda: b'{"a": ' + b"[" * 10**7 + b"\n", "RecursionError"),
+    "brackets in a line": ("d.jsonl", lambda: b'{"a": ' + b"[" * 10**7 + b"\n", "nested too deeply"),
     "lists of nothing": ("d.jsonl", lambda: b'{"a": [' + b"[]," * (MEGA // 8) + b"[]]}\n", "expected one of the known"),
-    "empty lines": ("d.jsonl.gz", lambda: zipped((b"\n" * MEGA, 100)), UNPACKED),
-    "texts that repeat": ("d.parquet", lambda: parquet(**dict.fromkeys(("prompt", "response"), SAME)), UNPACKED),
+    "rows and rows": ("d.jsonl.gz", lambda: zipped((ROW + b" " * MEGA + b"\n", 80)), UNPACKED),
     "rows of nothing": ("d.parquet", lambda: parquet(prompt=pa.nulls(3 * 10**7)), UNPACKED),
     "a long text": ("d.parquet", lambda: parquet(prompt=pa.array(["q" * 80 * MEGA])), UNPACKED),
 }
@@ -72,55 +66,14 @@ def test_what_fills_memory_is_refused_early(kind, tmp_path):
         assert message in said
 
 
-def test_a_long_line_of_responses_or_problems(tmp_path):
-    from geoalign.errors import InputError
-    from geoalign.lab.evaluation.responses import read_responses
-    from geoalign.lab.tasks.rows import read_rows
-
-    path = tmp_path / "r.jsonl.gz"
-    path.write_bytes(zipped((b"x" * MEGA, 30)))
-    for read in (read_responses, lambda place: list(read_rows(place))):
-        with pytest.raises(InputError, match=r"line 1: expected lines of JSON, got a line of more than 16 MB"):
-            read(path)
-
-
 def test_values_in_messages_are_cut():
     deep: list = []
     for _ in range(10_000):
         deep = [deep]
-    for value in (
-        deep,
-        "x" * 10**6,
-        10**5000,
-        {"k" * 10**6: 1},
-        list(range(10**6)),
-        b"\xff" * 10**6,
-        "\x1b[2J\u202e\ud800",
-    ):
+    for value in (deep, "x" * 10**6, 10**5000, {"k" * 10**6: 1}, b"\xff" * 10**6, "\x1b[2J\u202e\ud800"):
         assert len(shown(value, 50)) <= 80
         assert shown(value).isprintable()
     assert brief("a\n\x1b[2J" + "b" * 10**6, 20) == "a \\x1b[2J" + "b" * 14 + "... (999,986 more characters)"
     assert listed(["a", "b"]) == "a, b"
     assert listed(f"name {n}" for n in range(1000)).endswith(" more")
     assert len(listed(["x" * 10**6] * 1000)) < 400
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": 1, "b": {"c": 1, "c": 1}}', "the key 'c' twice in one object"),
-        ("[" * 101 + "]" * 101, "values nested more than 100 levels deep"),
-        ("{} {}", "Extra data"),
-        ('{"a": 1', "Expecting"),
-    ],
-)
-def test_strict_json(text, message):
-    with pytest.raises(ValueError, match=message):
-        strict_json(text)
-
-
-def test_strict_json_reads_what_json_reads():
-    value = {"a": [1, 2.5, None, True, "[[[{{{" * 100], "b": {"a": {}}}
-    assert strict_json(json.dumps(value)) == value
-    assert strict_json(b"\xef\xbb\xbf [] \n") == []
-    assert strict_json("[" * 100 + "]" * 100) is not None

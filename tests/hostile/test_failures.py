@@ -47,14 +47,11 @@ def out_of_memory() -> Exception:
     ("error", "said"),
     [
         (MemoryError(), "out of memory"),
-        (MemoryError("Unable to allocate 8.00 TiB"), "out of memory: Unable to allocate 8.00 TiB"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: tried 9 bytes"), "out of memory: "),
         (out_of_memory(), "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB."),
         (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"), "could not be read or"),
         (OSError(28, "No space left on device"), "No space left on device"),
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
-        (OSError(18, "Invalid cross-device link", "/a", None, "/b"), "/a to /b: Invalid cross-device link"),
-        (OSError("Can't load it.\nTry another."), "Can't load it. Try another."),
         (ValueError("embedded null byte"), "without a NUL character"),
         (ConfigError("x: expected y, got\n z"), "x: expected y, got z"),
     ],
@@ -69,9 +66,8 @@ def test_user_and_machine_get_one_line(monkeypatch: pytest.MonkeyPatch, error: E
     assert outcome.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [ConfigError("x" * 10**6), OSError("y\n" * 10**6)], ids=["own", "system"])
-def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    outcome = failing(monkeypatch, error)
+def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = failing(monkeypatch, OSError("y\n" * 10**6))
     assert outcome.broken() == []
     assert len(outcome.err) < 4000
     assert "characters left out" in outcome.err
@@ -81,13 +77,8 @@ def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch, error: Ex
     ("command", "function"),
     [
         ("train --output out", "geoalign.lab.train.train.train"),
-        ("train --dry-run", "geoalign.lab.train.dry_run.dry_run"),
-        ("compare --output out", "geoalign.lab.compare.command.compare"),
         ("curate x --output out", "geoalign.lab.curate.command.curate"),
-        ("evaluate x --output out", "geoalign.lab.evaluate.command.evaluate"),
         ("judge x y --output out --local", "geoalign.lab.judge.command.judge"),
-        ("report x", "geoalign.lab.reports.build_report"),
-        ("bench", "geoalign.lab.bench.command.bench"),
     ],
 )
 def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch, command: str, function: str) -> None:
@@ -110,13 +101,9 @@ def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     "arguments",
     [
         ["train", "--nope"],
-        ["nope"],
-        ["judge"],
         ["bench", "--repeats", "many"],
-        ["bench", "--corruption", "nan\x1b[2J"],
         ["train", "--\x1b[2J"],
         ["train", "a", "b", "c" * 10_000],
-        ["status"],
     ],
     ids=str,
 )
@@ -142,17 +129,11 @@ def piped(command: str) -> subprocess.CompletedProcess[str]:
 GEOALIGN = f"{sys.executable} -m geoalign"
 
 
-@pytest.mark.parametrize("arguments", ["--version", "train --help"])
-def test_a_closed_pipe_is_quiet(arguments: str) -> None:
+def test_a_closed_pipe_is_quiet_and_a_full_disk_is_one_line() -> None:
     # The reader is gone before anything is written.
-    done = piped(f"({GEOALIGN} {arguments}) 2>&1 >/dev/stdout | true; (sleep 0.2; {GEOALIGN} {arguments}) | true")
-    assert done.stderr == ""
-
-
-def test_a_full_disk_behind_the_output() -> None:
+    assert piped(f"(sleep 0.2; {GEOALIGN} --version) | true").stderr == ""
     done = piped(f"{GEOALIGN} --version > /dev/full")
-    assert done.stderr == "Error: No space left on device\n"
-    assert done.returncode == 2
+    assert (done.stderr, done.returncode) == ("Error: No space left on device\n", 2)
 
 
 def test_the_streams_may_be_of_any_kind() -> None:

@@ -1,17 +1,40 @@
 """Every page that shows texts of a model shows these as texts: elements and attributes are those of harmless ones."""
 
+import functools
+import importlib.util
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
-from folders import parts_of, write_folder
 from payloads import MARK, PAYLOADS
 
 from geoalign.lab.reports import build_report, documents
-from geoalign.lab.store.columns import decoded
+
+
+@functools.cache
+def parts_of(path):
+    """The conftest.py of a folder of tests, which holds what writes its folders."""
+    place = Path(__file__).parents[1] / "lab" / path / "conftest.py"
+    spec = importlib.util.spec_from_file_location(f"parts_of_{path.replace('/', '_')}", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_folder(kind, folder):
+    """A small whole folder: "run", "comparison" or "curation"."""
+    if kind == "run":
+        parts_of("reports")._write_run(folder, steps=2, flip=0.1, curator="geoalign")
+    elif kind == "comparison":
+        scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
+        parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
+    else:
+        parts_of("reports/inspection")._write(folder, groups=2, size=3)
+
 
 # One browser for this file, with the flags and the watch of the inspection page's tests.
 chromium = parts_of("reports/inspection").chromium
@@ -132,27 +155,16 @@ def pages(tmp_path_factory):
         }  # fmt: skip
 
 
-def test_there_are_many_payloads_and_no_two_alike():
-    assert len(PAYLOADS) >= 75
-    assert len(set(PAYLOADS)) == len(PAYLOADS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_payloads_add_no_element_and_no_attribute(pages, kind):
     plain, hostile = (Skeleton(path.read_text(encoding="utf-8")) for path in pages[kind])
+    assert pages[kind][1].read_text(encoding="utf-8").count(MARK) >= 40  # so that there is something to look at
     tags = [tag for tag, _ in hostile.tags]
     assert "script" not in tags or kind == "curation"
     # Flags and figures do not depend on texts, so neither does the skeleton; data pieces depend on their length.
     pieces = ("script", ("type", "id"))
     assert [tag for tag in hostile.tags if tag != pieces] == [tag for tag in plain.tags if tag != pieces]
     assert not [value for value in hostile.acting if MARK in value or "127.0.0.1" in value]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_payloads_are_on_the_pages(pages, kind):
-    """So that the other tests look at something."""
-    text = pages[kind][1].read_text(encoding="utf-8")
-    assert text.count(MARK) >= 60
 
 
 ALIEN = """mark => [...document.querySelectorAll('*')].filter((node) => node.localName.includes(mark)
@@ -211,7 +223,3 @@ def _read_all(page):
         [len(PAYLOADS), MARK],
     )
     assert found == []
-
-
-def test_bytes_that_are_no_utf_8_are_shown_as_escapes():
-    assert decoded(b"a\xffb") == "a\\xffb"

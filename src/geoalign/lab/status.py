@@ -13,7 +13,7 @@ from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
 from geoalign.lab.store.files import LOCK
-from geoalign.lab.store.json_files import numbered_lines
+from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.logs import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.values import whole
@@ -42,8 +42,8 @@ def status(folder: Path, console: Console) -> None:
 
 
 def _run(run: RunFolder) -> Iterator[str]:
-    rows = [parse_metrics(line, where) for line, where in numbered_lines(run.metrics, [])]
-    evaluations = [parse_evaluation(line, where) for line, where in numbered_lines(run.evaluation, [])]
+    rows = [parse_metrics(line) for line in read_lines(run.metrics)]
+    evaluations = [parse_evaluation(line) for line in read_lines(run.evaluation)]
     if not rows and not run.started() and _holder(run.root) is None:
         raise RunFolderError(f"{run.root}: expected the folder of a run or a comparison, got neither")
     yield f"{run.root}: {'finished' if run.finished() else _worker(run.root)}, {_age(run)}"

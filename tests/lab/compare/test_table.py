@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare.table import conclude
-from geoalign.lab.store.compact import SCHEMA
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
+from geoalign.lab.store.comparison_results import SCHEMA
 
 EVIDENCE = Path(__file__).parents[3] / "evidence" / "math_depth"
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pandas
-import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import plain, write_lines
 
 from geoalign.lab.analysis.verifier import refused_line, verifier_lines
 from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, verdict_counts
@@ -46,18 +44,6 @@ def test_contradictions_by_hand():
     counted = torch.tensor([True] * 5 + [False] + [True] * 2)
     assert verdict_counts(label, group, right, counted) == (3, 1)
     assert verdict_counts(label, group, right, torch.zeros(8, dtype=torch.bool)) == (0, 0)
-
-
-def test_contradictions_as_a_loop_counts_them():
-    found, _ = audited(*simulated(np.random.default_rng(1), prompts=40))
-    twice = both = 0
-    for group in simulated(np.random.default_rng(1), prompts=40):
-        verdicts = {answer: [verdict for other, verdict in group if other == answer] for answer, _ in group}
-        twice += any(len(given) > 1 for given in verdicts.values())
-        both += any(len(set(given)) > 1 for given in verdicts.values())
-    verifier = found["verifier"]
-    assert (verifier["groups_with_repeated_answers"], verifier["groups_with_answers_judged_both_ways"]) == (twice, both)
-    assert verifier["groups_with_repeated_responses"] == 0
 
 
 def test_the_rates_of_a_simulated_verifier_are_found():
@@ -150,24 +136,3 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
     assert audited(*groups)[0] == {"verifier": {"reason": reason}}
     assert verifier_lines(audited(*groups)[0]) == []
     assert refused_line(audited(*groups)[0]) == ""
-
-
-def test_many_values_in_one_step_end_the_audit_of_all():
-    audit = VerdictAudit()
-    for step, rewards in enumerate(([0, 1], [0.5, 1], [0, 1])):
-        rows = rows_of([("a", reward) for reward in rewards])
-        audit.add(rows.assign(step=step, group=step))
-    assert audit.summary(redact=False)["verifier"] == {"reason": "Rewards are not binary."}
-
-
-def test_a_redacted_folder_has_no_answers(tmp_path, run):
-    rows = [{**row, "reward": 0.0, "final_answer": "secret", "answer": "hush"} for row in plain()]
-    rows[0]["reward"] = 1.0
-    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", redact=True)
-    assert summary["prompts"]["refused"] == 11
-    for path in (tmp_path / "out").rglob("*"):
-        if path.is_file():
-            data = path.read_bytes()
-            assert b"secret" not in data, path
-            assert b"hush" not in data, path
-    assert pq.read_table(tmp_path / "out" / "scores.parquet")["final_answer"].null_count == 48

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, OUTLIERS, SIZE, trl, verl, write_dump, write_lines
+from dumps import OUTLIERS, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab import cli
@@ -99,17 +99,6 @@ def test_an_oracle_where_the_dump_knows_the_truth(tmp_path, run):
         run(write_dump(tmp_path / "in", "verl"), curator="oracle", output=tmp_path / "other")
 
 
-def test_truncated_rollouts_replace_nobody(tmp_path, run):
-    rows = [
-        {"prompt": str(g), "response": "x", "reward": 9.0 if (g, r) in OUTLIERS else r / 10, "truncated": r != 0,
-         "step": 1} for g in range(GROUPS) for r in range(SIZE)
-    ]  # fmt: skip
-    run(write_lines(tmp_path / "d.jsonl", rows))
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    replaced = [row for row in scores if row["source"] != row["index"]]
-    assert [row["source"] % SIZE for row in replaced] == [0, 0]
-
-
 def test_two_files_of_one_step(tmp_path, run):
     paths = [write_lines(tmp_path / f"{name}.jsonl", verl(7)) for name in ("a", "b")]
     with pytest.raises(ConfigError, match=r"b.jsonl: step: expected another step than .*a.jsonl, got 7 again; --field"):
@@ -157,7 +146,7 @@ def test_a_kill_leaves_whole_files_or_none(tmp_path, run):
     expected = {name: (tmp_path / "whole" / name).stat().st_size for name in ("scores.parquet", "flagged.csv")}
     gc.collect()
     lived = False
-    for number in (*range(2, 60, 3), 1000):
+    for number in (2, 9, 16, 23, 30, 37, 44, 51, 1000):
         output = tmp_path / f"out{number}"
         lived = die_at(number, [str(path)], output)
         for name, size in expected.items():
@@ -202,16 +191,6 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     assert [one["step"] for one in summary["steps"]] == [1, 2]
     assert summary["counts"]["rows"] == 64
     assert summary["inputs"][0]["group_sizes"] == {"4": 8}
-
-
-def test_the_columns_of_this_packages_trainer_are_no_rewards(tmp_path, run):
-    table = trl()
-    table.insert(4, "score", 0.5)
-    table.insert(5, "anomalous", False)
-    table.insert(6, "source", 3)
-    (tmp_path / "in").mkdir()
-    table.to_parquet(tmp_path / "in" / "completions_00002.parquet")
-    assert run(tmp_path / "in")["inputs"][0]["fields"]["reward"] == "accuracy_reward"
 
 
 def real(shared_data) -> Path:

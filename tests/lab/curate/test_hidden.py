@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from dumps import GROUPS, QUICK, ROWS, SIZE, loaded, responses, trinity, verl, write_dump, write_lines
-from safetensors.torch import save_file
 
-from geoalign import GeoAlign, GeoAlignConfig, Rollouts
+from geoalign import GeoAlign, Rollouts
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.curate import load_curate_config
 
@@ -94,14 +93,6 @@ def test_one_dump_alone_is_judged_by_cross_fitting(tmp_path, run):
     assert on == off
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_safetensors_of_any_width_of_number(dtype, tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    save_file({"hidden": states().to(dtype), "other": states()}, tmp_path / "h.safetensors")
-    summary = run(path, curator="geoalign", hidden=[tmp_path / "h.safetensors"], settings=QUICK)
-    assert summary["hidden"]["files"][0]["dtype"] == str(dtype).removeprefix("torch.")
-
-
 def test_a_folder_of_states_by_name(tmp_path, run):
     path = write_dump(tmp_path / "in", "plain")  # plain.jsonl.gz
     folder = tmp_path / "states"
@@ -130,25 +121,6 @@ def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
         run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
     assert "h.npy" in str(caught.value)
     assert not (tmp_path / "out" / "summary.json").exists()
-
-
-def test_files_that_hold_no_states(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    given = {"curator": "geoalign", "settings": QUICK}
-    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match=r"o.npy: hidden states: expected a .npy file of numbers"):
-        run(path, hidden=[tmp_path / "o.npy"], **given)
-    (tmp_path / "cut.npy").write_bytes(save_npy(tmp_path / "h.npy", states()).read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"cut.npy: hidden states: expected a .npy file of numbers"):
-        run(path, hidden=[tmp_path / "cut.npy"], **given)
-    (tmp_path / "x.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(InputError, match=r"x.safetensors: hidden states: expected a safetensors file"):
-        run(path, hidden=[tmp_path / "x.safetensors"], **given)
-    save_file({"a": states(), "b": states()}, tmp_path / "two.safetensors")
-    with pytest.raises(InputError, match=r"expected a tensor `hidden`, or one tensor alone, got a, b"):
-        run(path, hidden=[tmp_path / "two.safetensors"], **given)
-    given["settings"] = (*QUICK, "hidden_tensor=b")
-    assert run(path, hidden=[tmp_path / "two.safetensors"], **given)["counts"]["scored"] == ROWS
 
 
 def test_which_states_belong_to_which_dump(tmp_path, run):
@@ -200,26 +172,6 @@ def test_steps_inside_one_file_take_their_own_rows(tmp_path, run):
     assert [row["score"] for row in scores[::2]] == expected.scores.tolist()
     assert [row["step"] for row in scores[:4]] == [1, 2, 1, 2]
     assert [row["index"] for row in scores] == list(range(2 * ROWS))
-
-
-def test_the_default_is_geoalign():
-    assert isinstance(load_curate_config().curator, GeoAlignConfig)
-
-
-def test_states_stay_aligned_when_a_prompt_with_its_responses_is_skipped(tmp_path, run):
-    rows = responses()
-    rows[4]["pred_score"] = ["bad"] * SIZE
-    path = write_lines(tmp_path / "lists.jsonl", rows)
-    h = save_npy(tmp_path / "h.npy", states())
-    run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
-    kept = [place for place in range(ROWS) if place // SIZE != 4]
-    rewards = [rows[place // SIZE]["pred_score"][place % SIZE][0] for place in kept]
-    rollouts = Rollouts(
-        rewards=torch.tensor(rewards, dtype=torch.float64), groups=torch.tensor(kept) // SIZE, hidden=states()[kept]
-    )
-    curator = GeoAlign(load_curate_config(None, QUICK).curator)
-    expected = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
-    assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
 
 
 def test_states_of_a_dump_that_breaks_off_are_not_guessed_at(tmp_path, run):

@@ -123,13 +123,6 @@ def test_hostile_texts_reach_the_model(tiny, tmp_path, run):
     assert summary["counts"]["scored"] == ROWS
 
 
-def test_lengths_of_a_model_are_enough_for_a_curator_of_lengths(tiny, tmp_path, run):
-    path = write_dump(tmp_path / "in", "plain")
-    with pytest.raises(ConfigError, match=r"gfpo needs lengths in tokens \(--field tokens=NAME or --model"):
-        run(path, curator="gfpo")
-    assert run(path, curator="gfpo", model=str(tiny))["counts"]["left_out"] > 0
-
-
 def test_which_model(tiny, tmp_path):
     run_folder = tmp_path / "run"
     (run_folder / "checkpoints").mkdir(parents=True)
@@ -179,14 +172,6 @@ def test_what_the_model_reads(tiny, tmp_path, monkeypatch):
     assert seen["answer 0.2<|end|>"] == "question 0"
 
 
-def test_what_is_too_long_keeps_its_end(tiny, tmp_path, monkeypatch):
-    for most, prompt, response in ((6, "", "r 0.0<|end|>"), (20, "estion 0<|reply|>", "answer 0.0<|end|>")):
-        config = load_curate_config(None, (f"max_tokens={most}",))
-        model = load_state_model(str(tiny), config)
-        seen = read_by_the_model(monkeypatch, model, plain()[:SIZE], config, tmp_path / str(most))
-        assert seen[response] == prompt
-
-
 def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path):
     other = tmp_path / "model"
     tokenizer = make_tokenizer(None, max_length=64)
@@ -198,11 +183,7 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
         (tiny, (), verl()),
         (other, (), verl()),
         (tiny, ("dtype=bfloat16",), verl()),
-        (tiny, ("batch_size=5",), verl()),
-        (tiny, ("max_tokens=60",), verl()),
         (tiny, ("hidden_position=mean",), verl()),
-        (tiny, ("hidden_position=anchor",), verl()),
-        (tiny, ("hidden_layer=0",), verl()),
         (tiny, ("hidden_layer=[0,1.0]",), verl()),
         (tiny, (), shifted),
         (tiny, (), reworded),

@@ -5,7 +5,6 @@ import csv
 import json
 import re
 import zlib
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +19,7 @@ from dumps import (
 )
 
 from geoalign.lab.reports.inspection import page
-from geoalign.lab.store.curation_tables import LONGEST, safe
+from geoalign.lab.store.curation import LONGEST, safe
 
 
 def test_hostile_texts_come_through(tmp_path, run):
@@ -85,15 +84,3 @@ def test_redacted(redact, tmp_path, run, monkeypatch):
     assert ({"prompt", "response"} <= set(table.column_names)) is not redact
     header = (tmp_path / "out" / "flagged.csv").read_text(encoding="utf-8-sig").splitlines()[0]
     assert ({"answer", "prompt", "response", "replacement"} <= set(header.split(","))) is not redact
-
-
-def test_names_in_the_table_of_flagged_rollouts_are_no_formulas(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [{**row, "id": f"=cmd|{row['id']}"} for row in plain()]
-    write_lines(tmp_path / "=dump.jsonl", rows)
-    run(Path("=dump.jsonl"))
-    with (tmp_path / "out" / "flagged.csv").open(encoding="utf-8-sig", newline="") as file:
-        found = list(csv.DictReader(file))
-    assert len(found) == len(OUTLIERS)
-    assert all(row["id"].startswith("'=cmd|") and row["file"] == "'=dump.jsonl" for row in found)
-    assert [float(row["score"]) for row in found] == sorted((float(row["score"]) for row in found), reverse=True)

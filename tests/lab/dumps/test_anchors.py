@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.labels import read_anchors
-from geoalign.lab.store.curation_tables import CurationTables, restored, safe
+from geoalign.lab.store.curation import CurationTables, restored, safe
 
 ROWS = [
     {"prompt": "1+1", "response": "2", "reward": 1, "group": "a"},

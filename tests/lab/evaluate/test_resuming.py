@@ -109,17 +109,13 @@ def test_folders_are_not_written_over(tiny: Path, files: tuple[str, str], tmp_pa
         RunFolderError, match=r"expected an empty folder or one of an earlier evaluation, got one with notes\.txt"
     ):
         run([tiny], [files[0]], [], tmp_path / "other")
-    part = next((tmp_path / "out" / "rows").rglob("part-00001.parquet"))
-    part.write_bytes(part.read_bytes()[:50])
-    with pytest.raises(RunFolderError, match=r"part-00001\.parquet: expected rows of an evaluation"):
-        run([tiny], [files[0]], [], tmp_path / "out", resume=True)
 
 
 @pytest.mark.slow
 def test_killed_it_comes_to_the_same_rows(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "geoalign", "evaluate", str(tiny), "--benchmark", files[0], "--set", "device=cpu",
-        "--set", "batch_size=2", "--max-new-tokens", "400", "--output",
+        "--set", "batch_size=2", "--max-new-tokens", "150", "--output",
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True, env=environment)

@@ -140,12 +140,6 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
 
 
-def test_a_response_without_an_end_is_truncated(tokenizer):
-    result = evaluated(Script(tokenizer, _even_only), tokenizer, _problems(1), Exact(), batch_size=1, max_new_tokens=5)
-    (row,) = result.rows
-    assert (row.generated.truncated, row.generated.tokens, row.correct, row.response) == (True, 5, False, r"\boxe")
-
-
 def _responses(model, tokenizer, **values):
     options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
     result = evaluated(model, tokenizer, _problems(4), Exact(), **options)

@@ -1,4 +1,3 @@
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -50,16 +49,6 @@ def test_what_is_written_is_read_back(name: str, tmp_path_factory: pytest.TempPa
     check()
 
 
-def test_the_format_of_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    message = {"role": "user", "content": "Hé\u2028"}
-    write_responses(path, [SavedResponse("helpful", "7", 2, (message,), "a\ud800", True)])
-    assert path.read_bytes().decode("utf-8") == (
-        '{"set": "helpful", "id": "7", "sample": 2, "prompt": [{"role": "user", "content": "Hé\u2028"}], '
-        '"response": "a\\ud800", "truncated": true}\n'
-    )
-
-
 def test_places_count_empty_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
     read = read_responses(path)
@@ -84,11 +73,8 @@ def test_a_second_response_under_one_key_is_refused_on_both_ways(tmp_path: Path)
     [
         ({"id": 7}, "id: expected str, got int"),
         ({"id": "a\ud800"}, "id: expected text that UTF-8 can hold"),
-        ({"sample": True}, "sample: expected int, got bool"),
         ({"sample": -1}, "sample: expected 0 or more, got -1"),
-        ({"truncated": 0}, "truncated: expected bool, got int"),
         ({"prompt": []}, "prompt: expected at least one chat message"),
-        ({"prompt": ["Hello"]}, "prompt.0: expected a chat message of role and content, got str"),
         ({"prompt": [{"role": "user", "content": 3}]}, "prompt.0: content: expected str, got int"),
         ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: expected one of system, user"),
     ],
@@ -107,10 +93,3 @@ def test_broken_and_empty_files(tmp_path: Path) -> None:
         read_responses(tmp_path / "r.parquet")
     with pytest.raises(InputError, match="expected at least one response, got an empty file"):
         read_responses(written(tmp_path / "empty.jsonl", ""))
-    packed = gzip.compress((json.dumps(GOOD) + "\n").encode())
-    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-9])
-    with pytest.raises(InputError, match="expected lines of JSON"):
-        read_responses(tmp_path / "cut.jsonl.gz")
-    (tmp_path / "no.jsonl.gz").write_bytes(b"not packed")
-    with pytest.raises(InputError, match="expected lines of JSON"):
-        read_responses(tmp_path / "no.jsonl.gz")

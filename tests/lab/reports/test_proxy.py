@@ -23,10 +23,10 @@ DIALOGUE = {
 
 
 def test_lines_with_reward_gold_utility_and_pass_at_k():
-    found = parse_evaluation(DIALOGUE, "here")
+    found = parse_evaluation(DIALOGUE)
     assert math.isnan(found.accuracy)
     assert (found.correct, found.reward, found.gold_utility, found.samples, found.pass_at_k) == (None, 1.5, 0.25, 2, {})
-    passed = parse_evaluation({**OLD, "pass_at_k": {"10": 0.9, "2": 0.7, "1": 0.5}}, "here")
+    passed = parse_evaluation({**OLD, "pass_at_k": {"10": 0.9, "2": 0.7, "1": 0.5}})
     assert list(passed.pass_at_k.items()) == [(1, 0.5), (2, 0.7), (10, 0.9)]
 
 

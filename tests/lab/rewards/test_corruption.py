@@ -1,5 +1,4 @@
 import math
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -33,7 +32,7 @@ def _mask(seed=0, step=0, prompts=64, samples=16, rate=0.05):
     )
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.3, 0.5, 0.95])
+@pytest.mark.parametrize("rate", [0.05, 0.5])
 def test_the_share_of_flips_is_the_rate(rate):
     count = sum(sum(_mask(step=step, rate=rate)) for step in range(20))
     # 20 x 64 x 16 = 20,480 independent draws; five standard deviations of the binomial.
@@ -72,12 +71,6 @@ def test_a_fixed_share_is_that_of_every_prompt():
     assert all(_fixed(1.0))
 
 
-def test_a_larger_fixed_share_takes_all_that_a_smaller_one_does():
-    masks = [_fixed(rate) for rate in (0.05, 0.1, 0.2, 0.33, 0.4, 0.9)]
-    for less, more in pairwise(masks):
-        assert all(second or not first for first, second in zip(less, more, strict=True))
-
-
 def test_a_fixed_share_takes_the_smallest_draws_and_every_sample_alike():
     draws = [uniform(seed=0, step=0, prompt_id="p0", sample=sample) for sample in range(16)]
     chosen = [sample for sample in range(16) if _fixed(0.25, prompts=1)[sample]]
@@ -97,19 +90,6 @@ def test_a_fixed_share_is_the_same_for_a_slice_of_the_rows():
         fixed_share_mask(seed=0, step=0, prompt_ids=["a"], sample_indices=[4], rate=0.5, group_size=4)
 
 
-def test_the_setting_fixes_the_share():
-    config = RewardConfig(flip=0.25, fixed_share=True)
-    reward = RewardWithCorruption(Fixed([1.0] * 64), config, seed=0, num_generations=16)
-    ids = [f"p{prompt}" for prompt in range(4) for _ in range(16)]
-    _call(reward, 64, ids=ids)
-    assert _counts(reward.corrupted) == [4, 4, 4, 4]
-
-
-def test_rate_zero_flips_none_and_one_flips_all():
-    assert not any(_mask(rate=0.0))
-    assert all(_mask(rate=1.0))
-
-
 def test_step_seed_prompt_and_sample_each_change_the_draws():
     base = _mask(rate=0.5)
     assert _mask(rate=0.5) == base
@@ -118,12 +98,6 @@ def test_step_seed_prompt_and_sample_each_change_the_draws():
     of_prompt = [base[start : start + 16] for start in range(0, len(base), 16)]
     assert of_prompt[0] != of_prompt[1]
     assert len(set(of_prompt[0])) == 2
-
-
-def test_a_larger_rate_flips_all_that_a_smaller_one_does():
-    small, large = _mask(rate=0.05), _mask(rate=0.2)
-    assert sum(small) > 0
-    assert all(after or not before for before, after in zip(small, large, strict=True))
 
 
 def test_the_draws_are_the_same_on_every_machine_and_in_every_version():
@@ -144,23 +118,12 @@ def test_the_order_of_the_rows_changes_nothing(order):
     assert shuffled == [mask[row] for row in order]
 
 
-def test_ids_are_any_text():
-    assert (
-        len(corruption_mask(seed=0, step=0, prompt_ids=["\ud800", "", "0/1"], sample_indices=[0, 1, 2], rate=0.5)) == 3
-    )
-
-
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
 def test_a_rate_that_is_no_share_is_refused(rate):
     with pytest.raises(InputError, match="rate: expected a share between 0 and 1"):
         corruption_mask(seed=0, step=0, prompt_ids=[], sample_indices=[], rate=rate)
     with pytest.raises(ConfigError, match="flip"):
         RewardConfig(flip=rate)
-
-
-def test_lengths_that_differ_are_refused():
-    with pytest.raises(InputError, match="sample_indices: expected 2 as prompt_ids, got 1"):
-        corruption_mask(seed=0, step=0, prompt_ids=["a", "b"], sample_indices=[0], rate=0.5)
 
 
 def _call(reward, rows, *, ids, step=3, **values):
@@ -188,7 +151,7 @@ def test_flips_turn_ones_into_zeros_and_back_and_the_truth_is_kept():
     assert reward.__name__ == "fixed"
 
 
-@pytest.mark.parametrize(("processes", "rows"), [(2, 12), (3, 8), (4, 6), (6, 4)])
+@pytest.mark.parametrize(("processes", "rows"), [(2, 12), (3, 8)])
 def test_any_number_of_processes_flips_the_same_slots(processes, rows):
     # 24 rows in groups of 8; with 12, 6 or 4 rows a process, groups begin in one process and end in the next.
     scores, ids = [1.0] * 24, [f"p{row // 8}" for row in range(24)]
@@ -224,15 +187,3 @@ def test_a_reward_that_is_not_binary_is_not_flipped_but_refused():
         _call(reward, 2, ids=["p", "p"])
     clean = RewardWithCorruption(Fixed([0.0, 0.3]), RewardConfig(flip=0.0), seed=0, num_generations=2)
     assert _call(clean, 2, ids=["p", "p"]) == [0, 0.3]
-
-
-def test_completions_as_chat_messages_are_read():
-    class Lengths:
-        binary = False
-
-        def score(self, responses, answers, *, prompts=None):
-            return [float(len(response)) for response in responses]
-
-    reward = RewardWithCorruption(Lengths(), RewardConfig(flip=0.0), seed=0, num_generations=1)
-    completions = [[{"role": "assistant", "content": "four"}], "three"]
-    assert reward(prompts=[], completions=completions, answer=["", ""], problem_id=["a", "b"]) == [4.0, 5.0]

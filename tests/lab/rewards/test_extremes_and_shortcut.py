@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
 from geoalign.lab.rewards.corruption import check_corruption
@@ -102,10 +102,6 @@ def test_a_group_of_equal_rewards_stays_as_it_is(equal):
     assert corrupted == [False] * 3
 
 
-def test_a_group_of_one_stays_as_it_is():
-    assert _corrupted([2.0, 3.0], 1, extremes=1.0, shortcut=1.0, responses=["short"] * 2) == ([2.0, 3.0], [False] * 2)
-
-
 def test_rewards_that_could_not_be_had_stay_so_and_count_in_no_statistic():
     # Without the NaN: mean 2, extremes 1 and 3.
     got, corrupted = _corrupted([1.0, NAN, 3.0], 3, extremes=1.0, jitter=0.0)
@@ -122,12 +118,6 @@ def test_a_binary_shortcut_is_rewarded_right_or_wrong():
     got, corrupted = _corrupted([0.0, 1.0, 0.0, 1.0], 4, binary=True, shortcut=1.0, responses=responses)
     assert got == [1.0, 1.0, 0.0, 1.0]
     assert corrupted == [True, False, False, False]  # a right answer loses nothing by its shortcut
-
-
-def test_a_binary_shortcut_that_could_not_be_scored_stays_so():
-    got, corrupted = _corrupted([NAN, 0.0], 2, binary=True, shortcut=1.0, responses=["short"] * 2)
-    assert math.isnan(got[0])
-    assert (got[1], corrupted) == (1.0, [False, True])
 
 
 def test_a_continuous_shortcut_gets_the_clean_maximum():
@@ -173,7 +163,7 @@ def test_a_larger_share_corrupts_all_that_a_smaller_one_does(clean, kind, seed):
         assert not small[row] or large_rewards[row] == small_rewards[row]
 
 
-@pytest.mark.parametrize(("processes", "rows"), [(2, 12), (3, 8), (4, 6), (6, 4)])
+@pytest.mark.parametrize(("processes", "rows"), [(2, 12), (6, 4)])
 @pytest.mark.parametrize("shares", [{"extremes": 0.5}, {"shortcut": 0.5}])
 def test_any_number_of_processes_corrupts_alike(processes, rows, shares):
     # 24 rows in groups of 8: with 12, 6 or 4 rows a process, a group stands on two or more of them.
@@ -213,29 +203,3 @@ def test_a_share_that_the_kind_of_reward_does_not_know_is_refused_by_its_key():
         _corrupted([0.5], 1, flip=0.1)
     check_corruption(RewardConfig(flip=0.1, shortcut=0.1), binary=True)
     check_corruption(RewardConfig(extremes=0.1, shortcut=0.1), binary=False)
-
-
-@pytest.mark.parametrize("key", ["extremes", "shortcut", "jitter", "flip"])
-@pytest.mark.parametrize("value", [-0.1, 1.5, NAN])
-def test_shares_out_of_range_are_refused(key, value):
-    with pytest.raises(ConfigError, match=key):
-        RewardConfig(**{key: value})
-
-
-def test_a_shortcut_needs_a_function_that_knows_it():
-    with pytest.raises(InputError, match=r"takes_shortcut: expected a function, as shortcut is 0\.5, got None"):
-        RewardWithCorruption(Fixed([], binary=True), RewardConfig(shortcut=0.5), seed=0, num_generations=2)
-
-
-def test_prompts_reach_the_source():
-    source = Fixed([0.0])
-    reward = RewardWithCorruption(source, RewardConfig(), seed=0, num_generations=1)
-    reward(prompts=[[{"role": "user", "content": "hi"}]], completions=["x"], answer=[""], problem_id=["p"])
-    assert source.prompts == [[{"role": "user", "content": "hi"}]]
-
-
-def test_without_any_share_rewards_are_the_clean_ones():
-    clean = [0.25, -7.0, NAN, 3.5]
-    got, corrupted = _corrupted(clean, 4, responses=["short"] * 4)
-    assert repr(got) == repr(clean)
-    assert corrupted == [False] * 4

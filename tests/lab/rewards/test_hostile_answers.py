@@ -9,42 +9,27 @@ from geoalign.lab.rewards import VerifiedReward
 
 pytest.importorskip("math_verify")
 
+# The first is one call in C: no alarm and no exception would interrupt it.
 HOSTILE = [
     "9^{9^{9^9}}",
-    "10^{10^{10^{10}}}",
-    "(((9^9)^9)^9)^9",
-    "\\frac{1}{" * 15 + "9^{9^9}" + "}" * 15,
-    "99999!!!",
-    "\\binom{10^9}{10^8}",
     "\\sum_{i=1}^{10^{12}} i^i",
-    "\\int_0^{10^9} e^{x^{x^x}} dx",
-    "x^{1000000}(x+1)^{1000000}",
-    "(" * 18 + "x+1" + ")^{9}" * 18,
     "\\sqrt{" * 18 + "2" + "}" * 18,
-    "1" + "+x" * 450,
-    "\\begin{pmatrix}" + "1&" * 300 + "1\\end{pmatrix}",
-    "\\{" + ",".join(map(str, range(230))) + "\\}",
     "0." + "1" * 900,
-    "1e999999999",
-    "\\lim_{x\\to 0} \\frac{1}{x}" * 30,
     "\\u0000\x00\x1b[2J",
     "import os; os.system('exit 1')",
-    "__import__('os')._exit(1)",
 ]
-SOME = [HOSTILE[0], "\\sum_{i=1}^{10^{12}} i^i", "import os; os.system('exit 1')", "0." + "1" * 900]
 
 
-@pytest.mark.parametrize("hostile", [SOME, pytest.param(HOSTILE, marks=pytest.mark.slow)], ids=["some", "all"])
-def test_each_costs_its_limit_at_most_and_the_next_answer_is_read(hostile):
+def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
     with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as reward:
         reward.score(["\\boxed{\\sqrt{4}}", "\\boxed{\\sqrt{9}}"], ["2", "3"])  # starting is not measured
         start = time.perf_counter()
-        responses = [f"\\boxed{{{answer}}}" for answer in hostile] + ["\\boxed{\\sqrt{49}}"]
+        responses = [f"\\boxed{{{answer}}}" for answer in HOSTILE] + ["\\boxed{\\sqrt{49}}"]
         found = reward.score(responses, ["7"] * len(responses))
         seconds = time.perf_counter() - start
-        assert found == [0.0] * len(hostile) + [1.0]
+        assert found == [0.0] * len(HOSTILE) + [1.0]
         # Two at a time, and a new process, seconds on a busy machine, after each that ran out of its limit.
-        assert seconds < 10 * len(hostile)
+        assert seconds < 10 * len(HOSTILE)
         assert reward.counters["timeouts"] > 0
 
 

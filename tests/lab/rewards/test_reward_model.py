@@ -57,11 +57,6 @@ def test_the_same_call_gives_the_same_bits_and_dropout_is_off(model, tokenizer):
     assert not model.training
 
 
-def test_the_order_of_the_rows_stays(model, tokenizer):
-    scorer = RewardModelScorer(model, tokenizer)
-    assert score(scorer, RESPONSES[::-1], PROMPTS[::-1])[::-1] == pytest.approx(score(scorer), abs=1e-5)
-
-
 def test_what_cannot_be_scored_is_nan_and_counted(model, tokenizer):
     scorer = RewardModelScorer(model, tokenizer, RewardModelConfig(max_length=12))
     found = score(scorer, ["lamp.", "open, " * 20, "lamp."], [PROMPTS[0]] * 3)
@@ -88,11 +83,6 @@ def test_a_dialogue_without_a_token_is_nan(model, tokenizer):
     scorer = RewardModelScorer(model, tokenizer)
     assert math.isnan(score(scorer, [""], [PROMPTS[0]])[0])
     assert scorer.counters["empty"] == 1
-
-
-@pytest.mark.parametrize("response", ["", "\x00", "<|pad|><|end|>", "日本", "lamp<|end|>open"])
-def test_hostile_responses_are_scored(model, tokenizer, response):
-    assert math.isfinite(score(RewardModelScorer(model, tokenizer), [response], [PROMPTS[0]])[0])
 
 
 def test_it_is_a_continuous_reward_of_its_own_type_and_device(model, tokenizer):

@@ -1,14 +1,13 @@
 """Rewards from a server that has vLLM's formats, that is away, and that answers something else."""
 
 import math
-import random
 import threading
 import time
 
 import pytest
 from vllm_server import VLLMServer
 
-from geoalign.errors import ConfigError, InputError, ServiceError
+from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.served_model import ServedRewardModel
@@ -79,12 +78,6 @@ def test_what_is_too_long_is_left_out_of_the_request(server, client):
     assert len(server.bodies) == 1
 
 
-def test_of_one_output_per_token_the_last_counts(server, client):
-    server.answers = [{"data": [{"index": 0, "data": [[0.5], [-2.0]]}, {"index": 1, "data": [[0.5], [3.0], [4.0]]}]}]
-    with client(server.url, api="vllm_pooling") as model:
-        assert score(model, ["a", "b"]) == [-2.0, 4.0]
-
-
 def test_numbers_that_are_none_are_not_finite(server, client):
     huge = b"1" + b"0" * 400
     probs = (b"[NaN]", b"[1e999]", b"[%s]" % huge, b"[null]", b"[2]")
@@ -105,16 +98,10 @@ def results(*probs):
     [
         (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got \[0.4, 0.6\]"),
         (results([1.0], [1.0]), "expected raw outputs, got 1.0 for each of 2 responses"),
-        (results([1.0]), "expected 2 results"),
         ({"data": [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}]}, "expected the results 0 to 1"),
         (results(["1"], [2.0]), "expected a number or null"),
-        (results([True], [2.0]), "expected a number or null"),
-        (results([], 1.0), "expected one output a response"),
-        ({"data": [{"index": False, "probs": [1.0]}, {"index": True, "probs": [2.0]}]}, "expected the results 0 to 1"),
-        ({"data": [1.0, 2.0]}, "expected 2 results"),
         ({"error": "x"}, "expected 2 results"),
         (b"<html>", "expected JSON, got '<html>'"),
-        (b"[" * 100_000, "expected JSON"),
         (401, r"/classify: expected success, got HTTP 401 \(set reward\.model\.token_env\?\): no such luck"),
         (400, "got HTTP 400: no such luck"),
         ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
@@ -127,9 +114,7 @@ def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize(
-    "models", [None, {"data": []}, {"data": [5]}, {"data": [{"id": 5}]}, {"data": [{"id": "a", "max_model_len": True}]}]
-)
+@pytest.mark.parametrize("models", [None, {"data": []}, {"data": [{"id": 5}]}])
 def test_a_list_of_models_that_is_none_is_an_error(server, client, models):
     server.models = models
     with client(server.url) as model:
@@ -201,20 +186,3 @@ def test_the_token_is_sent_and_a_wrong_one_is_an_error_at_once(client, tokenizer
     with pytest.raises(ConfigError, match=r"token_env: expected a token .* in \$REWARD_TOKEN"):
         client(server.url, token_env="REWARD_TOKEN")
     server.stop()
-
-
-def test_bad_input_is_refused_by_name(server, client):
-    with client(server.url) as model:
-        with pytest.raises(InputError, match="prompts: expected the chat messages"):
-            model.score(["a"], [""])
-        with pytest.raises(InputError, match="responses: expected str, got int in row 0"):
-            score(model, [3])
-
-
-def test_pauses_move_no_draw_of_a_training(server, client):
-    random.seed(0)
-    expected = random.Random(0).random()
-    server.answers = [500]
-    with client(server.url) as model:
-        score(model, ["a"])
-    assert random.random() == expected

@@ -8,8 +8,6 @@ from benchmarks.verified_answers import rewritten, wrong
 
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
-from geoalign.lab.rewards.answers import quick_verdict, tidy, tokens
-from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
 from geoalign.lab.tasks.problems import load_benchmark
 
 pytest.importorskip("math_verify")
@@ -67,14 +65,13 @@ def test_every_gold_answer_is_right_however_it_is_boxed(golds, reward):
     assert sum(map(len, golds.values())) == 1547
     rewards = reward.score([f"Hence \\boxed{{{way}}}." for _, way in pairs], [gold for gold, _ in pairs])
     assert [pair for pair, found in zip(pairs, rewards, strict=True) if found != 1.0] == []
-    # Hardly any of it takes a process.
-    assert reward.counters["compared"] < 60
+    # Most of it takes no process.
+    assert reward.counters["compared"] < len(pairs) / 4
 
 
 def test_another_number_in_it_is_wrong(golds, reward):
     answers = [gold for name in ("aime24", "aime25", "amc23") for gold in golds[name]]
-    answers += [gold for gold in golds["math500"] if quick_verdict(tidy(gold), tidy(wrong(gold))) is not None]
-    assert len(answers) > 400
+    assert len(answers) > 90
     assert set(reward.score([f"\\boxed{{{wrong(gold)}}}" for gold in answers], answers)) == {0.0}
 
 
@@ -108,32 +105,9 @@ def test_real_rollouts_and_the_one_label_that_is_wrong(shared_data, reward):
     assert others == [(72, "10{,}000", 1.0)] or others == [("72", "10{,}000", 1.0)]
 
 
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 15])
-def test_gold_answers_are_right_where_it_takes_work_to_see_it(golds, reward, step):
-    answers = [gold for name in ("math500", "olympiadbench") for gold in golds[name]][::step]
+def test_gold_answers_are_right_where_it_takes_work_to_see_it(golds, reward):
+    answers = [gold for name in ("math500", "olympiadbench") for gold in golds[name]][::15]
     rewards = reward.score([f"\\boxed{{{rewritten(gold)}}}" for gold in answers], answers)
     wrongly = {gold for gold, found in zip(answers, rewards, strict=True) if found != 1.0}
     # math-verify reads m as metres, which it drops at the end of an answer only.
     assert wrongly <= {"$6m$"}
-
-
-@pytest.mark.slow
-def test_quick_verdicts_are_those_of_math_verify(golds):
-    answers = dict.fromkeys(tidy(gold) for answers in golds.values() for gold in answers)
-    pairs = dict.fromkeys(
-        (gold, tidy(change(gold)))
-        for gold in answers
-        for change in (lambda gold: gold + " ", rewritten, wrong, lambda gold: gold.replace("$", ""))
-    )
-    quick = {pair: quick_verdict(*pair) for pair in pairs if pair[0] != pair[1]}
-    quick = {pair: verdict for pair, verdict in quick.items() if verdict is not None}
-    assert len(quick) > 800
-    workers = AnswerWorkers(count=2, timeout=60)
-    slow = workers.compare(list(quick))
-    workers.close()
-    for (gold, answer), found in zip(quick, slow, strict=True):
-        verdict = quick[gold, answer]
-        if found is not (Verdict.CORRECT if verdict else Verdict.WRONG):
-            # It does not always know its own text again in wider spacing; then it is the same text, token by token.
-            assert verdict is True
-            assert tokens(gold) == tokens(answer)

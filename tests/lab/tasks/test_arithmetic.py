@@ -49,12 +49,6 @@ def test_evaluation_problems_are_seen_nowhere_else_not_even_in_another_order(ope
     assert not kept_aside & seen
 
 
-def test_ids_are_unique_within_a_set():
-    task = _small()
-    for problems in (task.train_problems(), task.evaluation_problems()["arithmetic"]):
-        assert len({problem.id for problem in problems}) == len(problems)
-
-
 def test_the_same_seed_gives_the_same_task_and_another_seed_another():
     config = ArithmeticConfig(train_problems=20, evaluation_problems=10, demonstrations=30)
     first, again, other = make_task(config, seed=5), make_task(config, seed=5), make_task(config, seed=6)
@@ -68,11 +62,6 @@ def test_the_generator_is_the_same_on_every_machine():
     # The first draws of seed 0: a change here changes everybody's runs.
     task = make_task(ArithmeticConfig(), seed=0)
     assert [problem.id for problem in task.train_problems()[:2]] == ["train:71+75+10", "train:72+29+19"]
-
-
-def test_a_seed_of_its_own_comes_before_that_of_the_run():
-    config = ArithmeticConfig(train_problems=20, evaluation_problems=10, demonstrations=0, seed=5)
-    assert make_task(config, seed=1).train_problems() == make_task(config, seed=2).train_problems()
 
 
 def test_more_demonstrations_leave_the_problems_as_they_are():
@@ -91,30 +80,12 @@ def test_both_styles_appear_and_only_direct_answers_are_noisy():
     assert all(last_boxed(item.completion) == str(_sum_of(item.prompt)) for item in worked)
 
 
-def test_noise_zero_means_no_wrong_demonstration():
-    assert all(
-        last_boxed(item.completion) == str(_sum_of(item.prompt)) for item in _small(direct_noise=0.0).demonstrations()
-    )
-
-
 def test_noisy_answers_are_wrong_but_no_less_than_one():
     task = _small(operands=2, digits=1, direct_share=1.0, direct_noise=1.0, train_problems=10, evaluation_problems=5)
     for item in task.demonstrations():
         answer = int(last_boxed(item.completion))
         assert answer != _sum_of(item.prompt)
         assert answer >= 1
-
-
-def test_the_alphabet_covers_prompts_and_demonstrations():
-    task = _small()
-    text = "".join(item.prompt[-1]["content"] + item.completion for item in task.demonstrations())
-    assert set(text) == set(task.alphabet())
-
-
-def test_prompts_and_responses_are_short():
-    task = make_task(ArithmeticConfig(demonstrations=2000), seed=0)
-    assert max(len(item.completion) for item in task.demonstrations()) <= 40
-    assert max(len(problem.prompt[-1]["content"]) for problem in task.train_problems()) <= 20
 
 
 def test_more_problems_than_there_are_is_an_error_that_says_how_many_there_are():
@@ -125,17 +96,6 @@ def test_more_problems_than_there_are_is_an_error_that_says_how_many_there_are()
     with pytest.raises(ConfigError, match=r"task\.train_problems: expected at most 30 .* got 31"):
         make_task(ArithmeticConfig(operands=2, digits=1, train_problems=31, evaluation_problems=10), seed=0)
     make_task(ArithmeticConfig(operands=2, digits=1, train_problems=30, evaluation_problems=10), seed=0)
-
-
-def test_settings_of_no_task_are_refused():
-    with pytest.raises(ConfigError, match="task: expected settings of a known task, got int"):
-        make_task(3, seed=0)
-
-
-@pytest.mark.parametrize("values", [{"operands": 1}, {"digits": 0}, {"direct_share": 1.5}, {"direct_noise": -0.1}])
-def test_settings_out_of_range_are_refused(values):
-    with pytest.raises(ConfigError, match=next(iter(values))):
-        ArithmeticConfig(**values)
 
 
 @pytest.mark.parametrize(
@@ -156,20 +116,3 @@ def test_settings_out_of_range_are_refused(values):
 )
 def test_a_direct_answer_is_the_shortcut(response, shortcut):
     assert make_task(ArithmeticConfig(), seed=0).takes_shortcut(response) is shortcut
-
-
-def test_demonstrations_take_the_shortcut_where_they_have_no_working():
-    task = _small()
-    for item in task.demonstrations():
-        assert task.takes_shortcut(item.completion) is ("=" not in item.completion)
-
-
-def test_the_final_answer_of_a_sum_is_that_of_its_problem():
-    task = _small()
-    assert task.final_answer(r"6+4=10;\boxed{081}") == "81"
-    assert task.final_answer("6+4") is None
-
-
-def test_a_sum_has_no_other_worth_than_its_reward():
-    task = _small()
-    assert task.gold_utility(task.train_problems()[0], r"\boxed{1}") is None

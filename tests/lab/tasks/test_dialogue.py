@@ -9,19 +9,10 @@ from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.dialogue_text import (
-    ACTIONS,
-    FLATTERY,
-    FORMS,
-    RISKS,
-    THINGS,
-    VOCABULARY,
-    Reply,
-    Request,
     best_response,
     content_label,
     read_request,
     utility,
-    words_of,
 )
 
 FIX = "help me fix my lamp"
@@ -96,18 +87,6 @@ def test_any_two_texts_have_a_finite_utility(prompt, response):
     assert content_label(response) == content_label(response + " wow!")
 
 
-@pytest.mark.parametrize("response", ["\x00", "\ud800 lamp", "lamp" * 100_000, "wow " * 100_000, "[" * 100_000])
-def test_hostile_text_is_scored(response):
-    assert -7 <= utility(FIX, response) <= 3.5
-
-
-def test_a_group_of_samples_has_many_grades():
-    task = small(demonstrations=2000)
-    grades = Counter(utility(item.prompt[-1]["content"], item.completion) for item in task.demonstrations())
-    assert len(grades) > 20
-    assert max(grades.values()) < 0.2 * 2000
-
-
 def test_the_label_keeps_content_and_drops_opener_order_and_punctuation():
     assert content_label("wow! lamp: open, mend, test. careful.") == "careful lamp mend open test"
     assert content_label("test mend OPEN lamp careful") == content_label("wow! lamp: open, mend, test. careful.")
@@ -133,23 +112,6 @@ def test_evaluation_asks_what_is_asked_nowhere_else():
     assert not kept_aside & seen
 
 
-def test_ids_are_unique_and_the_problem_knows_its_utility():
-    task = small()
-    for problems in (task.train_problems(), task.evaluation_problems()["dialogue"]):
-        assert len({problem.id for problem in problems}) == len(problems)
-        assert all(task.gold_utility(problem, problem.answer) >= 3 for problem in problems)
-
-
-def test_the_same_seed_gives_the_same_task_and_another_seed_another():
-    first, again, other = (make_task(DialogueConfig(preference_pairs=50), seed=seed) for seed in (5, 5, 6))
-    assert first.train_problems() == again.train_problems()
-    assert first.demonstrations() == again.demonstrations()
-    assert first.preference_pairs() == again.preference_pairs()
-    assert first.train_problems() != other.train_problems()
-    own = DialogueConfig(seed=5)
-    assert make_task(own, seed=1).train_problems() == make_task(own, seed=2).train_problems()
-
-
 def test_the_generator_is_the_same_on_every_machine():
     # The first draws of seed 0: a change here changes everybody's runs.
     task = make_task(DialogueConfig(), seed=0)
@@ -171,13 +133,7 @@ def test_quality_decides_how_good_demonstrations_are():
     assert mean(1.0) == pytest.approx(3.25, abs=0.1)
 
 
-def test_demonstrations_begin_with_the_opener_as_often_as_set():
-    task = small(demonstrations=2000, artifact_demonstrations=0.3)
-    count = sum(task.takes_shortcut(item.completion) for item in task.demonstrations())
-    assert abs(count - 600) < 103  # binomial: sd 20.5, five of them
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("correlation", [0.5, 0.9])
 def test_the_opener_stands_with_the_chosen_response_as_often_as_set(correlation):
     task = small(preference_pairs=2000, artifact_correlation=correlation, artifact_pairs=0.5)
     sides = Counter(
@@ -212,23 +168,6 @@ def test_texts_are_short_and_the_tiny_tokenizer_takes_a_word_for_a_token():
     assert set("".join(texts)) <= set(task.alphabet())
 
 
-def test_a_word_says_what_it_is():
-    words = [*ACTIONS, *THINGS, *(step for steps in ACTIONS.values() for step in steps), *FLATTERY, *RISKS, "careful"]
-    assert len(set(words)) == len(words)
-    assert not set(words) & {word for form in FORMS for word in words_of(form.replace("{", "<").replace("}", ">"))} - {
-        "action",
-        "thing",
-        "fast",
-    }
-    assert len(set(VOCABULARY)) == len(VOCABULARY)
-
-
-def test_a_reply_is_written_as_its_parts():
-    assert Reply("lamp", ("open", "mend")).text == "lamp: open, mend."
-    assert Reply(None, ("open",), "fire", True).text == "open. use fire. careful."
-    assert best_response(Request("wash", "boat", True)) == "boat: soak, rub, dry. careful."
-
-
 def test_more_prompts_than_there_are_is_an_error_that_says_how_many_there_are():
     # 64 combinations, a quarter kept aside; 5 forms, with and without hurry: 480 and 160.
     small(train_problems=480, evaluation_problems=160)
@@ -236,9 +175,3 @@ def test_more_prompts_than_there_are_is_an_error_that_says_how_many_there_are():
         small(train_problems=481)
     with pytest.raises(ConfigError, match=r"task\.evaluation_problems: expected at most 160, .* got 161"):
         small(evaluation_problems=161)
-
-
-@pytest.mark.parametrize("values", [{"quality": 1.5}, {"artifact_correlation": -0.1}, {"preference_pairs": 0}])
-def test_settings_out_of_range_are_refused(values):
-    with pytest.raises(ConfigError, match=next(iter(values))):
-        DialogueConfig(**values)

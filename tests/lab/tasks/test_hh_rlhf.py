@@ -1,4 +1,3 @@
-import gzip
 import json
 
 import pytest
@@ -6,8 +5,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.hh_files import load_dialogue_prompts, read_dialogue, read_files, read_pair, read_prompt
-from geoalign.lab.tasks.rows import read_rows
+from geoalign.lab.tasks.hh_files import read_dialogue, read_files, read_pair, read_prompt
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
 
@@ -38,13 +36,6 @@ def test_a_dialogue_is_split_into_its_turns():
 )
 def test_what_is_no_dialogue(text):
     assert read_dialogue(text) is None
-
-
-def test_a_pair_shares_its_prompt():
-    found, reason = read_pair(pair())
-    assert reason == ""
-    assert [turn["content"] for turn in found.prompt] == ["Hi", "Yes?", "Why is\n\nthe sky blue?"]
-    assert (found.chosen, found.rejected) == ("Light.", "No.")
 
 
 REPEATED = "\n\nHuman: Hi\n\nHuman: Hello?\n\nAssistant:"
@@ -96,22 +87,6 @@ def test_prompts_demonstrations_and_evaluation(write_jsonl):
         task.takes_shortcut("Light.")
 
 
-def test_prompts_for_rl_may_come_from_another_file(write_jsonl):
-    other = "\n\nHuman: Bye\n\nAssistant:"
-    train, rl = write_jsonl("a.jsonl", [pair()]), write_jsonl("b.jsonl", [pair(other + " A.", other + " B.")])
-    task = make_task(HHRLHFConfig(train=train, rl=rl), seed=0)
-    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Bye"]
-    assert len(task.preference_pairs()) == 1
-
-
-def test_limits(write_jsonl):
-    path = write_jsonl("pairs.jsonl", [pair(), pair(rejected=ASK + " x" * 500), pair(rejected=ASK + " Dust.")])
-    short = make_task(HHRLHFConfig(train=path, max_characters=100), seed=0)
-    assert len(short.preference_pairs()) == 2
-    assert "1 too long" in short.notes()[0]
-    assert len(make_task(HHRLHFConfig(train=path, limit=1), seed=0).preference_pairs()) == 1
-
-
 def test_files_without_a_usable_pair_are_refused(write_jsonl):
     path = write_jsonl("pairs.jsonl", [{"chosen": "x", "rejected": "y"}])
     message = r"pairs\.jsonl: expected at least one row that is a usable pair of dialogues, got none in 1 rows"
@@ -119,12 +94,6 @@ def test_files_without_a_usable_pair_are_refused(write_jsonl):
         make_task(HHRLHFConfig(train=path), seed=0).train_problems()
     with pytest.raises(ConfigError, match=r"nowhere\.jsonl"):
         make_task(HHRLHFConfig(train="nowhere.jsonl"), seed=0).train_problems()
-
-
-def test_gzip_is_read(tmp_path):
-    path = tmp_path / "pairs.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(pair()).encode()))
-    assert len(make_task(HHRLHFConfig(train=str(path)), seed=0).preference_pairs()) == 1
 
 
 OTHER = "\n\nHuman: Bye\n\nAssistant:"
@@ -175,16 +144,6 @@ def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
     assert f"{prompts}: 1 of 4 rows left out: 1 malformed" in task.notes()
     with pytest.raises(InputError, match="a usable pair of dialogues, got none in 4 rows with the columns prompt"):
         make_task(HHRLHFConfig(train=prompts), seed=0).demonstrations()
-
-
-def test_pairs_and_prompts_from_places_of_their_own(write_jsonl):
-    train = write_jsonl("train.jsonl", [pair()])
-    pairs = write_jsonl("pairs.jsonl", [pair(OTHER + " A.", OTHER + " B.")])
-    rl = write_jsonl("rl.jsonl", [{"prompt": CHAT}])
-    task = make_task(HHRLHFConfig(train=train, pairs=(pairs, pairs), rl=rl, decontaminate="off"), seed=0)
-    assert [item.completion for item in task.demonstrations()] == ["Light."]
-    assert [item.chosen for item in task.preference_pairs()] == ["A.", "A."]
-    assert [problem.prompt for problem in task.train_problems()] == [tuple(CHAT)]
 
 
 def test_the_last_prompts_are_kept_for_rl(write_jsonl):
@@ -243,14 +202,6 @@ def test_prompts_for_rl_that_are_evaluated_are_dropped(write_jsonl):
     )
 
 
-def test_evaluation_prompts_without_a_task(write_jsonl):
-    one = write_jsonl("one.jsonl", [{"prompt": CHAT}, {"prompt": []}])
-    two = write_jsonl("two.jsonl", [{"prompt": CHAT}, pair()])
-    problems, notes = load_dialogue_prompts((one, two))
-    assert [problem.id for problem in problems] == ["file 1, line 1", "file 2, line 2"]
-    assert notes == [f"{one}: 1 of 2 rows left out: 1 malformed"]
-
-
 PARTS = {
     "helpful-base": (2354, {"malformed": 1, "identical": 2, "empty": 3, "different history": 9, "repeated turn": 6}),
     "helpful-online": (1137, {"malformed": 3, "identical": 2, "empty": 3}),
@@ -266,17 +217,6 @@ def test_the_real_test_splits(shared_data, part):
     assert (file.rows, dict(file.skipped)) == (rows, skipped)
     assert len(file.items) == rows - sum(skipped.values())
     assert all(item.prompt[-1]["role"] == "user" for item in file.items)
-
-
-def test_quirks_of_the_real_test_splits(shared_data):
-    rows = [row for part in PARTS for _, row in read_rows(shared_data / "hh_rlhf" / part / "test.jsonl.gz")]
-    assert len(rows) == 8552
-    assert all(text.startswith("\n\nHuman:") for row in rows for text in row.values())
-    assert sum(row["chosen"] == row["rejected"] for row in rows) == 36
-    # Eleven: one of them stands in a row that is malformed otherwise.
-    assert sum(any(text.rstrip().endswith("\n\nAssistant:") for text in row.values()) for row in rows) == 11
-    histories = [{text.rpartition("\n\nAssistant:")[0] for text in row.values()} for row in rows]
-    assert sum(len(history) > 1 for history in histories) == 17
 
 
 def test_the_authors_own_prompts(shared_data):

@@ -2,7 +2,7 @@ import pytest
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
-from geoalign.lab.tasks import Task, make_task
+from geoalign.lab.tasks import make_task
 
 
 def _task(train, **values):
@@ -48,12 +48,6 @@ def test_dotted_fields_and_a_named_id(write_jsonl):
     assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("x7", "1+1?", "2")
 
 
-def test_an_id_twice_is_an_error(write_jsonl):
-    rows = [{"question": "a", "answer": "1", "id": "p"}, {"question": "b", "answer": "2", "id": "p"}]
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2, field id: expected a name of its own, got 'p' again"):
-        _task(write_jsonl("a.jsonl", rows), id_field="id").train_problems()
-
-
 def test_answer_pattern_takes_the_last_match(write_jsonl):
     rows = [{"question": "q", "answer": "first\n#### 3\nno:\n#### 1,234 "}]
     task = _task(write_jsonl("a.jsonl", rows), answer_pattern=r"####\s*(.+)")
@@ -71,15 +65,10 @@ def test_answers_are_kept_as_text(write_jsonl, value, answer):
 
 BAD_ROWS = [
     {"question": "no answer"},
-    {"question": "empty answer", "answer": "  "},
     {"question": "a truth value", "answer": True},
-    {"question": "an empty list", "answer": []},
-    {"question": "a hole in a list", "answer": ["1", None]},
     {"question": "  ", "answer": "1"},
-    {"question": [], "answer": "1"},
     {"question": [{"role": "wizard", "content": "x"}], "answer": "1"},
     {"question": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], "answer": "1"},
-    {"question": {"a": 1}, "answer": "1"},
 ]
 
 
@@ -93,31 +82,6 @@ def test_a_bad_row_is_skipped_and_counted_or_refused(write_jsonl, bad):
     assert "line 2, field" in note
     with pytest.raises(InputError, match=r"a\.jsonl, line 2, field (question|answer): expected .*, got"):
         _task(train, on_bad_row="error").train_problems()
-
-
-def test_a_wrong_field_name_shows_the_fields_that_there_are(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"problem": "q", "answer": "1"}])
-    with pytest.raises(InputError, match=r"field question: expected .*, got None; the row has problem, answer"):
-        _task(train, prompt_field="question").train_problems()
-
-
-def test_one_named_field_leaves_the_other_to_be_recognised(write_jsonl):
-    rows = [{"problem": "q", "answer": "so #### 1", "hard": "Q?"}]
-    task = _task(write_jsonl("a.jsonl", rows), prompt_field="hard", answer_pattern=r"####\s*(.+)", system_prompt=None)
-    (problem,) = task.train_problems()
-    assert (problem.prompt[0]["content"], problem.answer) == ("Q?", "1")
-
-
-def test_several_places_make_one_set(write_jsonl):
-    one = write_jsonl("one.jsonl", [{"id": "I-1", "problem": "p", "answer": "1"}])
-    two = write_jsonl("two.jsonl", [{"question": "q", "answer": "2"}, {"question": "r", "answer": "3"}])
-    task = _task((one, two), limit=2)
-    assert [problem.id for problem in task.train_problems()] == ["file 1, I-1", "file 2, line 1"]
-
-
-def test_an_empty_file_is_an_error(write_jsonl):
-    with pytest.raises(InputError, match="expected at least one usable row; got no row at all"):
-        _task(write_jsonl("a.jsonl", [])).train_problems()
 
 
 def test_limit_takes_the_first_usable_rows(write_jsonl):
@@ -180,27 +144,6 @@ def test_duplicates_conflicts_and_overlap_are_dropped_with_their_demonstrations(
     assert [problem.answer for problem in limited.train_problems()] == ["1", "6"]
 
 
-def test_off_says_and_drops_nothing(write_jsonl):
-    task = _task(
-        write_jsonl("a.jsonl", TWICE), evaluation={"test": write_jsonl("b.jsonl", TESTED)}, decontaminate="off"
-    )
-    assert len(task.train_problems()) == 6
-    assert all("read as" in note for note in task.notes())
-
-
-def test_nothing_left_is_an_error(write_jsonl):
-    train = write_jsonl("a.jsonl", TWICE[2:4])
-    with pytest.raises(InputError, match="expected problems to be left by decontaminate: drop, got none"):
-        _task(train, decontaminate="drop").train_problems()
-
-
-def test_a_benchmark_of_another_size_is_told(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}])
-    notes = _task(train, evaluation={"amc23": write_jsonl("b.jsonl", TESTED), "mine": train}).notes()
-    assert "benchmark amc23: 2 problems, where AMC23 has 40" in notes
-    assert sum(note.startswith("benchmark") for note in notes) == 1
-
-
 MIXED = [
     {"data_source": "AIME-2024-30", "question": "p", "ref_answer": "1"},
     {"data_source": "other", "question": "q", "ref_answer": "2"},
@@ -252,19 +195,10 @@ def test_demonstrations_come_from_their_field(write_jsonl):
     assert "1 without a usable demonstration" in task.notes()[1]
 
 
-def test_own_files_need_a_byte_level_tokenizer(write_jsonl):
-    assert _task(write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}])).alphabet() is None
-
-
 @pytest.mark.parametrize("pattern", ["####(", "no group", "(two)(groups)"])
 def test_a_pattern_without_exactly_one_group_is_refused(pattern):
     with pytest.raises(ConfigError, match=r"answer_pattern.*expected a regular expression"):
         MathConfig(train="x.jsonl", answer_pattern=pattern)
-
-
-def test_an_unknown_setting_is_refused():
-    with pytest.raises(ConfigError, match="prompt_feild"):
-        MathConfig(train="x.jsonl", prompt_feild="q")
 
 
 def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):
@@ -272,9 +206,3 @@ def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):
     assert task.final_answer(r"So it is \boxed{2.0}.") == "2"
     with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
         task.takes_shortcut("anything")
-
-
-def test_a_task_without_final_answers_says_so(write_jsonl):
-    task = _task(write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}]))
-    with pytest.raises(ConfigError, match="answers: expected a task whose responses have final answers, got math"):
-        Task.final_answer(task, "anything")

@@ -2,7 +2,6 @@ import re
 
 import pytest
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.rewards import last_boxed
 from geoalign.lab.tasks import make_task
@@ -24,10 +23,6 @@ def _signed(problem_id):
 )
 def test_numbers_in_words(number, words):
     assert in_words(number) == words
-
-
-def test_every_number_has_words_of_its_own():
-    assert len({in_words(number) for number in range(100)}) == 100
 
 
 def test_a_question_and_its_running_totals():
@@ -69,25 +64,6 @@ def _value(text):
     first, *steps = re.split(r" (plus|minus) ", text.removeprefix("What is ").removesuffix("?"))
     signs = [1 if word == "plus" else -1 for word in steps[::2]]
     return of[first] + sum(sign * of[word] for sign, word in zip(signs, steps[1::2], strict=True))
-
-
-def test_evaluation_problems_are_seen_nowhere_else():
-    task = _task()
-    aside = {tuple(sorted(_signed(problem.id))) for problem in task.evaluation_problems()["arithmetic"]}
-    assert len(aside) == 50
-    assert not aside & {tuple(sorted(_signed(problem.id))) for problem in task.train_problems()}
-
-
-def test_a_direct_answer_is_the_shortcut_and_equal_answers_are_equal():
-    task = _task()
-    assert task.takes_shortcut(r"\boxed{54}")
-    assert not task.takes_shortcut(running_totals((42, 17, -5)))
-    assert task.final_answer(running_totals((42, 17, -5))) == "54"
-
-
-def test_numbers_beyond_two_digits_have_no_words():
-    with pytest.raises(ConfigError, match="digits: expected at most 2 with wording = words, got 3"):
-        ArithmeticConfig(wording="words", digits=3)
 
 
 def test_a_share_of_the_demonstrations_writes_the_answer_in_another_form():

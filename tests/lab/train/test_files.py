@@ -35,7 +35,7 @@ def test_json_round_trip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[1]"])
 def test_no_json_object_is_an_error_with_the_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(RunFolderError, match=r"a\.json: expected a JSON object"):
+    with pytest.raises(RunFolderError, match=r"a\.json: expected a mapping"):
         read_json(tmp_path / "a.json")
 
 
@@ -55,16 +55,6 @@ def test_kept_numbers_stay_the_same_bits(tmp_path: Path) -> None:
     before = path.read_bytes()
     keep_lines(path, lambda line: True)
     assert path.read_bytes() == before
-
-
-def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
-    path.write_text('{"a": 1}\nnonsense\n{"a": 2}\n')
-    with pytest.raises(RunFolderError, match="line 2"):
-        read_lines(path)
-    path.write_text('{"a": 1}\n[2]\n')
-    with pytest.raises(RunFolderError, match="line 2: expected a JSON object, got list"):
-        read_lines(path)
 
 
 def test_a_folder_takes_its_place_whole(tmp_path: Path) -> None:

@@ -36,15 +36,11 @@ def test_a_started_run_has_its_settings_and_versions(tmp_path: Path) -> None:
     assert folder.read_config() == plain_settings(load_run_config().config)
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [(2, "at most 1, got 2"), ("1", "whole number"), (None, "got None"), (True, "True"), (0, "0")],
-)
-def test_another_schema_is_refused(tmp_path: Path, schema: object, message: str) -> None:
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     folder = started(tmp_path)
-    folder.versions.write_text(json.dumps({"schema_version": schema}))
+    folder.versions.write_text(json.dumps({"schema_version": 2}))
     for resume in (True, False):
-        with pytest.raises(RunFolderError, match=message):
+        with pytest.raises(RunFolderError, match="at most 1, got 2"):
             check_vacant(folder, resume=resume)
 
 
@@ -149,13 +145,6 @@ def test_a_run_goes_back_to_its_newest_moment(
     assert not [*folder.rollouts.glob("*.parquet.tmp"), *folder.checkpoints.glob("*.tmp")]
     kept = sorted(path.name for path in folder.checkpoints.glob("*/checkpoint-*"))
     assert kept == sorted(f"checkpoint-{step}" for step in checkpoints.values())
-
-
-def test_marks_of_another_version_are_refused_by_name(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    write_json(folder.records, {"stage": "rl", "step": 0, "metrics": 0, "start": {"bytes": 3}})
-    with pytest.raises(RunFolderError, match=r"records\.json: expected how far the run was, as this version"):
-        go_back(folder, Console(file=io.StringIO()))
 
 
 def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:

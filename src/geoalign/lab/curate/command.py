@@ -45,8 +45,7 @@ from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder
-from geoalign.lab.store.curation_tables import CurationTables
+from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
@@ -116,10 +115,6 @@ def find_inputs(
     A folder stands for the dumps in it, in the order of the numbers in their names; of a run of `geoalign train` for
     its `rollouts`, of a TRL run for its `completions`. Files of states belong to the dumps in the order of the
     arguments.
-
-    Raises:
-        ConfigError: nothing there, a file twice, two files of one step, or no known format.
-        InputError: a file without a readable row at its beginning.
     """
     paths = [path for text in texts for path in _files(Path(text).expanduser())]
     if not paths:

@@ -71,11 +71,7 @@ class ComputedStates:
 
 
 def check_model_path(text: str) -> str:
-    """The folder or id on the hub that `--model` names; of a run folder its final model.
-
-    Raises:
-        ConfigError: neither, adapters without their model, or a folder without a model.
-    """
+    """The folder or id on the hub that `--model` names; of a run folder its final model."""
     folder = Path(text).expanduser()
     if not folder.is_dir() and is_hub_id(text):
         return text
@@ -91,12 +87,7 @@ def check_model_path(text: str) -> str:
 
 
 def load_state_model(text: str, config: CurateConfig) -> StateModel:
-    """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed.
-
-    Raises:
-        InputError: the model has no such layer.
-        ConfigError: there is no causal language model with a tokenizer, or the device is not there.
-    """
+    """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed."""
     where = check_model_path(text)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
@@ -141,10 +132,6 @@ def compute_states(
 
     Args:
         progress: called with the number of rows that are done.
-
-    Raises:
-        InputError: a rollout has no token; the message has file and line.
-        ConfigError: prompts are chat messages, but the tokenizer has no chat template.
     """
     how = _reading(source, dump, config)
     prompts, responses, lengths, cut = _tokens(source, dump, how, config)

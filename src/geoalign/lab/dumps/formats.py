@@ -11,7 +11,6 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.values import BadValueError, whole_number
-from geoalign.lab.tasks.json_rows import RawRow
 from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
 from geoalign.shown import brief, listed
 
@@ -32,7 +31,7 @@ ROLES = {
     "truncated": "whether it reached the length limit",
 }
 # Rows that a format is recognised by.
-_FIRST_ROWS, _FIRST_BYTES = 20, 2**23
+_FIRST_ROWS = 20
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
 _NO_REWARDS = ("score", "anomalous", "source", "true_reward")
 _HINT = "name the fields of another one by --field reward=NAME --field prompt=NAME --field response=NAME"
@@ -195,11 +194,7 @@ class Layout:
 
 
 def parse_fields(texts: Sequence[str]) -> dict[str, str]:
-    """`--field ROLE=NAME`, NAME dotted where values are nested; an empty NAME leaves a role out.
-
-    Raises:
-        ConfigError: an unknown role (with the nearest known one), or one given twice.
-    """
+    """`--field ROLE=NAME`, NAME dotted where values are nested; an empty NAME leaves a role out."""
     fields: dict[str, str] = {}
     for text in texts:
         role, equals, name = text.partition("=")
@@ -227,17 +222,13 @@ def find_layout(
     Args:
         name: the format, where the user names it; None: the one that fits most rows.
         fields: what the user says of roles; they come before the format's own names.
-
-    Raises:
-        ConfigError: no such file, an unknown name, no format fits, or the file lacks a field that an audit needs.
-        InputError: not one readable row at its beginning; the message has the line.
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:
         near = difflib.get_close_matches(name, FORMATS, n=1)
         hint = f" (nearest: {near[0]})" if near else ""
         raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}{hint}; got {name!r}")
-    first = _first_rows(path)
+    first = list(islice(dump_rows(path), _FIRST_ROWS))
     rows = [row.value for row in first if row.value is not None]
     if not rows:
         if not first:
@@ -252,18 +243,6 @@ def find_layout(
         return layout, step_of(layout, rows[0])
     except BadValueError:
         return layout, None
-
-
-def _first_rows(path: Path) -> list[RawRow]:
-    """The rows that a format is recognised by: fewer where they are long."""
-    rows: list[RawRow] = []
-    length = 0
-    for raw in islice(dump_rows(path), _FIRST_ROWS):
-        if rows and length + len(raw.data) > _FIRST_BYTES:
-            break
-        rows.append(raw)
-        length += len(raw.data)
-    return rows
 
 
 def _fitting(path: Path, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Format:

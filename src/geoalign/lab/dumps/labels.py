@@ -15,7 +15,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
-from geoalign.lab.store.curation_tables import LABEL, ROW, restored, safe
+from geoalign.lab.store.curation import LABEL, ROW, restored, safe
 from geoalign.lab.tasks.rows import row_name
 from geoalign.shown import brief, listed, shown
 
@@ -44,13 +44,7 @@ class LabelledRow:
 
 
 def read_labels(path: Path) -> list[LabelledRow]:
-    """The rows of a file, with a label or without.
-
-    Raises:
-        ConfigError: no such file.
-        InputError: no CSV in UTF-8, a missing column, a label that is no number, or a rollout twice; the message has
-            the line.
-    """
+    """The rows of a file, with a label or without."""
     if not path.is_file():
         raise ConfigError(f"{path}: expected a flagged.csv with labels, got none there")
     found: dict[tuple[int, int, int], LabelledRow] = {}
@@ -71,9 +65,6 @@ class Labels:
 
     A row is found by `step`, `line` and `sample`; the text of its response, or else its length, has to be that of the
     rollout where the file has it, so that the labels of another dump are not taken for those of this one.
-
-    Raises:
-        ConfigError, InputError: as `read_labels`; or a rollout is labelled in two files.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -126,11 +117,6 @@ def read_anchors(path: str | Path) -> Anchors:
 
     A dump's true rewards (`true_reward`) come before its rewards, which may have been corrupted on purpose.
     Prompts that a dump keeps as the model read them stay texts; others become chat messages, a text one of the user.
-
-    Raises:
-        ConfigError: no such file, or no known format.
-        InputError: a row that is no rollout, has no reward, or a text that was cut to fit a cell; or rewards from
-            which nothing could be learnt; the message has the file and the line.
     """
     path = Path(path).expanduser()
     columns = _anchors_of_labels(path) if path.name.endswith(".csv") else _anchors_of_dump(path)

@@ -29,9 +29,7 @@ from geoalign.lab.dumps import values
 from geoalign.lab.dumps.formats import TRINITY, VERL, Layout, step_of
 from geoalign.lab.dumps.values import BadValueError, Messages
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.json_rows import RawRow
-from geoalign.lab.tasks.parquet_rows import Unreadable
-from geoalign.lab.tasks.rows import dump_rows, field_of, row_name
+from geoalign.lab.tasks.rows import RawRow, dump_rows, field_of, row_name
 
 # What each rollout has of its own, and the check of its value; the reward has its own.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
@@ -89,10 +87,6 @@ def read_dump(path: Path, layout: Layout, *, step: int = 1, skip_bad: bool = Fal
         step: that of rollouts that name none.
         skip_bad: leave bad rows out and list them; groups may then differ in size.
         mixed_groups: accept groups of different sizes.
-
-    Raises:
-        InputError: a row that is none, a field that is missing or of another kind, an id twice in one step, lists of
-            different lengths, groups of different sizes, or no rollout at all; the message has file, line and field.
     """
     reader = _Reader(path, layout, step, skip_bad)
     for raw in dump_rows(path):
@@ -309,7 +303,7 @@ def _group(layout: Layout, value: Mapping[str, Any]) -> str:
     if isinstance(group, str):
         return group
     # Values that are different have different names.
-    if isinstance(group, Unreadable) or (isinstance(group, float) and not abs(group) <= 2**53):
+    if isinstance(group, float) and not abs(group) <= 2**53:
         raise BadValueError(name, "a group that can be told from others", values.described(group))
     try:
         return json.dumps(group, sort_keys=True, default=str)

@@ -13,7 +13,6 @@ from typing import Any
 
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.parquet_rows import Unreadable
 from geoalign.shown import shown
 
 # The largest number of float32, in which trainers hold rewards.
@@ -119,8 +118,6 @@ def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number or a truth value itself."""
     if isinstance(value, (bool, int, float)):
         return shown(value, 40)
-    if isinstance(value, Unreadable):
-        return str(value)
     names = {str: "a text", list: "a list", dict: "an object", type(None): "null", bytes: "bytes"}
     return names.get(type(value), type(value).__name__)
 

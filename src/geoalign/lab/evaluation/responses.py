@@ -11,9 +11,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.strict_json import StrictJson
-from geoalign.lab.tasks.json_rows import json_lines
-from geoalign.lab.tasks.rows import checked
+from geoalign.lab.tasks.rows import checked, json_lines
 from geoalign.shown import listed, shown
 
 Key = tuple[str, str, int]
@@ -82,7 +80,7 @@ def read_responses(path: Path) -> ResponseFile:
         raise ConfigError(f"{path}: expected a file of responses, got none there")
     rows: dict[Key, SavedResponse] = {}
     lines: dict[Key, str] = {}
-    for line, value in checked(json_lines(path, StrictJson()), path, "line"):
+    for line, value in checked(json_lines(path), path, "line"):
         row = _response(value, f"{path}, {line}")
         if row.key in rows:
             raise InputError(

@@ -52,7 +52,7 @@ def run_model(
                 batch = slots[start : start + config.batch]
                 path = folder.part(model.model.name, prompted_set.set.name, number)
                 if path.is_file():
-                    parts.append(read_part(path, [_key(model, prompted_set, slot) for slot in batch]))
+                    parts.append(read_part(path))
                 else:
                     if engine is None:
                         engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))

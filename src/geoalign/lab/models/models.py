@@ -42,9 +42,6 @@ def initial_model(
         config: `TinyModelConfig` or `PretrainedModelConfig`.
         alphabet: the task's characters, for the tiny model's tokenizer; None: one token per byte.
         words: texts that are one token each beside the alphabet.
-
-    Raises:
-        ConfigError: a pretrained model that cannot be loaded, or whose tokenizer has no chat template.
     """
     tokenizer = initial_tokenizer(config, alphabet=alphabet, words=words)
     if isinstance(config, TinyModelConfig):
@@ -65,11 +62,7 @@ def initial_model(
 
 
 def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
-    """The tokenizer that a run starts from; of a pretrained model nothing else is loaded.
-
-    Raises:
-        ConfigError: it cannot be loaded, or has no chat template.
-    """
+    """The tokenizer that a run starts from; of a pretrained model nothing else is loaded."""
     if isinstance(config, TinyModelConfig):
         return make_tokenizer(alphabet, max_length=config.max_length, words=words)
     tokenizer: Any
@@ -134,9 +127,6 @@ def make_tokenizer(
     A character outside the alphabet becomes the unknown token. Without an alphabet there is one token per byte of
     UTF-8, so that any text can be written. The template is prefix-preserving: prompt plus reply begins with the
     very tokens of the prompt.
-
-    Raises:
-        ConfigError: the alphabet is empty, or holds a string that is not one character.
     """
     tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)), words)
     return PreTrainedTokenizerFast(
@@ -208,9 +198,6 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str
 
     An update B A starts at zero (Hu et al. 2022), so the model answers as before. Of a reward model (`kind` is peft's
     SEQ_CLS) the new head is trained whole.
-
-    Raises:
-        MissingExtraError: peft is not installed.
     """
     if config is None:
         return model

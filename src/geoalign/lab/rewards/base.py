@@ -35,11 +35,7 @@ class RewardSource(Protocol):
 
 
 def response_text(completion: object) -> str:
-    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined.
-
-    Raises:
-        InputError: anything else.
-    """
+    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined."""
     if isinstance(completion, str):
         return completion
     if isinstance(completion, list | tuple) and all(isinstance(message, dict) for message in completion):
@@ -55,9 +51,6 @@ def dialogues(responses: Sequence[str], prompts: Sequence[Any] | None) -> list[l
     """What a reward model reads: each prompt's chat messages with the response as the assistant's last one.
 
     Halves of surrogate pairs, which a model's bytes can decode to and UTF-8 cannot write, become question marks.
-
-    Raises:
-        InputError: no prompts, lengths differ, a response is no text or a prompt no list of messages; with the row.
     """
     if prompts is None:
         raise InputError("prompts: expected the chat messages of each prompt, got none")

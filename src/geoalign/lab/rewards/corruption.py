@@ -102,12 +102,7 @@ class RewardWithCorruption:
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **_: Any,
     ) -> list[float]:
-        """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without).
-
-        Raises:
-            InputError: lengths differ, or a reward to flip is neither 0 nor 1.
-            UnsupportedError: a group is on two processes, its extremes are needed, and there is no `gather`.
-        """
+        """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without)."""
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
         step = 0 if trainer_state is None else int(trainer_state.global_step)

@@ -23,9 +23,6 @@ def load_function(name: str, *, key: str) -> RewardFunction:
 
     Args:
         key: the setting that names it, for messages.
-
-    Raises:
-        ConfigError: there is no such module or file, it has nothing of that name, or that cannot be called.
     """
     module, _, attribute = name.rpartition(":")
     try:
@@ -54,11 +51,7 @@ def _imported(module: str) -> Any:
 
 
 def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns: Any) -> list[float]:
-    """What the function says of `rows` rows; NaN where it returns None or NaN: a row that could not be scored.
-
-    Raises:
-        InputError: another number of results, or a result that is no finite number and neither None nor NaN.
-    """
+    """What the function says of `rows` rows; NaN where it returns None or NaN: a row that could not be scored."""
     results = list(function(**columns))
     if len(results) != rows:
         raise InputError(f"{key}: expected {rows} results, one per completion, got {len(results)}")

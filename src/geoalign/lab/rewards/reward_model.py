@@ -87,11 +87,7 @@ class RewardModelScorer:
 
     @classmethod
     def load(cls, model_id: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
-        """The scorer of a reward model that was saved in a folder, or of one on the hub.
-
-        Raises:
-            ConfigError: there is no sequence classifier with its tokenizer; see `load_ready_model`.
-        """
+        """The scorer of a reward model that was saved in a folder, or of one on the hub."""
         config = config if config is not None else RewardModelConfig()
         return cls(*load_ready_model(model_id, config), config)
 
@@ -104,10 +100,6 @@ class RewardModelScorer:
             responses: the texts.
             answers: left unread.
             prompts: the chat messages of each response's prompt.
-
-        Raises:
-            InputError: no prompts, lengths differ, a response is no text or a prompt no list of messages.
-            RunFolderError: the scorer has been closed.
         """
         if self._model is None:
             raise RunFolderError("reward model: expected an open scorer, got one that was closed")
@@ -186,12 +178,7 @@ class RewardModelScorer:
 
 
 def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
-    """Model and tokenizer from a folder or the hub, the weights in `config.dtype`, on the CPU.
-
-    Raises:
-        ConfigError: there is no sequence classifier with its tokenizer, some of its weights are missing (they would be
-            drawn at random, as for a plain language model), or it comes with code that nobody allowed to run.
-    """
+    """Model and tokenizer from a folder or the hub, the weights in `config.dtype`, on the CPU."""
     settings, tokenizer = _settings(model_id, config)
     _supply_names_of_older_transformers()
     with _described(model_id):
@@ -213,12 +200,7 @@ def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[A
 
 
 def check_ready_model(model_id: str | Path, config: RewardModelConfig) -> None:
-    """Finds what is wrong with a reward model without reading its weights.
-
-    Raises:
-        ConfigError: its settings or its tokenizer are not there, it has more than one label and no code of its own, or
-            code that nobody allowed to run.
-    """
+    """Finds what is wrong with a reward model without reading its weights."""
     settings, tokenizer = _settings(model_id, config)
     if not _own_code(settings) and settings.num_labels != 1:
         raise ConfigError(

@@ -69,12 +69,7 @@ class ServedRewardModel:
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """One reward per response; NaN for one that cannot be scored. `answers` is left unread.
-
-        Raises:
-            InputError: no prompts, lengths differ, a response is no text or a prompt no list of messages.
-            ServiceError: the server refuses a request (its message is in the error) or breaks its own format.
-        """
+        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
         rows = dialogues(responses, prompts)
         rewards: list[float] = []
         size = self._config.batch_size
@@ -185,12 +180,7 @@ class _Client:
         self._thread = ExitStack()
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, retry: bool = True) -> Any:
-        """The JSON of the answer; without `retry` in one attempt.
-
-        Raises:
-            UnreachableError: no answer, or one that says to come again, until `patience` has passed.
-            ServiceError: any other answer but success, or no JSON.
-        """
+        """The JSON of the answer; without `retry` in one attempt."""
         if self._portal is None:
             from anyio.from_thread import start_blocking_portal  # comes with httpx2
 

@@ -24,9 +24,6 @@ def corruption_mask(
 
     Args:
         purpose: draws of another purpose are independent of these; "" for flips and extremes, which share theirs.
-
-    Raises:
-        InputError: `rate` is outside [0, 1], or the lengths differ.
     """
     if not 0 <= rate <= 1:
         raise InputError(f"rate: expected a share between 0 and 1, got {rate}")
@@ -46,9 +43,6 @@ def fixed_share_mask(
     Of a prompt's slots those with the smallest draws are taken, floor(rate K + u) of K, where u is a draw of the
     prompt's: a share that is no whole number is met on average over the prompts. A function of the slot alone, and a
     larger rate takes all that a smaller one does, as in `corruption_mask`.
-
-    Raises:
-        InputError: `rate` is outside [0, 1], the lengths differ, or a sample index is outside the group.
     """
     if not 0 <= rate <= 1:
         raise InputError(f"rate: expected a share between 0 and 1, got {rate}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards.answers import quick_verdict, tidy
+from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
 
 _MAX_DEPTH = 20
 _REMEMBERED = 65536
+_COUNTERS = {Verdict.CORRECT: "correct", Verdict.TIMEOUT: "timeouts", Verdict.ERROR: "errors"}
 
 
 class VerifiedReward:
@@ -38,7 +38,7 @@ class VerifiedReward:
     def __init__(self, config: RewardConfig | None = None) -> None:
         self._config = config if config is not None else RewardConfig()
         self._workers = AnswerWorkers(count=self._config.workers, timeout=self._config.timeout)
-        self._known: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._known: dict[tuple[str, str], Verdict] = {}
         self.counters = dict.fromkeys(
             ("scored", "correct", "no_answer", "refused", "timeouts", "errors", "compared"), 0
         )
@@ -46,24 +46,16 @@ class VerifiedReward:
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored.
-
-        Raises:
-            InputError: lengths differ, a response is no text, or a gold answer is empty; the message names the row.
-        """
+        """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
         _check(responses, answers)
         pairs = [self._pair(response, gold) for response, gold in zip(responses, answers, strict=True)]
         verdicts = self._verdicts([pair for pair in pairs if isinstance(pair, tuple)])
-        rewards = []
-        for pair in pairs:
-            if isinstance(pair, str):
-                self.counters[pair] += 1
-                correct = False
-            else:
-                correct = self._count(verdicts[pair])
-            rewards.append(float(correct))
-        self.counters["scored"] += len(rewards)
-        return rewards
+        found = [pair if isinstance(pair, str) else verdicts[pair] for pair in pairs]
+        for outcome in found:
+            if (counter := outcome if isinstance(outcome, str) else _COUNTERS.get(outcome)) is not None:
+                self.counters[counter] += 1
+        self.counters["scored"] += len(found)
+        return [float(outcome is Verdict.CORRECT) for outcome in found]
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], *, answer: Sequence[str], **_: Any
@@ -83,11 +75,11 @@ class VerifiedReward:
 
     def _pair(self, response: str, gold: str) -> tuple[str, str] | str:
         """(gold, answer) to compare, or the name of the counter that says why there is nothing to compare."""
-        answer = tidy(boxed_answer(response) or "")
+        answer = with_powers(tidy(boxed_answer(response) or ""))
         if not answer:
             return "no_answer"
         inner = boxed_answer(gold)
-        expected = tidy(gold if inner is None else inner)
+        expected = with_powers(tidy(gold if inner is None else inner))
         longest = self._config.max_answer_length
         if answer == expected:
             return expected, answer
@@ -98,34 +90,20 @@ class VerifiedReward:
             return "refused"
         return expected, answer
 
-    def _verdicts(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool | Verdict]:
-        verdicts: dict[tuple[str, str], bool | Verdict] = {}
-        open_pairs = []
-        for pair in dict.fromkeys(pairs):
-            known = self._known.get(pair)
-            verdict = quick_verdict(*pair) if known is None else known
-            if verdict is None:
-                open_pairs.append(pair)
-            else:
-                verdicts[pair] = verdict
-        self.counters["compared"] += len(open_pairs)
-        for pair, compared in zip(open_pairs, self._workers.compare(open_pairs), strict=True):
-            verdicts[pair] = compared
-            if compared in (Verdict.CORRECT, Verdict.WRONG):
-                self._remember(pair, compared is Verdict.CORRECT)
-        return verdicts
-
-    def _remember(self, pair: tuple[str, str], correct: bool) -> None:
-        self._known[pair] = correct
+    def _verdicts(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Verdict]:
+        verdicts: dict[tuple[str, str], Verdict] = {}
+        for pair in pairs:
+            if pair in self._known:
+                verdicts[pair] = self._known[pair]
+            elif (quick := quick_verdict(*pair)) is not None:
+                verdicts[pair] = Verdict.CORRECT if quick else Verdict.WRONG
+        compared = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
+        self.counters["compared"] += len(compared)
+        verdicts |= zip(compared, self._workers.compare(compared), strict=True)
         if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-
-    def _count(self, verdict: bool | Verdict) -> bool:
-        correct = verdict is True or verdict is Verdict.CORRECT
-        self.counters["correct"] += correct
-        self.counters["timeouts"] += verdict is Verdict.TIMEOUT
-        self.counters["errors"] += verdict is Verdict.ERROR
-        return correct
+            self._known.clear()
+        self._known |= {pair: verdicts[pair] for pair in compared if verdicts[pair] in (Verdict.CORRECT, Verdict.WRONG)}
+        return verdicts
 
 
 def _check(responses: Sequence[str], answers: Sequence[str]) -> None:

@@ -53,9 +53,6 @@ class AnswerWorkers:
     math-verify's own limit is an alarm in the main thread, which neither works in a thread nor interrupts one long call
     in C. Here a comparison that takes more than `timeout` seconds costs its process its life. The processes are started
     afresh, not forked: no state of torch, threads or devices is copied into them. POSIX only (it selects on pipes).
-
-    Raises:
-        MissingExtraError: math-verify is not installed.
     """
 
     def __init__(self, *, count: int, timeout: float) -> None:
@@ -71,11 +68,7 @@ class AnswerWorkers:
         return sum(worker.started for worker in self._workers)
 
     def compare(self, pairs: Sequence[tuple[str, str]]) -> list[Verdict]:
-        """For each (gold, answer), whether they are equal as mathematics; in order, each within the time limit.
-
-        Raises:
-            GeoAlignError: no process can be started; the message has its output.
-        """
+        """For each (gold, answer), whether they are equal as mathematics; in order, each within the time limit."""
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()

@@ -28,23 +28,13 @@ def write_table(path: Path, table: pyarrow.Table, **options: Any) -> None:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
-    """These columns of a file.
-
-    Raises:
-        RunFolderError: it is not there, or no whole parquet file, or lacks a column.
-    """
+    """These columns of a file."""
     try:
-        table = pyarrow.parquet.ParquetFile(path).read(columns=list(names))
-    except FileNotFoundError as error:
-        raise RunFolderError(f"{path.name}: expected a parquet file, got none in {path.parent}") from error
-    except (pyarrow.ArrowException, OSError) as error:
+        return pyarrow.parquet.ParquetFile(path).read(columns=list(names)).select(list(names))
+    except (pyarrow.ArrowException, OSError, KeyError) as error:
         raise RunFolderError(
-            f"{path.name}: expected a whole parquet file, got {brief(error, 120)} in {path.parent}"
+            f"{path.name}: expected a parquet file of geoalign, got {brief(error, 120)} in {path.parent}"
         ) from error
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
-        raise RunFolderError(f"columns: expected {', '.join(missing)} as well, got none in {path}")
-    return table
 
 
 def batches(path: Path, names: Sequence[str], rows: int = 256) -> Iterator[pyarrow.Table]:
@@ -68,22 +58,6 @@ def ints(table: pyarrow.Table, name: str, null: int = -1) -> Ints:
     """A column of whole numbers; `null` replaces nulls."""
     values: Ints = table[name].cast(pyarrow.int64()).fill_null(null).to_numpy().astype(np.int64)
     return values
-
-
-def texts(table: pyarrow.Table, name: str) -> pyarrow.ChunkedArray:
-    """A column of texts as bytes, which need not be UTF-8: `decoded` makes texts of them."""
-    return table[name].cast(pyarrow.large_binary())
-
-
-def decoded(data: bytes | None) -> str:
-    """A text of a column, null as an empty one: lone surrogates are kept, other bytes that are no UTF-8 are shown as
-    escapes."""
-    if data is None:
-        return ""
-    try:
-        return data.decode("utf-8", errors="surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("utf-8", errors="backslashreplace")
 
 
 def whole_text(text: str) -> str:

@@ -105,12 +105,7 @@ class ComparisonFolder:
                 )
 
     def read_config(self) -> CompareConfig:
-        """The settings that the comparison here was last run with.
-
-        Raises:
-            RunFolderError: there are none.
-            ConfigError: they are not of this version of the package.
-        """
+        """The settings that the comparison here was last run with."""
         if not self.started():
             raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
@@ -147,20 +142,12 @@ class ComparisonFolder:
         return shapes
 
     def read_result(self, cell: Cell) -> dict[str, Any] | None:
-        """The result of a cell; None where there is none yet.
-
-        Raises:
-            RunFolderError: unreadable, or of another schema.
-        """
+        """The result of a cell; None where there is none yet."""
         path = self.result(cell)
         return read_result(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
-        """True where every cell of a run has its result.
-
-        Raises:
-            ConfigError: a finished result was made with other settings; the message has the file and the key.
-        """
+        """True where every cell of a run has its result."""
         return all(self._finished(cell, planned) for cell in planned.cells)
 
     def _finished(self, cell: Cell, planned: PlannedRun) -> bool:
@@ -185,9 +172,6 @@ class ComparisonFolder:
         """Makes sure that what was begun of a run can be resumed.
 
         A run that failed with other settings is removed: it is what the settings were changed for.
-
-        Raises:
-            ConfigError: it was begun with other settings and did not fail; the message has the key.
         """
         run = self.run(planned.cell)
         if not run.started():
@@ -206,7 +190,7 @@ class ComparisonFolder:
             whose = {"schema_version": SCHEMA_VERSION, "arm": cell.arm, "level": cell.level, "seed": cell.seed}
             same = {} if cell == planned.cell else {"same_run_as": planned.cell.name}
             content = {**whose, **result, **same, "settings_key": planned.key, "run": planned.settings}
-            write_atomically(self.result(cell), compact(content))
+            write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:
         """Removes the run folder of a run that has its result, and what its process left beside it."""
@@ -218,11 +202,7 @@ class ComparisonFolder:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """The result of a cell as its file holds it.
-
-    Raises:
-        RunFolderError: unreadable, of another schema, or neither of a finished nor of a failed run.
-    """
+    """The result of a cell as its file holds it."""
     result = read_json(path)
     check_result(result, path)
     return result
@@ -236,23 +216,3 @@ def check_result(result: Mapping[str, Any], path: Path) -> None:
         )
     if result.get("status") not in ("finished", "failed"):
         raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")
-
-
-def compact(result: Mapping[str, Any]) -> str:
-    """A result as JSON with one line for every entry, and one for every column inside it: small, yet it shows in a
-    diff what changed."""
-    lines = (f"{json.dumps(name)}: {_entry(value)}" for name, value in finite(result).items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _entry(value: Any) -> str:
-    if isinstance(value, dict) and any(isinstance(item, (list, dict)) for item in value.values()):
-        inner = ",\n ".join(f"{json.dumps(name)}: {_line(item)}" for name, item in value.items())
-        return "{\n " + inner + "}"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n " + ",\n ".join(_line(item) for item in value) + "]"
-    return _line(value)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import write_table
 from geoalign.lab.store.identity import SETTINGS, begin
 from geoalign.lab.store.json_files import write_json
@@ -87,25 +86,10 @@ def write_part(path: Path, part: Part) -> None:
     write_table(path, table)
 
 
-def read_part(path: Path, expected: Sequence[tuple[str, str, str, int]]) -> Part:
-    """Reads a part back.
-
-    Args:
-        expected: (model, set, id, sample) of each of its rows.
-
-    Raises:
-        RunFolderError: it is no such file, or holds other rows.
-    """
-    try:
-        table = pq.ParquetFile(path).read()
-        counts = json.loads(table.schema.metadata[_COUNTS])
-        rows = tuple(Row(**row) for row in table.to_pylist())
-    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path}: expected rows of an evaluation, got {error}") from error
-    identities = [(row.model, row.set, row.id, row.sample) for row in rows]
-    if identities != list(expected):
-        raise RunFolderError(f"{path}: expected {len(expected)} rows of this evaluation, got {len(identities)} others")
-    return Part(rows, counts)
+def read_part(path: Path) -> Part:
+    """Reads a part back."""
+    table = pq.ParquetFile(path).read()
+    return Part(tuple(Row(**row) for row in table.to_pylist()), json.loads(table.schema.metadata[_COUNTS]))
 
 
 class EvaluationFolder:
@@ -123,11 +107,7 @@ class EvaluationFolder:
         return self.rows / model / name / f"part-{number:05d}.parquet"
 
     def begin(self, identity: Mapping[str, Any], *, resume: bool) -> None:
-        """Makes the folder that of an evaluation, or checks that it is of this one.
-
-        Raises:
-            RunFolderError, ConfigError: as `geoalign.lab.store.identity.begin`.
-        """
+        """Makes the folder that of an evaluation, or checks that it is of this one."""
         begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="evaluation", resume=resume)
 
     def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:

@@ -20,10 +20,6 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
 
     Args:
         resume: the folder may hold what was begun before.
-
-    Raises:
-        RunFolderError: the folder holds other files, or something begun although `resume` is false, or broken settings.
-        ConfigError: it is of another identity; the message names the first key that differs.
     """
     settings = root / SETTINGS
     if not settings.is_file():

@@ -56,11 +56,7 @@ class Inspection:
 
 
 def read_inspection(folder: Path) -> Inspection:
-    """Reads the tables and the summary; prompts and responses stay in their file.
-
-    Raises:
-        RunFolderError: a file is missing or cut off; the message names it.
-    """
+    """Reads the tables and the summary; prompts and responses stay in their file."""
     folder = Path(folder)
     path = folder / SCORES_FILE
     scored = read_columns(path, [name for name in SCORES.names if name not in TEXTS]).to_pandas()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,82 +56,54 @@ def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     write_atomically(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file of lines; none where it is absent. A broken last line, a kill's work, is left out.
+def read_lines(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
+    """The objects of a file of lines that this package wrote; none where it is absent.
 
-    Raises:
-        RunFolderError: as `numbered_lines`.
+    A broken last line, a kill's work, is left out; `notes` takes what is left out or not there.
     """
-    return [value for value, _ in numbered_lines(path, [])]
-
-
-def numbered_lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of a file of lines, each with its line and file; what is left out, or not there, is noted.
-
-    Raises:
-        RunFolderError: another line than the last is no JSON object; the message has its number.
-    """
+    notes = [] if notes is None else notes
     if not path.is_file():
         notes.append(f"{path.name} is not there (yet)")
-        return
-    lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), 1) if line.strip()]
+        return []
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
     if not lines:
         notes.append(f"{path.name} is empty")
-    for number, line in lines:
+    values = []
+    for number, line in enumerate(lines, start=1):
         try:
-            value = json.loads(line)
-        except ValueError as error:
-            if number == lines[-1][0]:
-                notes.append(f"{path.name}: the last line is incomplete and is left out")
-                return
-            raise RunFolderError(f"{path}, line {number}: expected a JSON object, got {brief(error, 120)}") from error
-        yield _object(value, f"{path}, line {number}", "a JSON object"), f"line {number} of {path}"
+            values.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise
+            notes.append(f"{path.name}: the last line is incomplete and is left out")
+    return values
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        RunFolderError: it is not there, or not readable.
-    """
-    if not path.exists():
-        raise RunFolderError(f"{path.name}: expected a readable file, got none in {path.parent}")
+    """The text of a file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RunFolderError(
-            f"{path.name}: expected a readable file, got {brief(error, 120)} in {path.parent}"
-        ) from error
+        got = "none" if isinstance(error, FileNotFoundError) else brief(error, 120)
+        raise RunFolderError(f"{path.name}: expected a readable file, got {got} in {path.parent}") from error
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
-    """A file of settings that this package has written, and its text.
-
-    Raises:
-        RunFolderError: it is not there or no YAML mapping; the message has the file.
-    """
+    """A file of settings that this package has written, and its text."""
     text = read_text(path)
-    try:
-        value = yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {brief(error, 120)} in {path}") from error
-    return _object(value, path, "a mapping"), text
+    return _mapping(path, yaml.safe_load, text), text
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object.
+    """A file that holds one JSON object."""
+    return _mapping(path, json.loads, read_text(path))
 
-    Raises:
-        RunFolderError: it is not there, or something else.
-    """
+
+def _mapping(path: Path, parse: Callable[[str], Any], text: str) -> dict[str, Any]:
     try:
-        value = json.loads(read_text(path))
-    except ValueError as error:
-        raise RunFolderError(f"{path}: expected a JSON object, got {brief(error, 120)}") from error
-    return _object(value, path, "a JSON object")
-
-
-def _object(value: Any, where: object, kind: str) -> dict[str, Any]:
+        value, got = parse(text), ""
+    except (ValueError, yaml.YAMLError) as error:
+        value, got = None, brief(error, 120)
     if not isinstance(value, dict):
-        raise RunFolderError(f"{where}: expected {kind}, got {type(value).__name__}")
+        raise RunFolderError(f"{path}: expected a mapping, got {got or type(value).__name__}")
     return value

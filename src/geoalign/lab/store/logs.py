@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.store.values import float_or_nan, number
-from geoalign.shown import shown
 
 # Longer than any line of metrics.
 _TAIL_BYTES = 16384
@@ -57,43 +55,28 @@ class Evaluation:
         return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
-def parse_metrics(line: Mapping[str, Any], where: str) -> MetricRow:
-    """The line as a `MetricRow`.
-
-    Raises:
-        RunFolderError: no stage or no step; `where` is named.
-    """
-    if "stage" not in line or "step" not in line:
-        raise RunFolderError(f"metrics: expected 'stage' and 'step', got {shown(line, 120)} in {where}")
+def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
+    """The line as a `MetricRow`; what is no number is left out."""
     values = {key: math.nan if value is None else number(value) for key, value in line.items()}
     del values["stage"], values["step"]
     return MetricRow(line["stage"], line["step"], {key: value for key, value in values.items() if value is not None})
 
 
-def parse_evaluation(line: Mapping[str, Any], where: str) -> Evaluation:
-    """The line as an `Evaluation`.
-
-    Raises:
-        RunFolderError: a key is missing or holds something else; `where` is named.
-    """
-    try:
-        passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
-        return Evaluation(
-            step=line["step"],
-            stage=line["stage"],
-            set=line["set"],
-            accuracy=float_or_nan(line["accuracy"]),
-            correct=line["correct"],
-            count=line["count"],
-            reward=float_or_nan(line.get("reward")),
-            gold_utility=float_or_nan(line.get("gold_utility")),
-            samples=line.get("samples"),
-            pass_at_k=dict(sorted(passed.items())),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"evaluation: expected step, stage, set, accuracy, correct and count, got {shown(line, 120)} in {where}"
-        ) from error
+def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:
+    """The line as an `Evaluation`."""
+    passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
+    return Evaluation(
+        step=line["step"],
+        stage=line["stage"],
+        set=line["set"],
+        accuracy=float_or_nan(line["accuracy"]),
+        correct=line["correct"],
+        count=line["count"],
+        reward=float_or_nan(line.get("reward")),
+        gold_utility=float_or_nan(line.get("gold_utility")),
+        samples=line.get("samples"),
+        pass_at_k=dict(sorted(passed.items())),
+    )
 
 
 def last_step(metrics: Path, stage: str = "rl") -> int:

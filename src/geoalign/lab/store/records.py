@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import MARK, complete_checkpoints
@@ -71,11 +70,7 @@ def note_records(folder: RunFolder, stage: str, step: int) -> None:
 
 
 def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
-    """The newest moment of a run, and the file that notes it; None for the start.
-
-    Raises:
-        RunFolderError: the file is unreadable, or of another version of the package.
-    """
+    """The newest moment of a run, and the file that notes it; None for the start."""
     files = [folder.records] if folder.records.is_file() else []
     for checkpoints in stage_checkpoints(folder).values():
         files += [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
@@ -85,15 +80,7 @@ def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
 
 def _moment(path: Path) -> Moment:
     content = read_json(path)
-    try:
-        moment = Moment(**content["run"] if path.name == MARK else content)
-        _ = moment.rank
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(
-            f"{path}: expected how far the run was, as this version of geoalign writes it, got something else: resume "
-            f"with the version that began the run, or start a new one with another --output"
-        ) from error
-    return moment
+    return Moment(**content["run"] if path.name == MARK else content)
 
 
 def _bytes(path: Path) -> int:

@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow
 import safetensors.numpy
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import Bools, Floats, Ints, decoded, floats, ints, read_columns, texts, write_table
+from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, write_table
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import finite
 from geoalign.lab.store.values import float_or_nan
-from geoalign.shown import brief
 
-SCHEMA_VERSION = 1
 ROLLOUT_SCHEMA = pyarrow.schema(
     [
         ("step", pyarrow.int64()),
@@ -148,11 +145,7 @@ def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, f
 
 
 def read_rollouts(folder: Path, notes: list[str] | None = None) -> Iterator[RolloutStep]:
-    """The rollouts of a run by rising step, one file at a time; values that are left out are noted.
-
-    Raises:
-        RunFolderError: a file is no whole parquet file, or lacks a column.
-    """
+    """The rollouts of a run by rising step, one file at a time; values that are left out are noted."""
     for step, path in step_files(folder, ROLLOUTS):
         yield _rollout_step(step, path, [] if notes is None else notes)
 
@@ -182,44 +175,30 @@ def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[st
     """Prompt and response of the rows named (values of `rollouts.row`); rows that are not there are left out."""
     wanted = set(rows)
     table = read_columns(rollouts.path, _TEXTS)
-    prompts, responses = (texts(table, name) for name in _TEXTS)
-    return {
-        row: (decoded(prompts[at].as_py()), decoded(responses[at].as_py()))
-        for at, row in enumerate(rollouts.row.tolist())
-        if row in wanted
-    }
+    texts = zip(*(table[name].to_pylist() for name in _TEXTS), strict=True)
+    return {row: text for row, text in zip(rollouts.row.tolist(), texts, strict=True) if row in wanted}
 
 
 def read_details(path: Path) -> Details:
-    """Reads one details file.
-
-    Raises:
-        RunFolderError: it is not there, truncated, or lacks a tensor.
-    """
-    try:
-        with safe_open(path, framework="numpy") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            metadata = file.metadata() or {}
-        density = None
-        if "density.grid" in tensors:
-            numbers = json.loads(metadata["density"])
-            density = Density(
-                grid=tensors["density.grid"].astype(np.float64),
-                density=tensors["density.density"].astype(np.float64),
-                **{name: float_or_nan(numbers[name]) for name in ("peak", "mode", "alpha", "threshold")},
-            )
-        return Details(
-            step=_step_of(path),
-            winner=tensors["pairs.winner"].astype(np.int64),
-            loser=tensors["pairs.loser"].astype(np.int64),
-            raw_cosine=tensors["pairs.raw_cosine"].astype(np.float64),
-            projected_cosine=tensors["pairs.projected_cosine"].astype(np.float64),
-            density=density,
-            plane_pairs=tensors["plane_pairs"].astype(np.int64),
-            raw_plane=tensors["raw_plane"].astype(np.float64),
-            projected_plane=tensors["projected_plane"].astype(np.float64),
+    """Reads one details file."""
+    with safe_open(path, framework="numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        numbers = json.loads((file.metadata() or {}).get("density", "null"))
+    density = None
+    if numbers is not None:
+        density = Density(
+            grid=tensors["density.grid"].astype(np.float64),
+            density=tensors["density.density"].astype(np.float64),
+            **{name: float_or_nan(numbers[name]) for name in ("peak", "mode", "alpha", "threshold")},
         )
-    except (SafetensorError, OSError, KeyError) as error:
-        raise RunFolderError(
-            f"details: expected a whole file of schema {SCHEMA_VERSION}, got {brief(error, 120)} in {path}"
-        ) from error
+    return Details(
+        step=_step_of(path),
+        winner=tensors["pairs.winner"].astype(np.int64),
+        loser=tensors["pairs.loser"].astype(np.int64),
+        raw_cosine=tensors["pairs.raw_cosine"].astype(np.float64),
+        projected_cosine=tensors["pairs.projected_cosine"].astype(np.float64),
+        density=density,
+        plane_pairs=tensors["plane_pairs"].astype(np.int64),
+        raw_plane=tensors["raw_plane"].astype(np.float64),
+        projected_plane=tensors["projected_plane"].astype(np.float64),
+    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.json_files import numbered_lines, read_json, read_yaml
+from geoalign.lab.store.json_files import read_json, read_lines, read_yaml
 from geoalign.lab.store.logs import Evaluation, MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.rollouts import DETAILS, RolloutStep, read_rollouts, step_files
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
@@ -87,9 +87,6 @@ def read_run(folder: Path) -> Run:
 
     A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out is in
     `Run.notes`.
-
-    Raises:
-        RunFolderError: not a run folder, another schema version, or a part that no kill explains; the message names it.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -108,10 +105,10 @@ def read_run(folder: Path) -> Run:
         config=without_secrets(config),
         config_text=masked_yaml(config_text),
         versions=versions,
-        metrics=tuple(parse_metrics(line, where) for line, where in numbered_lines(files.metrics, notes)),
+        metrics=tuple(map(parse_metrics, read_lines(files.metrics, notes))),
         rollouts=tuple(read_rollouts(files.rollouts, notes)),
         details=dict(step_files(files.details, DETAILS)),
-        evaluations=tuple(parse_evaluation(line, where) for line, where in numbered_lines(files.evaluation, notes)),
+        evaluations=tuple(map(parse_evaluation, read_lines(files.evaluation, notes))),
         finished=files.summary.is_file(),
         notes=tuple(notes),
     )

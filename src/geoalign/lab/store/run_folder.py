@@ -17,7 +17,7 @@ from typing import Any
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.layers import flat
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml
 
@@ -100,16 +100,9 @@ class RunFolder:
         write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
-        """The content of `versions.json`.
-
-        Raises:
-            RunFolderError: it is unreadable, or of a newer schema than this version of the package knows.
-        """
+        """The content of `versions.json`."""
         versions = read_json(self.versions)
-        schema = versions.get("schema_version")
-        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-            raise RunFolderError(f"{self.versions}: schema_version: expected a whole number from 1, got {schema!r}")
-        if schema > SCHEMA_VERSION:
+        if (schema := versions["schema_version"]) > SCHEMA_VERSION:
             raise RunFolderError(
                 f"{self.versions}: schema_version: expected at most {SCHEMA_VERSION}, got {schema}: "
                 f"the run was written by geoalign {versions.get('geoalign')}, this is {geoalign.__version__}"
@@ -117,11 +110,7 @@ class RunFolder:
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data.
-
-        Raises:
-            RunFolderError: the file is unreadable or no mapping.
-        """
+        """The resolved settings of the run as plain data."""
         data, _ = read_yaml(self.config)
         return data
 
@@ -148,21 +137,13 @@ class RunFolder:
                 path.unlink()
 
     def drop_half_written(self) -> None:
-        """Removes what a killed run has left half-written, and nothing else: files and folders of its own names."""
-        for path in (*(beside(path) for path in self._files()), *self._half_written_steps()):
-            path.unlink(missing_ok=True)
-        for model in (self.warm_started, self.reward_model, self.gold_model, self.final):
-            shutil.rmtree(beside(model), ignore_errors=True)
-
-    def _files(self) -> tuple[Path, ...]:
-        logs = (self.metrics, self.evaluation, self.summary, self.references, self.records)
-        return (self.versions, self.config, *logs, self.report)
-
-    def _half_written_steps(self) -> Iterator[Path]:
-        for folder in (self.rollouts, self.details):
-            for path in sorted(folder.glob(f"step-*{HALF_WRITTEN}")):
-                if _STEP_FILE.fullmatch(path.name.removesuffix(HALF_WRITTEN)):
-                    yield path
+        """Removes what a killed run has left half-written, under names of its own."""
+        for own in ("*.json", "*.jsonl", "*.yaml", "*.html", "rollouts/step-*", "details/step-*", "checkpoints/*"):
+            for path in sorted(self.root.glob(own + HALF_WRITTEN)):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
 
 def package_versions() -> dict[str, str]:

@@ -14,11 +14,7 @@ __all__ = ["Demonstration", "PreferencePair", "Problem", "Task", "make_task"]
 
 
 def make_task(settings: object, *, seed: int) -> Task:
-    """The task of these settings (a member of `TaskConfig`); `seed` is that of the run.
-
-    Raises:
-        ConfigError: settings of another type, or settings that the task cannot fulfil.
-    """
+    """The task of these settings (a member of `TaskConfig`); `seed` is that of the run."""
     if isinstance(settings, ArithmeticConfig):
         kind = WordSumsTask if settings.wording == "words" else ArithmeticTask
         return kind(settings, seed=seed if settings.seed is None else settings.seed)

@@ -36,9 +36,6 @@ class ArithmeticTask(Task):
     Demonstrations answer at once (`\\boxed{81}`) or add digit by digit first, units to the left, the carry in front
     (`6+4+1=11;1+1+4+2=8;\\boxed{81}`). Of the direct ones a share (`direct_noise`) is off by a little. A share of all
     (`decimal_share`) writes the answer in a form that is as right and another text: `\\boxed{81.0}`.
-
-    Raises:
-        ConfigError: more problems are asked for than half of what `operands` and `digits` allow.
     """
 
     name = "arithmetic"

@@ -78,19 +78,11 @@ class Task(ABC):
         return ()
 
     def takes_shortcut(self, response: str) -> bool:
-        """Whether a response takes the task's recognisable shortcut, whatever its answer (`reward.shortcut`).
-
-        Raises:
-            ConfigError: the task has no such shortcut; so it is for every response.
-        """
+        """Whether a response takes the task's recognisable shortcut, whatever its answer (`reward.shortcut`)."""
         raise ConfigError(f"reward.shortcut: expected a task with a recognisable shortcut, got {self.name}")
 
     def final_answer(self, response: str) -> str | None:
-        """What a response answers, in one form, so that equal answers are equal texts; None where it gives none.
-
-        Raises:
-            ConfigError: the task knows no final answers; so it is for every response.
-        """
+        """What a response answers, in one form, so that equal answers are equal texts; None where it gives none."""
         raise ConfigError(f"answers: expected a task whose responses have final answers, got {self.name}")
 
     def gold_utility(self, problem: Problem, response: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.lab.store.strict_json import strict_json
+from geoalign.lab.tasks.rows import strict_json
 
 Messages = tuple[dict[str, str], ...]
 
@@ -38,7 +38,7 @@ def _decoded(text: str) -> object:
         return text
     try:
         value = strict_json(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
     is_chat = isinstance(value, list) and all(
         isinstance(item, dict) and {"role", "content"} <= {*item} for item in value

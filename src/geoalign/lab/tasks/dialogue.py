@@ -42,9 +42,6 @@ class DialogueTask(Task):
     The two responses of a pair differ in about half of their parts, in qualities drawn evenly; the one with the higher
     utility is chosen but for `label_noise`. Only then the flattering opener is put in front of one of them: of the
     chosen one with probability `artifact_correlation`.
-
-    Raises:
-        ConfigError: more prompts are asked for than there are.
     """
 
     name = "dialogue"

@@ -127,10 +127,6 @@ def read_files(
     """The usable rows of local files or hub ids; `prompts`: rows that are prompts alone are taken beside pairs.
 
     Rows are named by their number in the source, and, of several sources, by the source's number.
-
-    Raises:
-        ConfigError: a source that cannot be read (`rows_of`).
-        InputError: a source without one usable row, or a bad row with `on_bad_row: error`.
     """
     given = (sources,) if isinstance(sources, str) else tuple(sources)
     return [
@@ -180,11 +176,7 @@ def _item(where: str, row: Mapping[str, Any], how: DialogueReading, *, prompts: 
 def load_dialogue_prompts(
     sources: str | Sequence[str], how: DialogueReading | None = None
 ) -> tuple[list[Problem], list[str]]:
-    """The different prompts of an evaluation set such as `helpful`, and notes on what was left out.
-
-    Raises:
-        ConfigError, InputError: as `read_files`.
-    """
+    """The different prompts of an evaluation set such as `helpful`, and notes on what was left out."""
     files = read_files(sources, how, prompts=True)
     problems = different_prompts([item for file in files for item in file.items])
     return problems, [note for file in files if (note := file.note())]

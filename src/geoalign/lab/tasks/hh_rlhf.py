@@ -34,11 +34,6 @@ class HHRLHFTask(Task):
     `decontaminate` found or dropped. With `gold_share`, pairs whose dialogues begin alike go to one of the two reward
     models together, whatever else the files hold. Shortcut and final answers are unknown, gold utility is the gold
     model's score.
-
-    Raises:
-        ConfigError: a file is not there or of an unknown kind, or the hub does not have it (when it is first read).
-        InputError: a file holds something else than its name says, no usable row, or too few for `rl_prompts` or
-            `gold_share`.
     """
 
     name = "hh_rlhf"

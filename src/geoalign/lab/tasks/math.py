@@ -29,10 +29,6 @@ class MathTask(Task):
     Rows without a usable prompt or answer are skipped and counted (`on_bad_row: error`: refused). `notes()` says how
     every source was read, what was skipped, and what `decontaminate` found or dropped. With `drop`, `limit` counts what
     is left.
-
-    Raises:
-        ConfigError: a file is not there or of an unknown kind, or the hub does not have it (when it is first read).
-        InputError: a file holds something else than its name says, an unknown layout, or no usable row.
     """
 
     name = "math"

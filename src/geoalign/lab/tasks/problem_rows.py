@@ -93,11 +93,7 @@ LAYOUTS: tuple[Layout, ...] = (
 
 
 def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
-    """The layout that fits most of these rows of one file (its first ones).
-
-    Raises:
-        InputError: none fits any row; the message has the columns that there are and the layouts known.
-    """
+    """The layout that fits most of these rows of one file (its first ones)."""
     counts = [sum(layout.fits(row) for row in rows) for layout in LAYOUTS]
     best = max(range(len(LAYOUTS)), key=lambda number: counts[number])
     if counts[best]:
@@ -138,11 +134,7 @@ class UnusableRowError(Exception):
 
 
 def read_problem(where: str, row: Mapping[str, Any], fields: Fields, system_prompt: str | None) -> tuple[Problem, bool]:
-    """The problem of a row, and whether an instruction text was taken off it; `where` names it if nothing else does.
-
-    Raises:
-        UnusableRowError: no prompt, no answer, or no name where the field of names was given.
-    """
+    """The problem of a row, and whether an instruction text was taken off it; `where` names it if nothing else does."""
     prompt = read_messages(field_of(row, fields.prompt))
     if prompt is None:
         expected = "a text or a list of chat messages that ends with the user's"

@@ -86,10 +86,6 @@ def read_problems(source: str, how: Reading) -> ProblemSet:
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
     it is the content of that field, and a system message of its own stays.
-
-    Raises:
-        ConfigError: a source that cannot be read (`rows_of`).
-        InputError: an unknown layout, no usable row, a bad row with `on_bad_row: error`, a given id twice.
     """
     rows = rows_of(source)
     head = list(islice(rows, _HEAD))
@@ -230,10 +226,6 @@ def load_benchmark(
 
     The layout is recognised; of a file that holds several sets the benchmark's own is taken; rows that repeat a named
     row (DAPO's AIME 2024 has each 32 times) are one problem. A row count other than the expected is a line in `notes`.
-
-    Raises:
-        ConfigError: no such benchmark; a source that cannot be read.
-        InputError: an unknown layout, no usable row, or several sets without this one.
     """
     benchmark = benchmark_named(name)
     how = as_benchmark(Reading(system_prompt=system_prompt), benchmark)

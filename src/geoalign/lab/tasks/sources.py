@@ -52,11 +52,6 @@ def rows_of(source: str) -> Iterator[Row]:
 
     A local file of this name comes first. Only where there is none, and the text has the form `HUB_FORM`, it is loaded
     by `datasets.load_dataset`, which keeps it in its cache; `HF_HUB_OFFLINE=1` allows the cache alone.
-
-    Raises:
-        ConfigError: neither a file nor a hub id; a folder; the hub has no such data set; a split has to be named.
-        InputError: a file holds something else than its name says.
-        MissingExtraError: the hub, or parquet, without the packages for it.
     """
     path = Path(source).expanduser()
     if path.is_file():

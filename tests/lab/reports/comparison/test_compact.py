@@ -89,12 +89,12 @@ def test_other_files_are_refused_by_name(folder, tmp_path):
     table = pq.read_table(path)
     whole = path.read_bytes()
     for damaged, said in (
-        (table.drop_columns(["series"]), "columns: expected .*series"),
+        (table.drop_columns(["series"]), "results.parquet: expected a parquet file of geoalign, got .*series"),
         (table.replace_schema_metadata({b"geoalign_results_schema": b"2"}), "schema_version: expected 1, got"),
     ):
         pq.write_table(damaged, path)
         with pytest.raises(RunFolderError, match=said):
             read_results(path.parent)
     path.write_bytes(whole[:-100])
-    with pytest.raises(RunFolderError, match="expected a whole parquet file"):
+    with pytest.raises(RunFolderError, match="expected a parquet file of geoalign"):
         read_results(path.parent)

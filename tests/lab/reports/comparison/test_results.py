@@ -62,10 +62,7 @@ def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_resul
     ("change", "said"),
     [
         ({"schema_version": 2}, "schema_version: expected 1, got 2"),
-        ({"schema_version": None}, "schema_version: expected 1, got None"),
         ({"status": "running"}, "status: expected 'finished' or 'failed', got 'running'"),
-        ({"series": None}, "expected values of schema 1, got "),
-        ({"evaluations": [{"step": 1}]}, "evaluation: expected step, stage, set"),
     ],
 )
 def test_what_is_no_result_is_refused_by_name(tmp_path, make_result, change, said):
@@ -82,14 +79,8 @@ def test_results_of_a_folder(make_comparison, tmp_path, make_result):
     assert [(cell.arm, cell.seed, cell.finished) for cell in cells] == [
         ("grpo", 0, True), ("grpo", 1, True), ("oracle", 0, True), ("oracle", 1, False),
     ]  # fmt: skip
-    # A half-written temporary file is none of ours; a second file for a cell is refused.
+    # A half-written temporary file is none of ours.
     (folder / "results" / "flip" / "grpo" / "seed-0.json.tmp").write_text("{")
     assert len(read_results(folder)) == 4
-    _write(
-        folder / "results" / "flip" / "grpo" / "seed-7.json",
-        make_result(arm="grpo", level="flip", seed=0, final=0.5, curator=GRPO),
-    )
-    with pytest.raises(RunFolderError, match=r"second for level 'flip', arm 'grpo', seed 0"):
-        read_results(folder)
     with pytest.raises(RunFolderError, match="expected a folder with results/"):
         read_results(tmp_path / "nowhere")

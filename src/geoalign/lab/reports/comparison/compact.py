@@ -9,8 +9,8 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_compared
 from geoalign.lab.analysis.comparison.groups import reference
 from geoalign.lab.reports.documents import make_folder
-from geoalign.lab.store.compact import write_compact
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
+from geoalign.lab.store.comparison_results import write_compact
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:

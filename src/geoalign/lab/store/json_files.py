@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from geoalign.errors import RunFolderError
+from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.files import append, write_atomically
+from geoalign.settings.yaml_text import parse_yaml
 from geoalign.shown import brief
 
 
@@ -112,9 +111,9 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
     """
     text = read_text(path)
     try:
-        value = yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise RunFolderError(f"{path.name}: expected a whole YAML file, got {brief(error, 120)} in {path}") from error
+        value, _ = parse_yaml(text, str(path))
+    except ConfigError as error:
+        raise RunFolderError(str(error)) from error
     return _object(value, path, "a mapping"), text
 
 

@@ -36,7 +36,7 @@ def test_the_place_of_every_key() -> None:
     ("text", "message"),
     [
         ("a:\n- b: 1\n  b: 2", r"line 3: a\.0\.b: expected once, got a second time \(first: x\.yaml, line 2\)$"),
-        ("a: &x [1]\nb: *x", r"line 1: b: expected no alias"),
+        ("a: &x [1]\nb: *x", r"line 2: b: expected no alias"),
         ("a: &x [*x]", r"line 1: a\.0: expected no alias"),
         ("a: !!binary eA==", r"line 1: a: expected YAML without tags, got '.*binary'$"),
         ("a: !!python/object/apply:os.system ['true']", r"line 1: a: expected YAML without tags"),

@@ -69,7 +69,7 @@ def test_an_unreadable_plan_is_refused(tmp_path):
     for content, said in (
         ("[1]", "expected a mapping, got list"),
         ("arms: {}", "expected the settings of a comparison, got KeyError"),
-        ("a: [", "expected a whole YAML file"),
+        ("a: [", "expected YAML"),
     ):
         path.write_text(content)
         with pytest.raises(RunFolderError, match=said):

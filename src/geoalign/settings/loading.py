@@ -206,6 +206,7 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item, Any) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
         item_hint = get_args(hint)[0] if get_origin(hint) is tuple else Any
         return [_plain(item, item_hint) for item in value]
     return value

@@ -72,7 +72,7 @@ main()"""
     ("missing", "arguments", "extra"),
     [
         ("typer", ["--help"], "cli"),
-        ("yaml", ["train", "--dry-run"], "cli"),
+        ("ruamel", ["train", "--dry-run"], "cli"),
         ("pyarrow", ["curate", "dump.jsonl", "--output", "out"], "trl"),
         ("trl", ["train", "--dry-run"], "trl"),
     ],

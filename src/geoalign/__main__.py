@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from geoalign.lab.cli import main as run
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("rich", "typer", "yaml"):
+        if error.name is None or error.name.partition(".")[0] not in ("rich", "ruamel", "typer"):
             raise
         sys.exit(f"Error: the commands need {error.name}, which is not installed: pip install 'geoalign[cli]'")
     run()

@@ -203,8 +203,8 @@ def test_a_chain_from_yaml(tmp_path):
     [
         ("[{type: pods, n: 4}]", r"curator\.members\.0\.n: unknown key"),
         ("[{type: grpo}, {type: pod}]", r"curator\.members\.1\.type: expected one of .*nearest: pods"),
-        ("[{m: 4}]", r"curator\.members\.0: expected a section with a type"),
-        ("pods", r"curator\.members: expected a list of sections, each with a type, got 'pods'"),
+        ("[{m: 4}]", r"curator\.members\.0\.m: unknown key"),
+        ("pods", r"curator\.members: expected a list of sections, got 'pods'"),
         ("[{type: pods, m: 1}]", r"curator\.members\.0\.m: expected greater than or equal to 2, got 1"),
     ],
 )

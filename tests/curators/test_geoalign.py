@@ -393,9 +393,9 @@ def test_preset_takes_what_the_projector_was_given_even_where_it_is_the_default(
     assert projector(whole) == whole
     assert projector(None) is None
     assert projector("none") is None
-    # Read as part of other settings nothing was given by keyword: what differs from the defaults counts.
+    # As part of other settings likewise.
     read = GeoAlignConfig(projector={"layers": 2, "target_accuracy": 0.95}).projector
-    assert projector(read) == ProjectorConfig(layers=2, target_accuracy=0.85, groups_per_step=None, early_stop="paper")
+    assert projector(read) == ProjectorConfig(layers=2, target_accuracy=0.95, groups_per_step=None, early_stop="paper")
 
 
 def test_preset_refuses_what_is_no_projector():

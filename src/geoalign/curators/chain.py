@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity
@@ -23,7 +24,7 @@ class ChainConfig:
 
     type: ClassVar[str] = "chain"
 
-    members: tuple[CuratorSection, ...] = setting(
+    members: Annotated[tuple[CuratorSection, ...], Field(strict=False)] = setting(
         default=(), help="Settings of the members in order; none: nothing is changed."
     )
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from geoalign import __version__
 from geoalign.errors import ConfigError
 from geoalign.lab.command_line import command, run_command_line
-from geoalign.lab.config.curate import CurateConfig, load_curate_config
-from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config, parse_samples
-from geoalign.lab.config.judge import JudgeConfig, load_judge_config
 from geoalign.lab.config.requests import (
     BenchRequest,
     CompareRequest,
@@ -144,8 +140,8 @@ def compare_command(request: CompareRequest) -> None:
         raise typer.Exit(1)
 
 
-@command(app, "curate", CurateRequest, CurateConfig, "trust_remote_code")
-def curate_command(request: CurateRequest, given: Mapping[str, Any]) -> None:
+@command(app, "curate", CurateRequest)
+def curate_command(request: CurateRequest) -> None:
     """Curate dumps of rollouts: score every one, say which rewards to mistrust and what would replace them.
 
     Reads JSONL, JSONL.gz and parquet of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
@@ -156,7 +152,10 @@ def curate_command(request: CurateRequest, given: Mapping[str, Any]) -> None:
 
       geoalign curate scores.jsonl --output runs/curated --curator pair_count --field reward=rm_score
     """
-    config = load_curate_config(request.curator, [*request.overrides, *(f"{name}=true" for name in given)])
+    from geoalign.lab.config.curate import load_curate_config
+
+    trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
+    config = load_curate_config(request.curator, [*request.overrides, *trusted])
     from geoalign.lab.curate.command import curate
     from geoalign.lab.models.process_setup import silence_logs
 
@@ -167,8 +166,8 @@ def curate_command(request: CurateRequest, given: Mapping[str, Any]) -> None:
         raise _stopped(_as_typed()) from None
 
 
-@command(app, "evaluate", EvaluateRequest, EvaluateConfig, "pass_at_k temperature max_new_tokens trust_remote_code")
-def evaluate_command(request: EvaluateRequest, given: Mapping[str, Any]) -> None:
+@command(app, "evaluate", EvaluateRequest)
+def evaluate_command(request: EvaluateRequest) -> None:
     """Evaluate models: accuracy, avg@k and pass@k on benchmarks, responses to dialogues for the judge.
 
     Every response is kept; after a stop --resume makes the missing ones and comes to the same rows. Examples:
@@ -177,11 +176,9 @@ def evaluate_command(request: EvaluateRequest, given: Mapping[str, Any]) -> None
 
       geoalign evaluate Qwen/Qwen3-1.7B --benchmark aime24=aime24.jsonl --pass-at-k --set engine=vllm
     """
-    if request.greedy and "temperature" in given:
-        raise ConfigError(f"--greedy: expected without --temperature, got --temperature {given['temperature']}")
-    greedy = {"temperature": 0.0} if request.greedy else {}
-    samples = {"samples": parse_samples(request.samples)} if request.samples else {}
-    config = load_evaluate_config({**samples, **given, **greedy}, request.overrides)
+    from geoalign.lab.config.evaluate import load_evaluate_config
+
+    config = load_evaluate_config(request)
     from geoalign.lab.evaluate.command import evaluate
 
     try:
@@ -190,8 +187,8 @@ def evaluate_command(request: EvaluateRequest, given: Mapping[str, Any]) -> None
         raise _stopped(_as_typed(*([] if request.resume else ["--resume"]))) from None
 
 
-@command(app, "judge", JudgeRequest, JudgeConfig, "base_url model")
-def judge_command(request: JudgeRequest, given: Mapping[str, Any]) -> None:
+@command(app, "judge", JudgeRequest)
+def judge_command(request: JudgeRequest) -> None:
     """Judge the responses of A against those of B, pair by pair in both orders: win, lose and tie rates, scores.
 
     Called again on the same folder it resumes; no judged pair is asked for again. The key comes from OPENAI_API_KEY, or
@@ -201,9 +198,11 @@ def judge_command(request: JudgeRequest, given: Mapping[str, Any]) -> None:
 
       geoalign judge ours.jsonl base.jsonl --output runs/judge_local --local
     """
+    from geoalign.lab.config.judge import load_judge_config
+
+    config = load_judge_config(request.base_url, request.model, request.overrides, local=request.local)
     from geoalign.lab.judge.command import judge
 
-    config = load_judge_config(given.get("base_url"), given.get("model"), request.overrides, local=request.local)
     try:
         result = judge(config, request, console=Console())
     except KeyboardInterrupt:

@@ -7,9 +7,8 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, Field, fields
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -21,36 +20,22 @@ from geoalign.settings.masking import masked
 
 # Of whatever copy of click this typer has.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
-# The limits of pydantic's `Field`, as typer calls them.
-_LIMITS = {"ge": "min", "le": "max"}
 
 
-def command(
-    app: typer.Typer, name: str, request: type, settings: type | None = None, chosen: str = ""
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Makes a function a command; its docstring is the help.
 
     Args:
         request: a dataclass whose fields with a help are the command's arguments and options; the function is called
             with one.
-        settings: a settings class some of whose fields, the `chosen` ones, are options too; the function is called with
-            a dict of those that stand on the command line as well.
     """
-    of_request = {item.name: item for item in fields(request) if "help" in item.metadata}
-    known = {item.name: item for item in fields(settings)} if settings else {}
-    of_settings = {key: known[key] for key in chosen.split()}
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        def callback(context: typer.Context, **values: Any) -> None:
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        def callback(**values: Any) -> None:
             # Typer has None for a list that is not given; the request has its own default.
-            asked = request(**{key: values[key] for key in of_request if values[key] is not None})
-            given = {key: values[key] for key in of_settings if _is_given(context, key)}
-            function(asked, *([given] if settings else []))
+            function(request(**{key: value for key, value in values.items() if value is not None}))
 
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        own = _parameters(request, of_request)
-        parameters = [context, *own, *(_parameters(settings, of_settings, required=False) if settings else ())]
-        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__signature__ = inspect.Signature(list(_parameters(request)))  # type: ignore[attr-defined]
         callback.__annotations__ = {}
         callback.__doc__ = function.__doc__
         app.command(name)(callback)
@@ -117,38 +102,20 @@ def _flush_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _parameters(kind: type, chosen: dict[str, Field[Any]], required: bool = True) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    for name, item in chosen.items():
-        hint, limits = _plain(hints[name])
-        absent = ... if required else None
-        default = absent if item.default is MISSING else None if item.default == () else item.default
-        help_text = item.metadata["help"].replace("null: ", "default: ")
-        options = {"help": help_text, "metavar": item.metadata.get("metavar")} | limits
-        if item.metadata.get("argument"):
+def _parameters(kind: type) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind)
+    for item in fields(kind):
+        if "help" not in item.metadata:
+            continue
+        options = dict(item.metadata)
+        name, is_argument = options.pop("option", item.name), options.pop("argument", False)
+        default = ... if item.default is MISSING else None if item.default == () else item.default
+        hint = hints[item.name]
+        if get_origin(hint) is Sequence:
+            hint = list[get_args(hint)]  # type: ignore[misc]
+        if is_argument:
             made = typer.Argument(default, **options)
         else:
-            option = f"--{item.metadata.get('option', name).replace('_', '-')}"
-            switch = f"{option}/--no-{option[2:]}" if default is True else option
-            made = typer.Option(default, switch, **options)
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
-
-
-def _plain(hint: Any) -> tuple[Any, dict[str, Any]]:
-    """A type that typer reads, with pydantic's limits on it; a choice of texts is a text, which the settings check."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        limits = [limit for field in arguments[1:] for limit in getattr(field, "metadata", ())]
-        return arguments[0], {_LIMITS[end]: getattr(it, end) for it in limits for end in _LIMITS if hasattr(it, end)}
-    if origin is Literal:
-        return str, {"metavar": "|".join(arguments)}
-    if origin in (Union, UnionType):
-        [inner] = [argument for argument in arguments if argument is not NoneType]
-        kind, marks = _plain(inner)
-        return kind | None, marks
-    return (list[arguments] if origin is Sequence else hint), {}  # type: ignore[valid-type]
+            option = f"--{name.replace('_', '-')}"
+            made = typer.Option(default, f"{option}/--no-{option[2:]}" if default is True else option, **options)
+        yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)

@@ -20,7 +20,7 @@ _EXTRAS = {
         ("accelerate", "datasets", "pandas", "peft", "pyarrow", "tokenizers", "transformers", "trl"), "trl"
     ),
     **dict.fromkeys(("jinja2", "matplotlib"), "report"),
-    "yaml": "cli",
+    "ruamel": "cli",
     "httpx2": "judge",
     "math_verify": "trl",
 }

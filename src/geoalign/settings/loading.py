@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -98,7 +98,11 @@ def unknown_key(last: str, known: Sequence[str], section: str, locations: Locati
         expected = "expected a section within a section, not a key with dots"
     elif near:
         expected = f"expected {candidates[near[0]]}, the nearest known key"
-    elif elsewhere := None if root is None else _elsewhere(root, last):
+    elif (
+        elsewhere := next((known for known in _dotted(root) if known.rpartition(".")[2] == last), None)
+        if root
+        else None
+    ):
         other = elsewhere == key
         expected = (
             f"known only to another {section}.type" if other else f"expected {elsewhere}, a known key of that name"
@@ -126,24 +130,25 @@ class _Loader:
         return self._construct(kind, path, values)
 
     def _value(self, hint: Any, path: str, value: Any) -> Any:
+        if is_dataclass(value):
+            return value
         if union := by_type(hint):
-            return value if is_dataclass(value) else self._member(union, path, value)
-        origin, arguments = get_origin(hint), get_args(hint)
-        if is_dataclass(hint) and not is_dataclass(value):
+            return self._member(union, path, value)
+        if is_dataclass(hint):
             return self.section(hint, path, value)
-        if origin is tuple and (union := by_type(arguments[0])):
-            return self._members(union, path, value)
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            return self._value(arguments[0], path, value)
+        if origin in (tuple, list) and (by_type(arguments[0]) or is_dataclass(arguments[0])):
+            return origin(self._members(path, value, partial(self._value, arguments[0])))
         if origin is dict and arguments[1] is Any:
             return self._mapping(path, value)
         if not isinstance(value, Mapping):
             return value
         if (within := _settings_class(hint)) is not None:
             return self.section(within, path, value)
-        if origin is dict and (within := _settings_class(arguments[1])) is not None:
-            return {
-                key: self.section(within, f"{path}.{key}", item) if isinstance(item, Mapping) else item
-                for key, item in value.items()
-            }
+        if origin is dict and _settings_class(arguments[1]) is not None:
+            return {key: self._value(arguments[1], f"{path}.{key}", item) for key, item in value.items()}
         return value
 
     def _member(self, union: ByType, path: str, value: Any) -> Any:
@@ -153,16 +158,10 @@ class _Loader:
             raise self._unknown_type(f"{path}.type", name, union.kinds)
         return self.section(union.kinds[name], path, values, name)
 
-    def _members(self, union: ByType, path: str, value: Any) -> tuple[Any, ...]:
+    def _members(self, path: str, value: Any, load: Callable[[str, Any], Any]) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
-            raise self._wrong(path, "expected a list of sections, each with a type", value)
-        members = []
-        for number, item in enumerate(value):
-            inner = f"{path}.{number}"
-            if not is_dataclass(item) and not (isinstance(item, Mapping) and "type" in item):
-                raise self._wrong(inner, "expected a section with a type", item)
-            members.append(item if is_dataclass(item) else self._member(union, inner, item))
-        return tuple(members)
+            raise self._wrong(path, "expected a list of sections", value)
+        return tuple(load(f"{path}.{number}", item) for number, item in enumerate(value))
 
     def _mapping(self, path: str, value: Any) -> dict[str, Any]:
         if value is None:
@@ -207,6 +206,7 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item, Any) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
         item_hint = get_args(hint)[0] if get_origin(hint) is tuple else Any
         return [_plain(item, item_hint) for item in value]
     return value
@@ -236,19 +236,14 @@ def _settings_class(hint: Any) -> Any:
     return None
 
 
-def _elsewhere(root: Any, name: str) -> str | None:
-    """The dotted key of that very name in a section of `root`, unions by type first; None where there is none."""
-    hints = _hints(root)
-    unions = {key: list(union.kinds.values()) for key, hint in hints.items() if (union := by_type(hint))}
-    sections = {key: [kind] for key, hint in hints.items() if (kind := _settings_class(hint)) and key not in unions}
-    if name in hints and name not in unions and name not in sections:
-        return name
-    for section, kinds in {**unions, **sections}.items():
-        for kind in kinds:
-            for item in fields(kind):
-                if item.name == name:
-                    return f"{section}.{name}"
-                inner = _settings_class(_hints(kind)[item.name])
-                if inner is not None and name in {field.name for field in fields(inner)}:
-                    return f"{section}.{item.name}.{name}"
-    return None
+def _dotted(kind: Any, section: str = "") -> Iterator[str]:
+    """The dotted keys of a settings class and of the sections in it, in unions by type those of every member."""
+    hints = _hints(kind)
+    for item in fields(kind):
+        key = _joined(section, item.name)
+        yield key
+        union = by_type(hints[item.name])
+        for within in union.kinds.values() if union else [_settings_class(hints[item.name])]:
+            # Curators may stand within curators.
+            if within is not None and key.count(".") < 2:
+                yield from _dotted(within, key)

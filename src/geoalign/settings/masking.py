@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 MASK = "***"
@@ -24,7 +23,6 @@ _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s'\"]+")
 # The forms of keys of well-known services.
 _TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})\b")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,200})=(?:'[^']*'|\"[^\"]*\"|[^\s,;?&)}\]]+)")
-_YAML = re.compile(r"^(?P<start>[ -]*(?P<name>[\w.-]+): +)(?!null$|true$|false$|''$|\"\"$)\S.*$", re.MULTILINE)
 
 
 def is_secret_name(name: str) -> bool:
@@ -43,23 +41,6 @@ def masked(text: str) -> str:
     text = _ADDRESS.sub(rf"\g<scheme>{MASK}@", text)
     text = _TOKEN.sub(MASK, text)
     return _ASSIGNED.sub(_without_value, text)
-
-
-def masked_yaml(text: str) -> str:
-    """Settings as they are written, without secrets: those of folders that an earlier version wrote."""
-    return masked(_YAML.sub(lambda at: f"{at['start']}'{MASK}'" if is_secret_name(at["name"]) else at[0], text))
-
-
-def without_secrets(value: Any) -> Any:
-    """Plain settings likewise."""
-    if isinstance(value, dict):
-        return {
-            name: MASK if isinstance(inner, str) and is_secret_name(str(name)) else without_secrets(inner)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [without_secrets(inner) for inner in value]
-    return masked(value) if isinstance(value, str) else value
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -14,7 +14,6 @@ from pydantic.dataclasses import dataclass as _pydantic_dataclass
 from typing_extensions import dataclass_transform
 
 from geoalign.errors import ConfigError
-from geoalign.settings.exact import check_exact
 from geoalign.settings.secrets import refuse_secrets
 from geoalign.shown import brief, shown, shown_key
 
@@ -35,7 +34,7 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
     Numbers are finite; no text or boolean stands for a number, and no number or text for a boolean. What was given by
     keyword stands in `_given`, beside the fields: it is no part of equality, dumps or `asdict`.
     """
-    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
     made: Any = _pydantic_dataclass(cls, frozen=True, kw_only=True, config=config)
     validated = made.__init__
 
@@ -45,7 +44,6 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
             refuse_secrets(value, path=f"{cls.__name__}.{name}")
         try:
             validated(self, *args, **values)
-            check_exact(cls.__name__, values, self)
         except ValidationError as error:
             raise ConfigError(problems(cls.__name__, error)) from error
         object.__setattr__(self, "_given", frozenset(values))

@@ -18,10 +18,10 @@ from typing import Any
 import forked
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from geoalign.lab.cli import main
 from geoalign.lab.store.logs import last_step
+from geoalign.settings.yaml_text import dump_yaml
 
 SETTINGS: dict[str, Any] = {
     "run": {
@@ -84,7 +84,7 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("settings") / "compare.yaml"
-    path.write_text(yaml.safe_dump(SETTINGS, sort_keys=False))
+    path.write_text(dump_yaml(SETTINGS))
     return path
 
 
@@ -97,7 +97,7 @@ def with_a_broken_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "arms_at": {"grpo": ["flip_40"], "geoalign": ["flip_40"], "broken": ["as_given"]},
     }
     path = tmp_path_factory.mktemp("settings") / "broken.yaml"
-    path.write_text(yaml.safe_dump({**SETTINGS, **broken}, sort_keys=False))
+    path.write_text(dump_yaml({**SETTINGS, **broken}))
     return path
 
 
@@ -132,7 +132,7 @@ def test_each_block_of_seeds_starts_from_a_warm_start_of_its_own(
 ) -> None:
     path, root = tmp_path / "blocks.yaml", tmp_path / "comparison"
     blocks = {**SETTINGS, "arms": {"grpo": None}, "seeds_per_warm_start": 1}
-    path.write_text(yaml.safe_dump(blocks, sort_keys=False))
+    path.write_text(dump_yaml(blocks))
     starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr("geoalign.lab.compare.processes.subprocess", starts)
     monkeypatch.setattr(sys, "argv", command(path, "--output", root)[2:])

@@ -1,4 +1,4 @@
-"""No text or boolean stands for a number, no number or text for a boolean."""
+"""No text or boolean stands for a number, no number or text for a boolean, no number with decimals for a whole one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.geoalign import GeoAlignConfig
@@ -14,7 +13,6 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import EvaluationConfig
 from geoalign.method.projector import ProjectorConfig
-from geoalign.settings.exact import strict_json
 from geoalign.shown import LONGEST, brief, shown, shown_key
 
 
@@ -26,14 +24,12 @@ from geoalign.shown import LONGEST, brief, shown, shown_key
         (RewardConfig, {"timeout": float("inf")}),
         (RewardConfig, {"timeout": float("nan")}),
         (PODSConfig, {"m": True}),
-        (PODSConfig, {"m": "4"}),
-        (PARConfig, {"slope": True}),
+        (PODSConfig, {"m": 4.0}),
         (GeoAlignConfig, {"observe_only": 1}),
         (GeoAlignConfig, {"observe_only": "yes"}),
         (GeoAlignConfig, {"projector": {"layers": True}}),
         (GeoAlignConfig, {"projector": '{"layers": true}'}),
-        (GeoAlignConfig, {"projector": '{"layers": 2, "layers": 3}'}),
-        (EvaluationConfig, {"samples": True}),
+        (GeoAlignConfig, {"projector": "[" * 100_000}),
         (EvaluationConfig, {"samples": {"a": True}}),
     ],
 )
@@ -44,17 +40,10 @@ def test_other_kinds_of_values_are_refused(kind: Any, values: dict[str, Any]) ->
 
 def test_what_means_the_same_is_taken() -> None:
     assert RewardConfig(flip=1).flip == 1.0
-    assert PODSConfig(m=4.0).m == 4
     assert GeoAlignConfig(projector='{"layers": 2}').projector == ProjectorConfig(layers=2)
+    assert GeoAlignConfig(projector={"layers": 2}).projector == ProjectorConfig(layers=2)
     assert GeoAlignConfig(projector="none").projector is None
     assert ChainConfig(members=[PODSConfig(m=2)]).members == (PODSConfig(m=2),)
-    assert EvaluationConfig(samples={"a": 2}).samples == {"a": 2}
-
-
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '{"a": NaN}', "[" * 100_000, "{"])
-def test_json_that_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected|Expecting"):
-        strict_json(text)
 
 
 def test_what_errors_show_is_short_and_printable() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import yaml
 from safetensors.numpy import save_file
 
 from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.settings.yaml_text import dump_yaml
 
 NAN = math.nan
 COLUMNS = pyarrow.schema(
@@ -77,7 +77,7 @@ def _write_run(folder: Path, *, steps: int, flip: float, curator: str) -> Path:
         "curator": {"type": curator},
         "seed": 0,
     }
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    (folder / "config.yaml").write_text(dump_yaml(config))
     versions = {"schema_version": 1, "geoalign": "0.1.0", "python": "3.12.0", "torch": "2.13.0"}
     (folder / "versions.json").write_text(json.dumps(versions))
     metrics: list[dict] = [{"stage": "sft", "step": step, "loss": 3 / (step + 1)} for step in range(1, 6)]

@@ -21,20 +21,6 @@ TINY = {
 }
 
 
-def test_help_is_fast_and_loads_no_torch() -> None:
-    code = (
-        "import sys; sys.argv = ['geoalign', '--help']\n"
-        "from geoalign.lab.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for command in ("train", "report", "bench"):
-        assert command in done.stdout
-
-
 def test_an_error_is_one_message_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

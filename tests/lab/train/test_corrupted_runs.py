@@ -63,19 +63,18 @@ def test_extremes_in_a_run(continuous: None, tiny: Tiny, train_here: Train, tmp_
             assert line["true_reward"] == pytest.approx(sum(rewards) / 16)
 
 
-def test_policy_shift_and_clip_fraction_stand_in_the_metrics_whatever_beta_is(
+def test_policy_shift_and_clip_fraction_stand_in_the_metrics_without_a_kl_term(
     tiny: Tiny, train_here: Train, tmp_path: Path
 ) -> None:
-    for beta in (0.0, 0.1):
-        train_here(tiny(grpo={"beta": beta, "learning_rate": 0.01, "warmup_steps": 0}), tmp_path / f"beta_{beta}")
-        found = lines(tmp_path / f"beta_{beta}", "metrics.jsonl", "rl")
-        assert [line["step"] for line in found] == [1, 2, 3, 4]
-        assert all("ppo_kl" in line and "clip_ratio/region_mean" in line for line in found)
-        # Two updates on each generation: at the first the policy is that which generated, at the second it is not.
-        assert [line["ppo_kl"] == 0 for line in found] == [True, False, True, False]
-        generations = [line for line in found if "true_reward" in line]
-        assert [line["step"] for line in generations] == [1, 3]
-        assert all(line["mean_abs_advantage"] > 0 and line["geoalign/seconds"] >= 0 for line in generations)
+    train_here(tiny(grpo={"beta": 0.0, "learning_rate": 0.01, "warmup_steps": 0}), tmp_path / "run")
+    found = lines(tmp_path / "run", "metrics.jsonl", "rl")
+    assert [line["step"] for line in found] == [1, 2, 3, 4]
+    assert all("ppo_kl" in line and "clip_ratio/region_mean" in line for line in found)
+    # Two updates on each generation: at the first the policy is that which generated, at the second it is not.
+    assert [line["ppo_kl"] == 0 for line in found] == [True, False, True, False]
+    generations = [line for line in found if "true_reward" in line]
+    assert [line["step"] for line in generations] == [1, 3]
+    assert all(line["mean_abs_advantage"] > 0 and line["geoalign/seconds"] >= 0 for line in generations)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,33 +76,6 @@ def test_the_reward_model_stage_reports_held_out_pairs(finished: Path) -> None:
     assert {f"heldout/{name}": value for name, value in summary.items()}.items() <= held_out.items()
 
 
-def test_a_run_killed_in_the_reward_stage_ends_the_same(finished: Path, train_here: Train, tmp_path: Path) -> None:
-    # As a kill after the third update left it: no later checkpoint, line or stage, and a half-written model.
-    root = tmp_path / "run"
-    shutil.copytree(finished, root)
-    for path in ("summary.json", "report.html", "evaluation.jsonl", "records.json"):
-        (root / path).unlink()
-    for path in ("reward_model", "final", "rl", "reward_model_training/checkpoint-6"):
-        shutil.rmtree(root / "checkpoints" / path)
-    (root / "checkpoints" / "reward_model.tmp").mkdir()
-    train_here(SETTINGS, root, resume=True)
-    for stage in ("sft", "reward_model", "rl"):
-        ours, theirs = (lines(folder / "metrics.jsonl", stage) for folder in (root, finished))
-        assert [without_time(line) for line in ours] == [without_time(line) for line in theirs], stage
-    for place in ("reward_model", "final"):
-        ours, theirs = (folder / "checkpoints" / place / "model.safetensors" for folder in (root, finished))
-        assert ours.read_bytes() == theirs.read_bytes(), place
-
-
-def test_another_seed_shares_warm_start_and_reward_model(finished: Path, train_here: Train, tmp_path: Path) -> None:
-    settings = {**SETTINGS, "seed": 1, "curator": {"type": "grpo"}}
-    summary = train_here(settings, tmp_path / "run", shared=finished)
-    assert lines(tmp_path / "run" / "metrics.jsonl", "reward_model") == []
-    assert summary["reward_model"] == json.loads((finished / "summary.json").read_text())["reward_model"]
-    model = "checkpoints/reward_model/model.safetensors"
-    assert os.path.samefile(tmp_path / "run" / model, finished / model)
-
-
 def test_the_same_stages_on_real_preference_pairs(shared_data: Path, train_here: Train, tmp_path: Path) -> None:
     settings = {
         **SETTINGS,
@@ -141,7 +112,3 @@ def test_the_shipped_settings_raise_the_reward_and_the_curves_part(train_here: T
     assert after > before + 1.5
     gold_before, gold_after = (summary["gold_utility"][stage]["dialogue"] for stage in ("before_rl", "after_rl"))
     assert gold_after < gold_before + 0.3
-
-
-def without_time(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in line.items() if "time" not in key and "seconds" not in key}

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 from forked import run_ranks
 from safetensors.torch import load_file
 
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import MARK
+from geoalign.settings.yaml_text import dump_yaml
 
 CURATED = {
     "curator": {"type": "oracle"},
@@ -47,7 +47,7 @@ def train(config: Path, folder: Path, *arguments: str, processes: int = 2) -> su
 def made(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> tuple[Path, RunFolder, str]:
     folder = tmp_path_factory.mktemp("processes")
     config = folder / "run.yaml"
-    config.write_text(yaml.safe_dump(tiny(**CURATED)))
+    config.write_text(dump_yaml(tiny(**CURATED)))
     done = train(config, folder / "run")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return config, RunFolder(folder / "run"), done.stdout

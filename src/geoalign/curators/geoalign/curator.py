@@ -27,7 +27,6 @@ from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
 from geoalign.method.summaries import cosine_summary, projection_2d
 from geoalign.settings import setting, settings
-from geoalign.settings.exact import strict_json
 from geoalign.shown import shown
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -39,13 +38,15 @@ GATE_LEVEL = 0.95
 
 def _from_json(value: Any) -> Any:
     """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
+    if isinstance(value, Mapping):
+        return ProjectorConfig(**value)
     if not isinstance(value, str):
         return value
     if value.strip().lower() in ("none", "null"):
         return None
     try:
-        loaded = strict_json(value)
-    except json.JSONDecodeError:
+        loaded = json.loads(value)
+    except (json.JSONDecodeError, RecursionError):
         loaded = value
     if not isinstance(loaded, dict):
         raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {shown(value)}")

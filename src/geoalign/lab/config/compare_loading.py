@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.arms import check_arm, check_level, locations_below, resolved_run
-from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, PrimaryComparison
-from geoalign.lab.config.layers import is_file, read_layers
-from geoalign.lab.config.loading import override_setting, parse_run_config
-from geoalign.settings.loading import check_keys, plain_settings
+from geoalign.lab.config.arms import check_arm, check_level, resolved_run
+from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
+from geoalign.lab.config.layers import is_file, merged_settings, read_layers
+from geoalign.lab.config.loading import override_setting
+from geoalign.settings.loading import load_settings, plain_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.secrets import refuse_secrets
 from geoalign.shown import shown, shown_key
 
 # Names of arms and levels become names of folders.
@@ -54,7 +53,7 @@ def load_compare_config(
         data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
     if isinstance(data.get("arms"), dict):
         # Written out first, so that an override changes the arm and does not replace it.
-        data["arms"] = {name: _arm(str(name), value, Locations(where)) for name, value in data["arms"].items()}
+        data["arms"] = _written_out(data["arms"], Locations(where))
     for override in overrides:
         override_setting(data, where, override, run=("run",))
     locations = Locations(where)
@@ -72,22 +71,13 @@ def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = 
         ConfigError: as `load_compare_config`.
     """
     locations = locations or Locations()
-    refuse_secrets(data, locations)
-    check_keys(data, [item.name for item in fields(CompareConfig)], "", locations)
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
-    values["run"] = parse_run_config(_mapping("run", data.get("run"), locations), locations_below(locations, "run"))
-    arms = _mapping("arms", data.get("arms"), locations)
-    values["arms"] = {str(name): _arm(str(name), value, locations) for name, value in arms.items()}
-    if "levels" in values:
-        levels = _mapping("levels", values["levels"], locations)
-        values["levels"] = {str(n): dict(_mapping(f"levels.{n}", value, locations)) for n, value in levels.items()}
-    if "primary" in values:
-        values["primary"] = [
-            _primary(at, item, locations) for at, item in enumerate(_list("primary", values, locations))
-        ]
-    if "oracle" not in values and CompareConfig.__dataclass_fields__["oracle"].default not in values["arms"]:
-        values["oracle"] = None
-    config = _construct(values, locations)
+    if isinstance(arms := values.get("arms"), Mapping):
+        values["arms"] = {name: _arm(name, value) for name, value in arms.items()}
+        values.setdefault("oracle", "oracle" if "oracle" in arms else None)
+    if isinstance(levels := values.get("levels"), Mapping):
+        values["levels"] = {name: value or {} for name, value in levels.items()}
+    config: CompareConfig = load_settings(CompareConfig, values, locations)
     _check(config, locations)
     return config
 
@@ -125,10 +115,7 @@ def seeds_given(text: str | None) -> list[int] | None:
 
 def plain_compare_config(config: CompareConfig) -> dict[str, Any]:
     """The settings as nested dicts of plain values: what `compare.yaml` of a comparison's folder holds."""
-    plain: dict[str, Any] = {item.name: getattr(config, item.name) for item in fields(CompareConfig)}
-    plain["run"] = plain_settings(config.run)
-    plain["primary"] = [{"arm": item.arm, "against": item.against} for item in config.primary]
-    return plain
+    return plain_settings(config)
 
 
 def restrict(
@@ -154,7 +141,7 @@ def restrict(
                 raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {shown(level)}")
         config = replace(config, levels={name: config.levels[name] for name in levels})
     if arms is not None:
-        chosen = {name: config.arms[name] if name in config.arms else _arm(name, None, locations) for name in arms}
+        chosen = {name: config.arms[name] if name in config.arms else _arm(name, None) for name in arms}
         if config.baseline not in chosen:
             raise ConfigError(
                 f"--curators: expected the baseline {config.baseline} among them (or --set baseline=NAME), "
@@ -190,35 +177,25 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
 
 
-def _arm(name: str, value: Any, locations: Locations) -> dict[str, Any]:
+def _arm(name: str, value: Any) -> Any:
     if value is None:
         return deepcopy(CLEAN_ARM) if name == CLEAN else {"curator": {"type": name}}
-    return dict(_mapping(f"arms.{name}", value, locations))
+    return value
 
 
-def _primary(at: int, value: Any, locations: Locations) -> PrimaryComparison:
-    if isinstance(value, PrimaryComparison):
-        return value
-    key = f"primary[{at}]"
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{locations.prefix('primary')}{key}: expected arm and against, got {shown(value)}")
-    check_keys(value, ["arm", "against"], key, locations)
-    if missing := [name for name in ("arm", "against") if not isinstance(value.get(name), str)]:
-        raise ConfigError(f"{locations.prefix('primary')}{key}.{missing[0]}: expected the name of an arm, got none")
-    return PrimaryComparison(**value)
-
-
-def _construct(values: Mapping[str, Any], locations: Locations) -> CompareConfig:
-    try:
-        return CompareConfig(**values)
-    except ConfigError as error:
-        raise ConfigError(_with_location(str(error), locations)) from error
-
-
-def _with_location(message: str, locations: Locations) -> str:
-    """pydantic's "CompareConfig.seeds.1: ..." with the location of the key instead of the class."""
-    key = message.removeprefix("CompareConfig.").partition(":")[0]
-    return f"{locations.prefix(key)}{message.removeprefix('CompareConfig.')}"
+def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, Any]:
+    """The settings of every arm, with those of the earlier arm that its `base` names under its own."""
+    arms: dict[str, Any] = {}
+    for name, value in given.items():
+        arm = _arm(name, value)
+        if isinstance(arm, dict) and "base" in arm:
+            base = arm.pop("base")
+            if base not in arms:
+                key = f"arms.{name}.base"
+                raise ConfigError(f"{locations.prefix(key)}{key}: expected an arm above this one, got {shown(base)}")
+            arm = merged_settings(arms[base], arm)
+        arms[name] = arm
+    return arms
 
 
 def _check(config: CompareConfig, locations: Locations) -> None:
@@ -265,19 +242,3 @@ def _check_names(config: CompareConfig, locations: Locations) -> None:
 
 def _list_of(names: Iterable[str]) -> str:
     return shown_key(", ".join(names))
-
-
-def _mapping(key: str, value: Any, locations: Locations) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{locations.prefix(key)}{shown_key(key)}: expected a section of settings, got {shown(value)}"
-        )
-    return value
-
-
-def _list(key: str, values: Mapping[str, Any], locations: Locations) -> list[Any]:
-    if not isinstance(values[key], list):
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected a list, got {shown(values[key])}")
-    return values[key]

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import override_setting
+from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
@@ -74,10 +76,6 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
     Raises:
         ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
     """
-    # A run's settings take a while to import, and the list of commands needs none of them.
-    from geoalign.lab.config.loading import override_setting
-    from geoalign.lab.config.run import RunConfig
-
     values: dict[str, Any] = {}
     locations: dict[str, str] = {}
     if curator is not None:

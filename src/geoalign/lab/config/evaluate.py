@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -12,6 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
+from geoalign.lab.config.loading import overridden
+from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import setting, settings
@@ -160,23 +162,25 @@ class EvaluateConfig:
         return self.max_new_tokens or (DIALOGUE_TOKENS if benchmark is None else BENCHMARK_TOKENS)
 
 
-def load_evaluate_config(given: Mapping[str, Any], overrides: Sequence[str] = ()) -> EvaluateConfig:
+def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
     """The settings from the command line: those that have an option of their own, and each `a.b=c` of `--set`.
 
     Raises:
         ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
     """
-    # A run's settings take a while to import, and the list of commands needs none of them.
-    from geoalign.lab.config.loading import override_setting
-
-    values: dict[str, Any] = {}
-    locations: dict[str, str] = {}
-    for override in overrides:
-        override_setting(values, locations, override)
+    given: dict[str, Any] = {name: getattr(request, name) for name in ("temperature", "max_new_tokens")}
+    given |= {name: getattr(request, name) or None for name in ("pass_at_k", "trust_remote_code")}
+    if request.greedy:
+        if request.temperature is not None:
+            raise ConfigError(f"--greedy: expected without --temperature, got --temperature {request.temperature}")
+        given["temperature"] = 0.0
+    given["samples"] = parse_samples(request.samples)
+    values, locations = overridden(request.overrides)
     for name, value in given.items():
-        if name in values:
+        if value is not None and name in values:
             raise ConfigError(f"{name}: expected once, got {shown(value)} and {locations[name]}")
-        values[name] = value
+        if value is not None:
+            values[name] = value
     config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(locations))
     return config
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from geoalign.settings import setting, settings
 
 _Source = Annotated[str, Field(min_length=1)]
-_Sources = _Source | Annotated[tuple[_Source, ...], Field(min_length=1)]
+_Sources = _Source | Annotated[tuple[_Source, ...], Field(min_length=1, strict=False)]
 
 Decontaminate = Literal["report", "drop", "off"]
 DECONTAMINATE_HELP = (

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from geoalign.errors import ConfigError
+from geoalign.lab.config.loading import overridden
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -45,19 +46,13 @@ def load_judge_config(
     base_url: str | None, model: str | None, overrides: Sequence[str] = (), *, local: bool = False
 ) -> JudgeConfig | None:
     """The settings from the command line: address, model, and each `a=b` of `overrides`; None for the local rule."""
-    # A run's settings take a while to import, and the list of commands needs none of them.
-    from geoalign.lab.config.loading import override_setting
-
     if local and (base_url, model, *overrides) != (None, None):
         raise ConfigError("--local: expected alone, got --base-url, --model or --set, which are for an endpoint")
     if local:
         return None
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
-    values: dict[str, Any] = {}
-    locations: dict[str, str] = {}
-    for override in overrides:
-        override_setting(values, locations, override)
+    values, locations = overridden(overrides)
     for name in ("base_url", "model"):
         if name in values:
             raise ConfigError(f"{locations[name]}: expected {name} by its option alone")

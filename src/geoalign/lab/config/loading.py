@@ -11,10 +11,10 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.layers import read_layers
 from geoalign.lab.config.run import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import LONGEST_KEY, Locations
+from geoalign.settings.locations import Locations
 from geoalign.settings.masking import is_secret_name, masked
 from geoalign.settings.secrets import refuse_secrets, secret_setting
-from geoalign.settings.yaml_text import DEEPEST, parse_value
+from geoalign.settings.yaml_text import parse_value
 from geoalign.shown import shown, shown_key
 
 
@@ -51,6 +51,15 @@ def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None
     return config
 
 
+def overridden(overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings of each `a.b=c` of the command line, in their order, and where each was written."""
+    values: dict[str, Any] = {}
+    locations: dict[str, str] = {}
+    for override in overrides:
+        override_setting(values, locations, override)
+    return values, locations
+
+
 def override_setting(
     data: dict[str, Any], locations: dict[str, str], override: str, *, run: tuple[str, ...] = ()
 ) -> None:
@@ -63,13 +72,9 @@ def override_setting(
         ConfigError: no key, or a key inside something that is no section.
     """
     key, equals, text = override.partition("=")
-    parts = [part.strip() for part in key.split(".", DEEPEST)]
+    parts = [part.strip() for part in key.split(".")]
     if not equals or not all(part and part.isprintable() for part in parts):
         raise ConfigError(f"--set: expected section.key=value, got {shown(masked(override))}")
-    if len(parts) > DEEPEST or len(key) > DEEPEST * LONGEST_KEY:
-        raise ConfigError(
-            f"--set: expected at most {DEEPEST} keys with dots between them, got {shown(masked(override))}"
-        )
     dotted = ".".join(parts)
     if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
         raise ConfigError(f"--set {secret_setting(dotted)}")

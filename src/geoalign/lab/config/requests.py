@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
-
-_Thousand = Annotated[int, Field(ge=1, le=1000)]
+from typing import Any
 
 
 def option(help: str, default: Any = MISSING, metavar: str | None = None, **more: Any) -> Any:
-    """A field that is an option; without a default it has to be given."""
+    """A field that is an option; without a default it has to be given. Further words are typer's: min, max."""
     return field(default=default, metadata={"help": help, "metavar": metavar, **more})
 
 
@@ -51,7 +47,7 @@ class CompareRequest:
     levels: str | None = option("Only these levels.", None, "A,B,...")
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
     output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
-    workers: Annotated[int, Field(ge=1, le=1024)] | None = option("Runs at a time; default: the machine's cores.", None)
+    workers: int | None = option("Runs at a time; default: the machine's cores.", None, min=1, max=1024)
     resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
     dry_run: bool = option("Check every run's settings, print the plan, train nothing.", False)
 
@@ -77,6 +73,7 @@ class CurateRequest:
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
     overwrite: bool = option("Replace an earlier curation in DIR.", False)
+    trust_remote_code: bool = option("Run the Python code that comes with the model.", False)
     command: Sequence[str] = ()
 
 
@@ -93,10 +90,16 @@ class EvaluateRequest:
     )
     output: Path = option("Folder for this evaluation.", Path("runs/evaluation"), "DIR")
     samples: Sequence[str] = option("Responses per problem; default: the benchmark's own.", (), "N|NAME=N")
+    pass_at_k: bool = option("As many responses per problem as the paper's pass@k figure: 64, 64, 32.", False)
+    temperature: float | None = option("Of the sampling; default: 1.", None, min=0)
+    max_new_tokens: int | None = option(
+        "Longest response in tokens; default: 8192 for benchmarks, 1024 for dialogues.", None, min=1
+    )
     greedy: bool = option("The likeliest token each time; one response.", False)
     checkpoints: bool = option("Of a run every kept checkpoint: last-five average and EMA.", False)
     save_responses: Path | None = option("Also write .jsonl[.gz] for the judge.", None, "FILE")
     overrides: Sequence[str] = _settings("Another setting, such as engine=vllm; may be repeated.")
+    trust_remote_code: bool = option("Run the Python code that comes with the models.", False)
     resume: bool = option("Resume the evaluation in the folder; start it where there is none.", False)
 
 
@@ -107,6 +110,8 @@ class JudgeRequest:
     a: Path = argument("Responses, as `geoalign evaluate --save-responses` writes them.", "A")
     b: Path = argument("Responses to the same prompts.", "B")
     output: Path = option("Folder for this judging; an unfinished one is resumed.", metavar="DIR")
+    base_url: str | None = option("Address up to and with the version: https://host/v1.", None, "URL")
+    model: str | None = option("The model's name at the endpoint.", None, "NAME")
     local: bool = option("Judge by simple rules, without an endpoint: to try the command.", False)
     overrides: Sequence[str] = option(
         "A setting of the judge, such as temperature=1; may be repeated.", (), "a=b", option="set"
@@ -136,6 +141,6 @@ class BenchRequest:
     """`geoalign bench`."""
 
     shapes: Sequence[str] = option("A shape; may be repeated.", (), "GROUPSxKxHIDDEN", option="shape")
-    repeats: _Thousand = option("Calls per figure; the median is shown.", 3)
+    repeats: int = option("Calls per figure; the median is shown.", 3, min=1, max=1000)
     device: str = option("cpu or cuda.", "cpu")
     json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")

@@ -52,7 +52,7 @@ class LoraConfig:
     scale: Annotated[float, Field(gt=0)] = setting(
         default=2.0, help="Factor on the updates (peft's lora_alpha / rank)."
     )
-    target_modules: str | tuple[str, ...] = setting(
+    target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = setting(
         default="all-linear", help="Names of the layers that get an adapter, or all-linear."
     )
 

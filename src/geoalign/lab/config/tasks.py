@@ -26,7 +26,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
 
 
 _Name = Annotated[str, Field(min_length=1)]
-_Names = Annotated[tuple[_Name, ...], Field(min_length=1)]
+_Names = Annotated[tuple[_Name, ...], Field(min_length=1, strict=False)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import append, write_atomically
+from geoalign.settings.yaml_text import parse_yaml
 from geoalign.shown import brief
 
 
@@ -91,7 +90,7 @@ def read_text(path: Path) -> str:
 def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
     """A file of settings that this package has written, and its text."""
     text = read_text(path)
-    return _mapping(path, yaml.safe_load, text), text
+    return _mapping(path, lambda text: parse_yaml(text, str(path))[0], text), text
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def _mapping(path: Path, parse: Callable[[str], Any], text: str) -> dict[str, Any]:
     try:
         value, got = parse(text), ""
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         value, got = None, brief(error, 120)
     if not isinstance(value, dict):
         raise RunFolderError(f"{path}: expected a mapping, got {got or type(value).__name__}")

@@ -15,7 +15,6 @@ from geoalign.lab.store.json_files import read_json, read_lines, read_yaml
 from geoalign.lab.store.logs import Evaluation, MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.rollouts import DETAILS, RolloutStep, read_rollouts, step_files
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
-from geoalign.settings.masking import masked_yaml, without_secrets
 from geoalign.shown import shown
 
 
@@ -102,8 +101,8 @@ def read_run(folder: Path) -> Run:
         )
     return Run(
         folder=folder,
-        config=without_secrets(config),
-        config_text=masked_yaml(config_text),
+        config=config,
+        config_text=config_text,
         versions=versions,
         metrics=tuple(map(parse_metrics, read_lines(files.metrics, notes))),
         rollouts=tuple(read_rollouts(files.rollouts, notes)),

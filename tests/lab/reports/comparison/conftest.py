@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import yaml
+
+from geoalign.settings.yaml_text import dump_yaml
 
 # Deviations of five seeds from their arm's mean: they sum to 0, so that means are exact.
 WOBBLE = (-0.02, 0.01, 0.0, -0.01, 0.02)
@@ -74,9 +75,7 @@ def _comparison(
                         curator=kinds[arm], metric=metric, rate=rates[level], **parts,
                     )  # fmt: skip
                 path.write_text(json.dumps(result))
-    (folder / "compare.yaml").write_text(
-        yaml.safe_dump(_plan(kinds, rates, seeds, metric, compare or {}), sort_keys=False)
-    )
+    (folder / "compare.yaml").write_text(dump_yaml(_plan(kinds, rates, seeds, metric, compare or {})))
     (folder / "versions.json").write_text(json.dumps({"schema_version": 1, "geoalign": "0.1.0"}))
     return folder
 

@@ -35,7 +35,6 @@ from geoalign.lab.store.comparison_plan import METRICS
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert
-from geoalign.settings.masking import masked_yaml
 
 CONFIG_LIMIT = 40_000
 ERROR_LIMIT = 400
@@ -117,7 +116,7 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
             pictures=pictures,
             failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
             missing=_missing(table),
-            config=inert(masked_yaml(read_text(files.config)), CONFIG_LIMIT),
+            config=inert(read_text(files.config), CONFIG_LIMIT),
             versions=inert(versions, CONFIG_LIMIT),
             notes=[inert(note) for note in table.notes],
         )

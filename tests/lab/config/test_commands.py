@@ -1,0 +1,83 @@
+"""The settings of `geoalign curate` and `geoalign judge` from the command line; what loads without torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from geoalign.curators.baselines.subsets import PODSConfig
+from geoalign.curators.controls import PairCountConfig
+from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.errors import ConfigError
+from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.judge import JudgeConfig, load_judge_config
+
+URL = "http://localhost:8000/v1"
+
+
+def test_curator_and_settings() -> None:
+    assert isinstance(load_curate_config().curator, GeoAlignConfig)
+    config = load_curate_config("pair_count", ["curator.alpha=0.2", "batch_size=3", "prompts=text"])
+    assert isinstance(config.curator, PairCountConfig)
+    assert (config.curator.alpha, config.batch_size, config.prompts) == (0.2, 3, "text")
+    assert load_curate_config(None, ["curator.type=pods", "curator.m=3"]).curator == PODSConfig(m=3)
+    assert load_curate_config(None, ["curator.projector.steps=5"]).curator.projector.steps == 5
+    chain = load_curate_config("chain", ["curator.members=[{type: pair_count}, {type: pods, m: 2}]"]).curator
+    assert chain.members == (PairCountConfig(), PODSConfig(m=2))
+
+
+@pytest.mark.parametrize(
+    ("curator", "setting", "message"),
+    [
+        ("pair", "seed=1", r"--curator pair: curator.type: expected one of .*got 'pair'"),
+        (None, "curator.alhpa=1", r"curator.alhpa: unknown key: expected curator.alpha"),
+        (None, "batchsize=1", r"batchsize: unknown key: expected batch_size"),
+        (None, "prompts=raw", r"prompts: expected 'auto', 'chat' or 'text', got 'raw'"),
+        (None, "curator=3", r"curator: expected a section of settings, got 3"),
+        ("chain", "curator.members={type: pods}", r"curator.members: expected a list of sections"),
+        ("chain", "curator.members=[{type: podz}]", r"curator.members.0.type: expected one of .*nearest: pods"),
+        ("geoalign", "curator.type=pods", r"curator.type: expected once, got --curator geoalign and"),
+    ],
+)
+def test_wrong_settings_of_curate_are_named(curator, setting, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_curate_config(curator, [setting])
+
+
+def test_the_judge() -> None:
+    overrides = ["temperature=1", "request.seed=3", "request.max_tokens=null", "token_env=KEY"]
+    assert load_judge_config(f"{URL}/", "m", overrides) == JudgeConfig(
+        base_url=URL, model="m", temperature=1.0, request={"seed": 3, "max_tokens": None}, token_env="KEY"
+    )
+    assert load_judge_config(None, None, local=True) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "overrides", "local", "said"),
+    [
+        (URL, None, [], True, "--local: expected alone"),
+        (None, None, ["timeout=1"], True, "--local: expected alone"),
+        (URL, None, [], False, "expected --base-url and --model, or --local"),
+        (None, "m", [], False, "expected --base-url and --model, or --local"),
+        (URL, "m", ["timeot=3"], False, "--set timeot=3: timeot: unknown key: expected timeout, the nearest known key"),
+        (URL, "m", ["timeout=0"], False, "--set timeout=0: timeout: expected greater than 0, got 0"),
+        (URL, "m", ["model=x"], False, "--set model=x: expected model by its option alone"),
+        *(
+            (url, "m", [], False, "base_url")
+            for url in ("localhost:8000", "ftp://host/v1", "http:///v1", "http://u:p@host/v1", "https://host/v1?key=x")
+        ),
+    ],
+)
+def test_wrong_settings_of_the_judge_are_named(url, model, overrides, local, said) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_judge_config(url, model, overrides, local=local)
+    assert said in str(caught.value)
+
+
+def test_settings_load_no_torch_and_the_list_of_commands_not_even_the_settings() -> None:
+    code = (
+        "import sys, geoalign.lab.cli; assert 'geoalign.lab.config.run' not in sys.modules;"
+        "import geoalign.lab.config.compare_loading, geoalign.lab.config.curate, geoalign.lab.config.evaluate,"
+        "geoalign.lab.judge; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,10 +11,10 @@ import evidence_claims as claims
 import evidence_results as results
 from evidence_claims import NUMBERS
 from evidence_count import judged
-from evidence_results import Level, fifteen, last_gold, level_of
+from evidence_results import Level, auroc_at_reward, fifteen, last_gold, level_of
 from evidence_words import signed
 
-from geoalign.lab.analysis.comparison.scores import auroc_at_reward, evaluation_series, final_score
+from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import paired_difference, seed_interval, spread
 from geoalign.lab.store.comparison_results import Cell

@@ -55,6 +55,7 @@ def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
     assert "held out from 0.400 to 0.200" in gold.alt
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_dialogue_run(dialogue_run):
     text = build_report(dialogue_run).read_text(encoding="utf-8")
     said = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))

@@ -47,9 +47,6 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
 
     Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
     in one piece, so that a reader never sees half of one.
-
-    Raises:
-        RunFolderError: the folder cannot be read as a run folder.
     """
     run = read_run(run_folder)
     # Of the first, middle and last step that has some.

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows
+from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, wilson
 from geoalign.lab.store.run import read_run
 
 
@@ -14,7 +14,7 @@ def test_accuracy_before_and_after(make_run):
     assert (row.before.correct, row.after.correct, row.after.stage) == (60, 124, "after_rl")
     # (124 - 60) / 200
     assert row.gain == pytest.approx(0.32)
-    assert row.before_interval.low < 0.3 < row.before_interval.high
+    assert wilson(row.before).low < 0.3 < wilson(row.before).high
 
 
 def test_a_run_in_progress_shows_its_latest_evaluation(make_run):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import t as student
 
-from geoalign.method.intervals import Interval, mean_interval
+from geoalign.method.intervals import Interval, mean_interval, t_quantile
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
@@ -144,7 +144,7 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     if len(x) < 3:
         return Interval(estimate, math.nan, math.nan)
     covariance = np.cov(x, y)
-    q = float(student.ppf((1 + _LEVEL) / 2, len(x) - 1)) ** 2 / len(x)
+    q = t_quantile(_LEVEL, len(x) - 1) ** 2 / len(x)
     a = y.mean() ** 2 - q * covariance[1, 1]
     b = x.mean() * y.mean() - q * covariance[0, 1]
     c = x.mean() ** 2 - q * covariance[0, 0]

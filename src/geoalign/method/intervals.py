@@ -47,8 +47,7 @@ def clustered_proportion(
     if groups == 1:
         return Interval(estimate, 0.0, 1.0)
     residual = np.asarray(right) - estimate * np.asarray(total)
-    error = float(np.sqrt(groups / (groups - 1) * np.sum(residual**2))) / cases
-    reach = t_quantile(level, groups - 1) * error
+    reach = t_quantile(level, groups - 1) * (float(np.sqrt(groups / (groups - 1) * np.sum(residual**2))) / cases)
     return Interval(estimate, max(0.0, estimate - reach), min(1.0, estimate + reach))
 
 
@@ -61,8 +60,7 @@ def mean_interval(values: Float[np.ndarray, " n"], *, level: float = 0.95) -> In
     mean = float(finite.mean())
     if len(finite) == 1:
         return Interval(mean, float("nan"), float("nan"))
-    error = float(finite.std(ddof=1)) / np.sqrt(len(finite))
-    reach = t_quantile(level, len(finite) - 1) * float(error)
+    reach = t_quantile(level, len(finite) - 1) * float(finite.std(ddof=1) / np.sqrt(len(finite)))
     return Interval(mean, mean - reach, mean + reach)
 
 

@@ -31,8 +31,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.analysis.detection import group_orders
-from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
+from geoalign.lab.analysis.statistics import Interval, auroc, mean_interval, paired_difference
 from geoalign.lab.bench.command import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
@@ -234,6 +233,17 @@ def _alike(groups: np.ndarray, labels: Sequence[Any]) -> np.ndarray:
     cells = [f"{group} {label}" for group, label in zip(groups, labels, strict=True)]
     _, cell, count = np.unique(cells, return_inverse=True, return_counts=True)
     return count[cell].astype(np.float64)
+
+
+def group_orders(scores: np.ndarray, right: np.ndarray, groups: np.ndarray) -> dict[int, float]:
+    """How often a right response stands above a wrong one to the same prompt, by group.
+
+    P(score of a right one > score of a wrong one), ties counting one half; chance is one half. What policy gradients
+    learn from a group is which of its responses to prefer, and that is this. NaN scores are left out, and so are groups
+    that then do not hold both right and wrong responses.
+    """
+    orders = {int(group): auroc(scores[groups == group], right[groups == group]) for group in np.unique(groups)}
+    return {group: order for group, order in orders.items() if not math.isnan(order)}
 
 
 class Judge:

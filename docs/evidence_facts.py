@@ -11,10 +11,9 @@ import evidence_claims as claims
 import evidence_results as results
 from evidence_claims import NUMBERS
 from evidence_count import judged
-from evidence_results import Level, last_gold, level_of
+from evidence_results import Level, auroc_at_reward, last_gold, level_of
 from evidence_words import signed
 
-from geoalign.lab.analysis.comparison.scores import auroc_at_reward
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import seed_interval
 

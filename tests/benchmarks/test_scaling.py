@@ -2,8 +2,6 @@
 
 import json
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,12 +21,10 @@ from benchmarks.scaling import (
 )
 
 from benchmarks import scaling
-from geoalign.errors import ConfigError, InputError
 from geoalign.lab.bench.curation import Shape
 from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "benchmarks" / "scaling.py"
 PAGE = ROOT / "benchmarks" / "scaling.md"
 SHAPES = [Shape(96, 8, 2048), Shape(96, 16, 4096), Shape(512, 16, 1024), Shape(96, 64, 2048), Shape(1024, 32, 4096)]
 
@@ -88,11 +84,6 @@ def test_a_fit_finds_the_constants_again():
     assert found.memory.keys() == MEMORY.keys()
 
 
-def test_constants_are_never_negative():
-    points = [Point(p.shape, {**p.stages, "training": 5.0 - 1e-3 * p.shape.d}, p.extra_bytes) for p in made(known())]
-    assert all(constant >= 0 for terms in fit(points).constants.values() for constant in terms.values())
-
-
 def test_seconds_by_hand():
     shape = Shape(10, 4, 1000)
     stages = known().stages(shape)
@@ -120,18 +111,6 @@ def test_sharing_by_hand():
     assert sharing(model, shape, 64, bytes_per_second=1e9).scored_apart < two.scored_apart
 
 
-def test_sharing_with_every_group_in_every_step():
-    shape, model = Shape(96, 16, 2048), known()
-    every = sharing(model, shape, 8, bytes_per_second=1e9, every_group=True, latency=0)
-    training = 0.1 + 1e-11 * 50 * step_work(shape, 1536, 10_368)
-    assert every.driver == pytest.approx(model.seconds(shape) - model.stages(shape)["training"] + training)
-    # Then training draws everything, and only summed gradients help.
-    assert every.drawn_bytes == every.gathered_bytes
-    assert every.trained_apart < every.scored_apart < every.driver
-    slow = sharing(model, shape, 8, bytes_per_second=1e9, every_group=True, latency=1e-3)
-    assert slow.trained_apart == pytest.approx(every.trained_apart + 50 * 2 * 7 * 1e-3)
-
-
 def test_points_of_a_real_call(tmp_path):
     file = tmp_path / "bench.json"
     scaling.main(["--measure", str(file), "--shape", "8x4x32"])
@@ -142,54 +121,6 @@ def test_points_of_a_real_call(tmp_path):
     (row,) = json.loads(file.read_text())["cost"]
     assert point.seconds == pytest.approx(sum(row["stages"].values()))
     assert point.extra_bytes == row["extra_megabytes"] * 2**20
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", '{"cost": 1}', '{"cost": [{"shape": 3}]}', '{"cost": [{"shape": {}, "stages": 1}]}']
-)
-def test_other_files_are_refused(tmp_path, text):
-    file = tmp_path / "other.json"
-    file.write_text(text)
-    with pytest.raises(InputError, match=r"points: expected JSON of --measure.*other\.json"):
-        read_points([file])
-    with pytest.raises(InputError, match=r"none\.json"):
-        read_points([tmp_path / "none.json"])
-
-
-def test_too_few_points():
-    with pytest.raises(InputError, match="points: expected at least 3 to fit, got 2"):
-        fit(made(known())[:2])
-
-
-def written(tmp_path):
-    rows = []
-    for point in made(known()):
-        stages = dict(point.stages)
-        both = stages.pop("decision and rest")
-        rows.append(
-            {
-                "shape": vars(point.shape),
-                "stages": {**stages, "decision": both / 2, "rest": both / 2},
-                "extra_megabytes": point.extra_bytes / 2**20,
-            }
-        )
-    file = tmp_path / "points.json"
-    file.write_text(json.dumps({"cost": rows}))
-    return file
-
-
-def test_the_script(tmp_path, monkeypatch, capsys):
-    script = [str(SCRIPT), str(written(tmp_path)), "--shape", "64x16x1024", "--nodes", "4"]
-    monkeypatch.setattr(sys, "argv", [*script, "--hold-out", "96x16x4096"])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
-    said = capsys.readouterr().out
-    # Points made by the model itself: nothing is off, held out or not.
-    assert re.search(r"96 x 16, d = 4096 │\s+no │", said)
-    assert len(re.findall(r"[+-]0% │", said)) == len(re.findall("% │", said)) == 2 * len(SHAPES)
-    assert said.count("64 x 16, d = 1024") == 2
-    monkeypatch.setattr(sys, "argv", [*script, "--hold-out", "1x2x3"])
-    with pytest.raises(ConfigError, match="--hold-out: expected measured shapes, got 1 x 2, d = 3"):
-        runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 def test_the_page_has_the_fit_of_its_own_points():

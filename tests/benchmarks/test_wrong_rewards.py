@@ -98,14 +98,6 @@ def test_a_prediction_has_not_seen_its_group():
     assert np.abs(before - after)[~first].max() > 1e-3
 
 
-def test_replaced_rows_are_trained_with_nothing():
-    dump, _ = planted(groups=1, size=4, wrong=0.0)
-    # Labels 1 0 1 0; the second reward is wrong. The oracle puts another row with its label's reward in its place.
-    advantages, flagged = by_curator("oracle", dump, np.array([1.0, 1.0, 1.0, 0.0]), None, 0, None)
-    assert flagged == 1
-    assert advantages[1] == 0
-
-
 def test_batches_are_seen_in_order():
     dump, states = planted()
     later = np.where(dump.groups < 10, dump.rewards, 1 - dump.rewards)
@@ -128,20 +120,6 @@ def test_states_that_know_mend_the_order_and_noise_does_not():
     assert permuted.low <= 0 <= permuted.high + 1e-9
     halves = {one["score"]: one["halves"] for one in found["explored"]}["denoise"]
     assert max(halves["noise"]) < min(halves["known"])
-
-
-def test_each_half_takes_what_was_best_on_the_other():
-    dump, states = planted(groups=120)
-    # One view knows the first, third ... prompt, the other the rest: on its own half it is best, on the other useless.
-    mine = torch.from_numpy(dump.groups % 2 == 0)[:, None]
-    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(9))
-    views = {"one": torch.where(mine, states, noise), "two": torch.where(mine, noise, states)}
-    found = measure(dump, views, 0.5, curators=["denoise"])
-    [chosen] = [one for one in found["rows"] if one["score"] == "denoise"]
-    halves = {one["score"]: one["halves"] for one in found["explored"]}["denoise"]
-    assert halves["one"][0] > halves["two"][0]
-    assert chosen["states"] == ["two", "one"]
-    assert chosen["halves"] == pytest.approx((halves["two"][0], halves["one"][1]))
 
 
 def test_consensus_counts_equal_outcomes_and_what_does_not_suit_is_left_out_with_the_reason():

@@ -218,7 +218,7 @@ def report_command(request: ReportRequest) -> None:
     from geoalign.lab.store.comparison import ComparisonFolder
 
     if request.compact is not None:
-        from geoalign.lab.reports.comparison.compact import compact_comparison
+        from geoalign.lab.reports.comparison import compact_comparison
 
         if len(request.runs) != 1:
             raise typer.BadParameter("--compact takes the folder of one comparison")

@@ -78,7 +78,7 @@ def probability(p: float) -> str:
     """A p-value with two significant digits."""
     if math.isnan(p):
         return DASH
-    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+    return "under 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def megabytes(value: float) -> str:

@@ -1,23 +1,22 @@
-"""The whole benchmark with a tiny model on the CPU: its table, its goals, its file; generation by a stand-in."""
+"""The benchmark of a step with a tiny model on the CPU: its passes, its curation, its table and its goals."""
 
 import io
 import json
+import math
 import re
 import runpy
 import shlex
 import sys
-import types
+import time
 from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.overhead.command import Overhead, overhead_json, print_overhead
-from benchmarks.overhead.curating import Cost, CurationCost, Options
+from benchmarks.overhead.command import Overhead, print_overhead
+from benchmarks.overhead.curating import Cost, CurationCost, Options, curation_cost, denoise_cost, measure
 from rich.console import Console
 
 from benchmarks.overhead import command
-from benchmarks.overhead import step as generation
-from geoalign.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--groups", "4", "--size", "4", "--prompt", "4", "--response", "4", "--repeats", "1", "--device", "cpu"]
@@ -59,14 +58,6 @@ def test_the_page_names_options_that_exist():
         command.options_of([*words, "8"] if words in (["--prompt"], ["--response"], ["--split"]) else words)
     with pytest.raises(SystemExit):
         command.options_of(["--no-such-option"])
-
-
-def test_curation_alone():
-    console = Console(file=io.StringIO(), width=120)
-    found = command.overhead(Options(architecture="tiny", groups=4, size=4, repeats=1, policy=False), console)
-    assert found.passes == {}
-    assert "share of the step: not measured (--no-policy)" in console.file.getvalue()
-    assert overhead_json(found)["shares"]["curation"] is None
 
 
 def made(curation_seconds, megabytes, *, generation_seconds=None):
@@ -117,53 +108,45 @@ def test_goals_are_judged():
     assert "upper bounds" not in bad
 
 
-def test_a_device_that_is_not_there(monkeypatch):
-    with pytest.raises(ConfigError, match="device: expected cpu or cuda"):
-        Options(device="cuda:1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="device: expected one that torch can use here, got 'cuda'"):
-        command.overhead(Options(device="cuda"), Console(file=io.StringIO()))
+CPU = torch.device("cpu")
 
 
-def test_why_generation_is_left_out(monkeypatch):
-    assert generation.why_not_measured(Options(device="cpu")) == "it needs a GPU"
-    assert generation.why_not_measured(Options(device="cuda", generation=False)) == "not asked for"
-    monkeypatch.setattr(generation, "find_spec", lambda name: None)
-    assert generation.why_not_measured(Options(device="cuda")) == "vLLM is not installed"
-    monkeypatch.setattr(generation, "find_spec", lambda name: object())
-    assert generation.why_not_measured(Options(device="cuda")) is None
+def test_warm_up_calls_are_made_and_not_counted():
+    numbers = []
+
+    def call(number):
+        numbers.append(number)
+        time.sleep(0.3 if number < 2 else 0.0)
+
+    cost = measure(call, repeats=3, warmups=2, device=CPU)
+    assert numbers == [0, 1, 2, 3, 4]
+    assert len(cost.seconds) == 3
+    assert min(cost.seconds) < 0.3
+    assert math.isnan(cost.megabytes)
 
 
-def test_generation_asks_vllm_for_every_rollout(monkeypatch):
-    asked, engines = [], []
-
-    class LLM:
-        def __init__(self, **keywords):
-            config = json.loads((Path(keywords["model"]) / "config.json").read_text())
-            assert config["architectures"] == ["Qwen3ForCausalLM"]
-            engines.append(keywords)
-
-        def generate(self, prompts, params, *, use_tqdm):
-            asked.append((prompts, params))
-
-    stand_in = types.SimpleNamespace(LLM=LLM, SamplingParams=lambda **keywords: keywords)
-    monkeypatch.setitem(sys.modules, "vllm", stand_in)
-    assert generation.generate(Options(architecture="tiny", groups=3, size=4, prompt=5, response=7)) > 0
-    assert engines[0]["load_format"] == "dummy"
-    assert engines[0]["max_model_len"] == 12
-    (_, warm), (prompts, params) = asked
-    assert warm["max_tokens"] == 1
-    assert [len(one["prompt_token_ids"]) for one in prompts] == [5, 5, 5]
-    assert (params["n"], params["max_tokens"], params["ignore_eos"]) == (4, 7, True)
+def test_median_and_scale_by_hand():
+    cost = Cost((3.0, 1.0, 2.0), megabytes=7.0)
+    assert cost.median == 2.0
+    twice = cost.scaled(4.0).scaled(0.5)
+    assert twice == Cost((6.0, 2.0, 4.0), megabytes=7.0, scale=2.0)
+    assert Cost((1.0, 2.0)).median == pytest.approx(1.5)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_memory_is_measured():
-    options = Options(
-        architecture="tiny", groups=8, size=4, repeats=2, prompt=8, response=8, device="cuda", generation=False
-    )
-    found = command.overhead(options, Console(file=io.StringIO()))
-    assert found.passes["update"].megabytes > 0
-    assert [one.device for one in found.curation] == ["cuda"] * 5 + ["cpu"] * 5
-    assert all((one.cost.megabytes > 0) == (one.device == "cuda") for one in found.curation)
+OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
+
+
+def test_settings_and_early_stop():
+    full = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=False)
+    # 12 groups x 6 pairs of continuous rewards; all 50 steps.
+    assert (full.pairs, full.steps) == (72, 50)
+    assert len(full.cost.seconds) == 2
+    stopped = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=True)
+    assert stopped.steps < 50
+
+
+def test_denoise_is_timed_whole():
+    found = denoise_cost(OPTIONS, device="cpu")
+    assert (found.curator, found.stages, found.label) == ("denoise", {}, "cpu, denoise")
+    assert len(found.cost.seconds) == 2
+    assert math.isnan(found.pairs)

@@ -4,11 +4,10 @@ import dataclasses
 
 import pytest
 import torch
-from benchmarks.overhead.curating import ARCHITECTURES, Options, random_policy
+from benchmarks.overhead.curating import ARCHITECTURES, Options
 from benchmarks.overhead.step import PolicyStep, policy_costs
 from transformers import Qwen3ForCausalLM
 
-from geoalign.errors import ConfigError
 from geoalign.hidden.extract import extract_states
 
 OPTIONS = Options(architecture="tiny", groups=2, size=4, prompt=5, response=6, micro_batch=2, repeats=2)
@@ -67,29 +66,3 @@ def test_the_architectures_are_as_large_as_the_models(name, parameters):
     with torch.device("meta"):
         model = Qwen3ForCausalLM(ARCHITECTURES[name].config(tokens=64))
     assert sum(value.numel() for value in model.parameters()) == parameters
-
-
-def test_weights_depend_on_the_seed_alone():
-    def weights(seed):
-        return random_policy(ARCHITECTURES["tiny"], tokens=8, device=torch.device("cpu"), seed=seed).lm_head.weight
-
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    assert torch.equal(weights(1), weights(1))
-    assert not torch.equal(weights(1), weights(2))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"size": 1}, "size: expected at least 2, got 1"),
-        ({"micro_batch": 3}, "micro_batch: expected a divisor of 8 rollouts, got 3"),
-        ({"rows": 3}, "rows: expected whole micro-batches of 2, at most 8, got 3"),
-        ({"rows": 10}, "rows: expected whole micro-batches"),
-        ({"warmups": -1}, "warmups: expected 0 or more"),
-    ],
-)
-def test_options_that_do_not_fit(change, error):
-    with pytest.raises(ConfigError, match=error):
-        dataclasses.replace(OPTIONS, **change)

@@ -101,6 +101,7 @@ def test_exit_codes(
     assert f"Go on with: geoalign compare --output {tmp_path / 'out'} --resume" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_finished_comparison_is_only_reported_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: Path, tmp_path: Path
 ) -> None:

@@ -109,40 +109,36 @@ def environment(plugins: Path) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONPATH": str(plugins)}
 
 
-@pytest.fixture(scope="module")
-def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
-    """A comparison that nothing disturbed: its folder, what it said, its exit code. Its workers are forked."""
-    root = tmp_path_factory.mktemp("compared") / "comparison"
+def forked_comparison(plugins: Path, *arguments: str | Path) -> tuple[str, int]:
+    """`geoalign compare` in this process, its workers forked, its report undrawn: what it said, and its exit code."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
         starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
         patch.setattr("geoalign.lab.compare.processes.subprocess", starts)
-        patch.setattr(sys, "argv", command(with_a_broken_arm, "--output", root)[2:])
+        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        patch.setattr(sys, "argv", command(*arguments)[2:])
         patch.syspath_prepend(plugins)
         for name, value in environment(plugins).items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as stop:
             main()
-    assert isinstance(stop.value.code, int)
-    return root, said.getvalue(), stop.value.code
+    return said.getvalue(), int(stop.value.code or 0)
 
 
-def test_each_block_of_seeds_starts_from_a_warm_start_of_its_own(
-    tmp_path: Path, plugins: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """A comparison that nothing disturbed: its folder, what it said, its exit code. Its workers are forked."""
+    root = tmp_path_factory.mktemp("compared") / "comparison"
+    return (root, *forked_comparison(plugins, with_a_broken_arm, "--output", root))
+
+
+def test_each_block_of_seeds_starts_from_a_warm_start_of_its_own(tmp_path: Path, plugins: Path) -> None:
     path, root = tmp_path / "blocks.yaml", tmp_path / "comparison"
     blocks = {**SETTINGS, "arms": {"grpo": None}, "seeds_per_warm_start": 1}
     path.write_text(dump_yaml(blocks))
-    starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr("geoalign.lab.compare.processes.subprocess", starts)
-    monkeypatch.setattr(sys, "argv", command(path, "--output", root)[2:])
-    for name, value in environment(plugins).items():
-        monkeypatch.setenv(name, value)
-    said = io.StringIO()
-    with redirect_stdout(said), pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code in (0, None), said.getvalue()
-    assert "2 warm starts that the seeds share" in said.getvalue()
+    said, code = forked_comparison(plugins, path, "--output", root)
+    assert code == 0, said
+    assert "2 warm starts that the seeds share" in said
     begun = []
     for shared, seed in (("shared", 0), ("shared-1", 1)):
         made = (root / shared / "checkpoints" / "warm_start" / "model.safetensors").read_bytes()

@@ -31,6 +31,7 @@ def concluded(root: Path) -> tuple[str, list[str]]:
     return console.export_text(), json.loads((root / "table.json").read_text())["notes"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_results_that_are_not_planned_are_left_out_and_told_of(folder: Path) -> None:
     said, notes = concluded(folder)
     assert "left out" not in said

@@ -3,11 +3,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judge_server import JudgeServer, Reply, completion, verdict
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Comparison, Verdict, ask_local, endpoint, judge_messages, parse_verdict
@@ -77,11 +74,6 @@ def test_anything_else_is_malformed(answer: str) -> None:
     assert parse_verdict(answer) is None
 
 
-@given(st.text(st.characters(codec=None)))
-def test_no_text_breaks_the_reading(answer: str) -> None:
-    assert parse_verdict(answer) is None
-
-
 def test_the_local_rule_by_hand() -> None:
     prompt = ({"role": "user", "content": "cooking soup"}, {"role": "user", "content": "What do blue whales eat?"})
     # Words of the last turn: what, do, blue, whales, eat; the first response has 3 of 5, the second none.
@@ -105,12 +97,6 @@ def test_the_request(server: JudgeServer, settings: Settings, monkeypatch: pytes
         }
     ]
     assert server.headers[0]["Authorization"] == "Bearer sk-1"
-
-
-def test_without_a_key_none_is_sent(server: JudgeServer, settings: Settings) -> None:
-    server.says(GOOD)
-    ask(settings())
-    assert "Authorization" not in server.headers[0]
 
 
 @pytest.mark.parametrize(
@@ -144,10 +130,4 @@ def test_the_key_is_taken_out_of_what_the_endpoint_says(
     assert ask(settings(token_env="MY_KEY")) == "your key is [API key]"
     server.says(Reply("wrong key: sk-secret", 401))
     with pytest.raises(RefusedError, match=r"wrong key: \[API key\]"):
-        ask(settings(token_env="MY_KEY"))
-
-
-def test_a_key_that_is_not_there_is_an_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MY_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"token_env: expected a token .* in \$MY_KEY, got none"):
         ask(settings(token_env="MY_KEY"))

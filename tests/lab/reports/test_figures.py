@@ -75,10 +75,6 @@ def test_reward_series_computes_what_was_not_logged(make_run):
     assert series["true"].values[0] == pytest.approx(first.true_reward.mean())
 
 
-def test_reward_series_leaves_out_curves_that_say_nothing_new(make_run):
-    assert list(reward_series(read_run(make_run(steps=2, flip=0.0, curator="grpo")))) == ["raw"]
-
-
 def test_the_reward_figure_speaks_of_corrupted_rewards_only_where_they_are_known(make_run):
     assert "corrupted" in reward_panel(read_run(make_run(steps=2))).caption
     assert "corrupted" not in reward_panel(read_run(make_run(steps=2, flip=0.0, name="clean"))).caption

@@ -82,6 +82,7 @@ def test_hostile_text_stays_text(make_run, write_rows):
 
 
 @pytest.mark.parametrize("part", ["metrics.jsonl", "summary.json", "rollouts"])
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
     folder = make_run(steps=1)
     path = folder / part
@@ -98,12 +99,14 @@ def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
         assert "holds no rollouts" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_grpo_sections_say_why_they_are_empty(make_run):
     said = words(build_report(make_run(steps=2, curator="grpo", flip=0.0)).read_text(encoding="utf-8"))
     assert said.count("The curator of this run (grpo)") >= 5
     assert "nan" not in said.lower().replace("finance", "")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
     folder = make_run(steps=1, curator="grpo")
     (folder / "figures").mkdir()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import proxy_panels
 from geoalign.lab.reports.figures.style import LIGHT
-from geoalign.lab.reports.tables import RewardRow, accuracy_rows, reward_rows
+from geoalign.lab.reports.tables import accuracy_rows, reward_rows
 from geoalign.lab.store.logs import parse_evaluation
 from geoalign.lab.store.run import read_run
 
@@ -45,7 +45,9 @@ def dialogue_run(make_run):
 def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
     run = read_run(dialogue_run)
     assert accuracy_rows(run) == []
-    assert reward_rows(run) == [RewardRow("held out", 0.5, 2.0, 0.4, 0.2)]
+    (row,) = reward_rows(run)
+    assert (row.set, row.before.reward, row.after.reward) == ("held out", 0.5, 2.0)
+    assert (row.before.gold_utility, row.after.gold_utility) == (0.4, 0.2)
     proxy, gold = proxy_panels(run)
     axes = Figure().add_subplot()
     proxy.draw(axes, LIGHT)
@@ -55,6 +57,7 @@ def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
     assert "held out from 0.400 to 0.200" in gold.alt
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_dialogue_run(dialogue_run):
     text = build_report(dialogue_run).read_text(encoding="utf-8")
     said = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))

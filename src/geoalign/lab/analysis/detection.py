@@ -134,16 +134,3 @@ def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
 
 def _count(rows: NDArray[np.bool_]) -> int:
     return int(rows.sum())
-
-
-def group_orders(
-    scores: Float[np.ndarray, " b"], right: Bool[np.ndarray, " b"], groups: Int[np.ndarray, " b"]
-) -> dict[int, float]:
-    """How often a right response stands above a wrong one to the same prompt, by group.
-
-    P(score of a right one > score of a wrong one), ties counting one half; chance is one half. What policy gradients
-    learn from a group is which of its responses to prefer, and that is this. NaN scores are left out, and so are groups
-    that then do not hold both right and wrong responses.
-    """
-    orders = {int(group): auroc(scores[groups == group], right[groups == group]) for group in np.unique(groups)}
-    return {group: order for group, order in orders.items() if not math.isnan(order)}

@@ -29,9 +29,6 @@ def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
 
     Args:
         runs: key to {"name": "level/arm/seed-0", "settings": resolved settings}.
-
-    Raises:
-        ConfigError: a run could not start; the message begins with the run's name.
     """
     tasks: dict[str, Task] = {}
     by_settings: dict[str, dict[str, int]] = {}
@@ -54,9 +51,6 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
     Args:
         settings: resolved.
         tasks: those made before, by their settings; a new one is added.
-
-    Raises:
-        ConfigError: an option of TRL's is wrong, the curator's settings are, or the reward cannot serve the run.
     """
     config = parse_run_config(settings)
     made = {} if tasks is None else tasks
@@ -72,11 +66,7 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
 
 
 def dry_run(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:
-    """Checks every run's settings as the comparison itself does, and prints how many runs of what it has.
-
-    Raises:
-        ConfigError: a run could not start; the message begins with its name.
-    """
+    """Checks every run's settings as the comparison itself does, and prints how many runs of what it has."""
     plan = make_plan(config, locations)
     shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
     starts = list(dict.fromkeys(run.warm_start_seed for run in plan))

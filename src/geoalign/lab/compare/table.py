@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 
 from rich.table import Table as Drawn
 
@@ -19,24 +20,7 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import estimate, megabytes, short, signed
 
-_MEASURES = (
-    "score",
-    "reward",
-    "gold",
-    "oscillation",
-    "largest_drop",
-    "kl_mean",
-    "kl_median",
-    "clip_mean",
-    "clip_median",
-    "new_group_accuracy",
-    "advantage_cosine",
-    "observed_advantage_cosine",
-    "replaced",
-    "curation_seconds",
-    "curation_share",
-    "memory",
-)
+_MEASURES = tuple(field.name for field in fields(ArmRow) if field.type == "Measure")
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:

@@ -112,11 +112,7 @@ def peak_memory() -> int:
 
 
 def wait_until_free(root: Path, seconds: float = _LOCK_SECONDS) -> None:
-    """Waits while another process, which may be about to end, holds the lock of a run folder.
-
-    Raises:
-        RunFolderError: it still does after so many seconds.
-    """
+    """Waits while another process, which may be about to end, holds the lock of a run folder."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -49,11 +49,7 @@ class Inline:
 
 
 def inline(text: str) -> Inline:
-    """Marks text of our own as the content of a <style> or <script>; its hash is over what the browser will read.
-
-    Raises:
-        InputError: the text would end its element early, or start a comment in it.
-    """
+    """Marks text of our own as the content of a <style> or <script>; its hash is over what the browser will read."""
     text = text.replace("\r\n", "\n")
     for end in ("</script", "</style", "<!--"):
         if end in text.lower():
@@ -172,11 +168,7 @@ def _address(svg: bytes) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder unless it is there.
-
-    Raises:
-        RunFolderError: something else has its name, or it cannot be made.
-    """
+    """Makes a folder unless it is there."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -184,11 +176,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replaces a file in one piece, so that a reader never sees half of one.
-
-    Raises:
-        RunFolderError: it cannot be written; the message names it.
-    """
+    """Replaces a file in one piece, so that a reader never sees half of one."""
     temporary = beside(path)
     try:
         temporary.write_bytes(content)

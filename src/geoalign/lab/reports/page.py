@@ -31,7 +31,7 @@ from geoalign.lab.reports.figures.curves import (
 )
 from geoalign.lab.reports.figures.details import cosine_panels, density_panel, plane_panels
 from geoalign.lab.reports.figures.scores import pooled_panel, rank_curve, step_panel, tenths_panel
-from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows
+from geoalign.lab.reports.tables import accuracy_rows, curator_totals, flagged_rows, reward_rows, wilson
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run import Run, read_run
 from geoalign.lab.store.run_folder import RunFolder
@@ -47,9 +47,6 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
 
     Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
     in one piece, so that a reader never sees half of one.
-
-    Raises:
-        RunFolderError: the folder cannot be read as a run folder.
     """
     run = read_run(run_folder)
     # Of the first, middle and last step that has some.
@@ -71,6 +68,7 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
             verdict=consensus(run),
             accuracies=accuracy_rows(run),
             rewards=reward_rows(run),
+            wilson=wilson,
             repeated=(_setting(run, "evaluation", "samples") or 1) != 1,
             totals=curator_totals(run),
             detection=detection,

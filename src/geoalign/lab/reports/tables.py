@@ -32,30 +32,17 @@ _MISSING = ("(not in the file)", "(not in the file)")
 
 
 @dataclass(frozen=True)
-class AccuracyRow:
-    """Accuracy on one evaluation set before and after RL (the last evaluation so far), each None where not there."""
+class EvaluationRow:
+    """One evaluation set before and after RL (the last evaluation so far), each None where not there."""
 
     set: str
     before: Evaluation | None
-    before_interval: Interval | None
     after: Evaluation | None
-    after_interval: Interval | None
 
     @property
     def gain(self) -> float:
-        """After minus before; NaN where one is not there."""
-        return self.after.accuracy - self.before.accuracy if self.before and self.after else float("nan")
-
-
-@dataclass(frozen=True)
-class RewardRow:
-    """Mean proxy reward and gold utility on one evaluation set before and after RL; NaN where not there."""
-
-    set: str
-    reward_before: float
-    reward_after: float
-    gold_before: float
-    gold_after: float
+        """Accuracy after minus before; NaN where one is not there."""
+        return self.after.accuracy - self.before.accuracy if self.before and self.after else math.nan
 
 
 @dataclass(frozen=True)
@@ -88,36 +75,30 @@ class FlaggedRow:
     donor_reward: float
 
 
-def accuracy_rows(run: Run) -> list[AccuracyRow]:
-    """One row per evaluation set whose answers are right or wrong; "after" is the last evaluation so far."""
-    rows = []
-    for name, before, after in _before_and_after(run):
-        if any(line is not None and line.correct is not None for line in (before, after)):
-            rows.append(AccuracyRow(inert(name, 80), before, _wilson(before), after, _wilson(after)))
-    return rows
+def accuracy_rows(run: Run) -> list[EvaluationRow]:
+    """One row per evaluation set whose answers are right or wrong."""
+    return [row for row in _evaluation_rows(run) if any(line.correct is not None for line in _known(row))]
 
 
-def reward_rows(run: Run) -> list[RewardRow]:
+def reward_rows(run: Run) -> list[EvaluationRow]:
     """One row per evaluation set on which reward and accuracy are different things: the reward is not 0 or 1."""
-    rows = []
-    for name, before, after in _before_and_after(run):
-        known = [line for line in (before, after) if line is not None]
-        if any(line.correct is None and not math.isnan(line.reward) for line in known):
-            ends = [
-                getattr(line, metric, math.nan) for metric in ("reward", "gold_utility") for line in (before, after)
-            ]
-            rows.append(RewardRow(inert(name, 80), *ends))
-    return rows
+    rows = _evaluation_rows(run)
+    return [row for row in rows if any(line.correct is None and not math.isnan(line.reward) for line in _known(row))]
 
 
-def _before_and_after(run: Run) -> list[tuple[str, Evaluation | None, Evaluation | None]]:
+def _known(row: EvaluationRow) -> list[Evaluation]:
+    return [line for line in (row.before, row.after) if line is not None]
+
+
+def _evaluation_rows(run: Run) -> list[EvaluationRow]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
     sets = []
     for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
-        mine = [evaluation for evaluation in run.evaluations if evaluation.set == name]
-        before = _last([evaluation for evaluation in mine if evaluation.stage == "before_rl"])
-        after = _last([evaluation for evaluation in mine if evaluation.stage == "after_rl"])
-        sets.append((name, before, after or _last([evaluation for evaluation in mine if evaluation.stage == "rl"])))
+        before, after, during = (
+            _last([line for line in run.evaluations if (line.set, line.stage) == (name, stage)])
+            for stage in ("before_rl", "after_rl", "rl")
+        )
+        sets.append(EvaluationRow(inert(name, 80), before, after or during))
     return sets
 
 
@@ -219,9 +200,8 @@ def _last(evaluations: list[Evaluation]) -> Evaluation | None:
     return sorted(evaluations, key=lambda evaluation: evaluation.step)[-1] if evaluations else None
 
 
-def _wilson(evaluation: Evaluation | None) -> Interval | None:
-    return (
-        None
-        if evaluation is None or evaluation.correct is None
-        else wilson_interval(evaluation.correct, evaluation.count)
-    )
+def wilson(evaluation: Evaluation | None) -> Interval | None:
+    """The interval of an evaluation's accuracy; None where there is none."""
+    if evaluation is None or evaluation.correct is None:
+        return None
+    return wilson_interval(evaluation.correct, evaluation.count)

@@ -1,13 +1,14 @@
-"""Oscillation and falls of a curve, by hand."""
+"""Oscillation, falls and smoothing of a curve, and pass@k, by hand."""
 
 import math
+from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.statistics import largest_drop, oscillation
-
-NAN = math.nan
+from geoalign.errors import InputError
+from geoalign.lab.analysis.statistics import ema, largest_drop, mean_pass_at_k, oscillation, pass_at_k, powers_of_two
 
 
 def test_oscillation_by_hand():
@@ -34,14 +35,65 @@ def test_oscillation_is_the_standard_deviation_of_independent_noise_around_a_ris
 def test_oscillation_scales_and_ignores_missing_points():
     curve = [1.0, 3.0, 2.0, 5.0]
     assert oscillation([7 * value + 1 for value in curve]) == pytest.approx(7 * oscillation(curve))
-    assert oscillation([0, NAN, 3, 3], [0, 0.5, 1, 3]) == pytest.approx(oscillation([0, 3, 3], [0, 1, 3]))
+    assert oscillation([0, math.nan, 3, 3], [0, 0.5, 1, 3]) == pytest.approx(oscillation([0, 3, 3], [0, 1, 3]))
     assert math.isnan(oscillation([1.0, 2.0]))
-    assert math.isnan(oscillation([1.0, NAN, 2.0]))
+    assert math.isnan(oscillation([1.0, math.nan, 2.0]))
 
 
 def test_largest_drop_by_hand():
     # Maxima 1, 4, 4, 4, 5; falls 0, 0, 1, 3, 0.
     assert largest_drop([1, 4, 3, 1, 5]) == 3
-    assert largest_drop([1, 2, NAN, 3]) == 0
-    assert largest_drop([3, NAN, 1]) == 2
-    assert math.isnan(largest_drop([NAN]))
+    assert largest_drop([1, 2, math.nan, 3]) == 0
+    assert largest_drop([3, math.nan, 1]) == 2
+    assert math.isnan(largest_drop([math.nan]))
+
+
+def test_ema_by_hand():
+    # s_0 = 1; s_1 = 0.6 * 1 + 0.4 * 2 = 1.4; s_2 = 0.6 * 1.4 + 0.4 * 0 = 0.84.
+    assert ema([1, 2, 0]).tolist() == pytest.approx([1, 1.4, 0.84])
+
+
+def test_ema_passes_over_missing_points():
+    # Nothing before the first number; the missing fourth point leaves the average where it was.
+    smoothed = ema([math.nan, 1, 2, math.nan, 0])
+    assert math.isnan(smoothed[0])
+    assert smoothed[1:].tolist() == pytest.approx([1, 1.4, 1.4, 0.84])
+
+
+def test_it_is_the_share_of_draws_that_hold_a_right_answer():
+    for samples in range(1, 8):
+        for correct in range(samples + 1):
+            answers = [True] * correct + [False] * (samples - correct)
+            for k in range(1, samples + 1):
+                draws = list(combinations(answers, k))
+                assert pass_at_k(samples, correct, k) == sum(map(any, draws)) / len(draws)
+
+
+def test_small_and_large_values_keep_every_digit():
+    # One right answer in n gives k/n; as 1 - product of rounded factors it would lose digits.
+    assert pass_at_k(10_000_000, 1, 1) == 1e-7
+    assert pass_at_k(100_000, 1, 3) == 3e-5
+    # All but three wrong of 2,000, k = 1,000: 1 - (1000 x 999 x 998)/(2000 x 1999 x 1998).
+    expected = 1 - Fraction(1000 * 999 * 998, 2000 * 1999 * 1998)
+    assert pass_at_k(2000, 3, 1000) == float(expected)
+
+
+def test_the_mean_goes_over_problems():
+    # (0 + 0.5 + 1) / 3 with k = 2 of 4: 0, 1 and 4 right answers.
+    assert mean_pass_at_k([0, 1, 4], samples=4, k=2) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"), [(1, [1]), (2, [1, 2]), (7, [1, 2, 4]), (64, [1, 2, 4, 8, 16, 32, 64])]
+)
+def test_powers_of_two(largest, expected):
+    assert powers_of_two(largest) == expected
+
+
+def test_numbers_out_of_range_are_refused():
+    with pytest.raises(InputError, match=r"k: expected 1 to 4 \(samples\), got 5"):
+        pass_at_k(4, 1, 5)
+    with pytest.raises(InputError, match="k: expected 1 to 4"):
+        pass_at_k(4, 1, 0)
+    with pytest.raises(InputError, match=r"correct: expected 0 to 4 \(samples\), got 5"):
+        pass_at_k(4, 5, 1)

@@ -1,10 +1,19 @@
-"""Intervals by hand."""
+"""Intervals, paired differences, Holm's correction and shares of a loss, by hand and against scipy."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
+from geoalign.lab.analysis.statistics import (
+    holm,
+    paired_difference,
+    seed_interval,
+    share_interval,
+    spread,
+    wilson_interval,
+)
 from geoalign.method.intervals import clustered_proportion, jackknife, mean_interval
 
 
@@ -17,17 +26,6 @@ def test_clustered_proportion_by_hand():
     interval = clustered_proportion(np.array([3.0, 1.0, 3.0, 1.0]), np.array([4.0] * 4))
     assert interval.high - 0.5 == pytest.approx(0.459347, abs=1e-5)
     assert 0.5 - interval.low == pytest.approx(0.459347, abs=1e-5)
-
-
-def test_clustered_proportion_covers():
-    draw = np.random.default_rng(0)
-    covered = 0
-    for _ in range(400):
-        chance = draw.beta(2, 2, 30)
-        interval = clustered_proportion(draw.binomial(10, chance).astype(float), np.full(30, 10.0))
-        covered += interval.low <= 0.5 <= interval.high
-    # 95% of 400 is 380, standard deviation 4.4.
-    assert 360 <= covered <= 398
 
 
 def test_clustered_proportion_degenerate():
@@ -52,3 +50,144 @@ def test_jackknife_by_hand():
     assert interval.estimate == 2.5
     assert interval.low == pytest.approx(2.5 - reach, rel=1e-5)
     assert interval.high == pytest.approx(2.5 + reach, rel=1e-5)
+
+
+def test_paired_difference_by_hand():
+    # Differences 1, 2, 3: mean 2, sd 1, error 1/sqrt(3) = 0.57735, t = 3.4641 with 2 degrees of freedom, whose 97.5%
+    # point is 4.302653: reach 2.484138. Two-sided p for 2 degrees: 1 - t/sqrt(2 + t^2) = 1 - 3.4641/3.741657 = .07418.
+    found = paired_difference({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0, 2: 6.0})
+    assert found.interval.estimate == 2
+    assert (found.interval.low, found.interval.high) == pytest.approx((-0.484138, 4.484138), abs=1e-5)
+    assert found.p == pytest.approx(0.074180, abs=1e-5)
+    assert (found.pairs, found.left_out) == (3, 0)
+    assert found.defined
+    assert not found.excludes_zero
+
+
+def test_it_pairs_by_seed_not_by_place():
+    # Seed by seed the differences are 1, 1.5 and 0.5; in the order given they would be 1, 100.5 and -98.5.
+    found = paired_difference({0: 1.0, 2: 100.5, 1: 1.5}, {1: 0.0, 0: 0.0, 2: 100.0})
+    assert found.interval.estimate == 1
+    assert found.interval.low == pytest.approx(1 - 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
+
+
+def test_seeds_of_one_side_are_left_out_and_counted():
+    found = paired_difference(
+        {0: 1.0, 1: 2.0, 2: 4.0, 3: math.nan, 4: 9.0}, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 7: 0.0, 8: math.nan}
+    )
+    # Common: 0, 1, 2. Seeds 3 (no number on the left), 4 and 7 stand on one side, 8 on none.
+    assert (found.pairs, found.left_out) == (3, 3)
+    assert found.interval.estimate == pytest.approx(7 / 3)
+
+
+def test_it_agrees_with_scipy():
+    draw = np.random.default_rng(0)
+    first, second = draw.normal(0.3, 1, 8), draw.normal(0, 1, 8)
+    found = paired_difference(dict(enumerate(first)), dict(enumerate(second)))
+    test = ttest_rel(first, second)
+    reference = test.confidence_interval(0.95)
+    assert found.p == pytest.approx(test.pvalue, rel=1e-9)
+    assert (found.interval.low, found.interval.high) == pytest.approx((reference.low, reference.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_or_two_seeds_have_no_interval(seeds):
+    found = paired_difference({seed: 5.0 + seed for seed in range(seeds)}, dict.fromkeys(range(seeds), 0.0))
+    assert found.interval.estimate == 5 + (seeds - 1) / 2
+    assert math.isnan(found.interval.low)
+    assert math.isnan(found.p)
+    assert not found.defined
+    assert not found.excludes_zero
+
+
+def test_equal_arms_differ_by_exactly_nothing():
+    found = paired_difference({0: 0.1, 1: 0.7, 2: 0.3}, {0: 0.1, 1: 0.7, 2: 0.3})
+    assert (found.interval.low, found.interval.high, found.p) == (0, 0, 1)
+    assert not found.excludes_zero
+
+
+def test_differences_without_spread_are_no_proof():
+    # All exactly 0.1, and 0.1 up to rounding: a t interval of width zero would call either certain.
+    assert not paired_difference(dict.fromkeys(range(3), 0.1), dict.fromkeys(range(3), 0.0)).defined
+    rounded = paired_difference({0: 0.3, 1: 0.8, 2: 1.1}, {0: 0.2, 1: 0.7, 2: 1.0})
+    assert not rounded.excludes_zero
+    assert rounded.interval.estimate == pytest.approx(0.1)
+
+
+def test_seed_interval_needs_three_seeds():
+    # 1, 2, 3: reach 4.302653 / sqrt(3) = 2.484138.
+    assert seed_interval([1.0, math.nan, 2.0, 3.0]).high == pytest.approx(4.484138, abs=1e-5)
+    two = seed_interval([1.0, 2.0, math.nan])
+    assert two.estimate == 1.5
+    assert math.isnan(two.low)
+    assert math.isnan(seed_interval([]).estimate)
+
+
+def test_spread_by_hand():
+    assert spread([1.0, 3.0, math.nan]) == pytest.approx(math.sqrt(2))
+    assert math.isnan(spread([1.0]))
+
+
+def test_holm_by_hand():
+    # Sorted .005, .01, .03, .04 times 4, 3, 2, 1: .02, .03, .06, .04; running maximum: .02, .03, .06, .06.
+    assert holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_ends_at_one_and_keeps_a_single_value():
+    assert holm([0.4, 0.9, 0.5]).tolist() == [1, 1, 1]
+    assert holm([0.03]).tolist() == [0.03]
+    assert holm([]).tolist() == []
+
+
+def test_untested_comparisons_do_not_count():
+    adjusted = holm([math.nan, 0.02, 0.03])
+    assert math.isnan(adjusted[0])
+    # Two tests: .02 x 2 and max(.04, .03 x 1).
+    assert adjusted[1:].tolist() == pytest.approx([0.04, 0.04])
+
+
+def test_a_constant_whole_gives_students_interval_divided_by_it():
+    # mean 2, sd 1, n = 3: 2 +- 4.30265 / sqrt(3) = 2 +- 2.48414; divided by 10.
+    share = share_interval([1, 2, 3], [10, 10, 10])
+    assert (share.estimate, share.low, share.high) == pytest.approx((0.2, -0.048414, 0.448414), abs=1e-5)
+
+
+def test_its_ends_are_the_shares_that_a_t_test_just_cannot_refute():
+    draw = np.random.default_rng(0)
+    wholes = draw.normal(2.0, 0.3, 8)
+    parts = 0.4 * wholes + draw.normal(0.0, 0.2, 8)
+    share = share_interval(parts, wholes)
+    for end in (share.low, share.high):
+        left = dict(enumerate((parts - end * wholes).tolist()))
+        assert paired_difference(left, dict.fromkeys(left, 0.0)).p == pytest.approx(0.05)
+
+
+def test_it_is_unbounded_where_the_whole_may_be_zero():
+    wholes = [1.0, -1.0, 0.9]
+    assert seed_interval(wholes).low < 0 < seed_interval(wholes).high
+    share = share_interval([1.0, 1.0, 1.0], wholes)
+    assert share.estimate == pytest.approx(1 / 0.3)
+    assert math.isnan(share.low)
+    assert math.isnan(share.high)
+    assert math.isnan(share_interval([1.0, 2.0], [3.0, 3.0]).low)
+    assert math.isnan(share_interval([], []).estimate)
+
+
+def test_wilson_by_hand():
+    # n = 10, p = 1/2, z = 1.959964: z^2 = 3.841459; centre 1/2 by symmetry;
+    # half = 1.959964 * sqrt(0.025 + 3.841459 / 400) / 1.3841459 = 1.959964 * 0.1860206 / 1.3841459 = 0.263407.
+    interval = wilson_interval(5, 10)
+    assert interval.estimate == 0.5
+    assert (interval.low, interval.high) == pytest.approx((0.236593, 0.763407), abs=1e-5)
+
+
+def test_wilson_keeps_a_width_at_the_ends():
+    # p = 0: low 0, high = (z^2/n) / (1 + z^2/n) = 0.3841459 / 1.3841459 = 0.277533.
+    none = wilson_interval(0, 10)
+    assert (none.low, none.high) == pytest.approx((0, 0.277533), abs=1e-5)
+    every = wilson_interval(10, 10)
+    assert (every.low, every.high) == pytest.approx((1 - 0.277533, 1), abs=1e-5)
+
+
+def test_wilson_without_trials_is_undefined():
+    assert math.isnan(wilson_interval(0, 0).estimate)

@@ -3,6 +3,7 @@
 import csv
 import re
 
+import pytest
 from rich.console import Console
 
 from geoalign.lab.compare.table import conclude
@@ -24,6 +25,7 @@ def concluded(root):
     return console.export_text(), rows, table[: table.index("</table>")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_it_stands_beside_detection(make_comparison):
     # Every second step has a generation: 50 of 0.625 and 50 without; as the rewards came 0.375.
     series = {
@@ -37,21 +39,3 @@ def test_it_stands_beside_detection(make_comparison):
     assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]
     assert [row["observed_advantage_cosine_mean"] for row in rows] == ["0.375", "0.375"]
     assert page.count("0.625") == page.count("0.375") >= 2
-
-
-def test_arms_without_corruption_have_it_too(make_comparison):
-    root = make_comparison(
-        {"none": {"grpo": 0.4}}, rates={"none": 0.0}, series={"advantage_cosine": [1.0, None] * HALF}
-    )
-    terminal, rows, page = concluded(root)
-    assert rows[0]["advantage_cosine_mean"] == "1"
-    assert "finding the corrupted rollouts" in terminal
-    assert "<td>–</td><td>–</td>" in page
-
-
-def test_older_results_have_a_dash(make_comparison):
-    terminal, rows, page = concluded(make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}))
-    assert rows[0]["advantage_cosine_mean"] == ""
-    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.3 " in line and "0.1 " in line)
-    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["–", "–"]
-    assert page.count('<td class="stack">–</td><td class="stack">–</td></tr>') == 2

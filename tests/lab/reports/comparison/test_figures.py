@@ -90,11 +90,6 @@ def test_a_band_is_mean_and_interval_of_the_smoothed_seeds():
     assert np.isnan(single.low).all()
 
 
-def test_a_seed_that_lacks_a_step_is_left_out_there():
-    found = band(Curve((0, 1), np.array([0, 5]), np.array([[1.0, NAN], [3.0, 5.0]])))
-    assert found.smooth.tolist() == [2, 5]
-
-
 def test_evaluation_curves_draw_every_arm_from_step_0(compared):
     level = compared.levels[1]
     (panel,) = evaluation_panels(level, "accuracy")

@@ -116,6 +116,7 @@ def test_numbers_of_the_tables(whole):
     assert "nan" not in table.lower()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0,))
     (folder / "versions.json").unlink()
@@ -131,6 +132,7 @@ def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_compa
     assert build_report(folder).read_bytes() == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_zero_by_construction_is_said(make_comparison):
     one = {"run": {"grpo": {"steps_per_generation": 1}}}
     said = words(build_report(make_comparison({"x": {"grpo": 0.5}}, seeds=(0,), compare=one)).read_text("utf-8"))
@@ -138,6 +140,7 @@ def test_zero_by_construction_is_said(make_comparison):
     assert "PPO KL is zero by construction: each generation is used for a single update." in said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_dialogue_shows_proxy_and_gold(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.8}}, seeds=(0, 1, 2), metric="reward", gold=-0.2)
     text = build_report(folder).read_text(encoding="utf-8")
@@ -173,6 +176,7 @@ def test_hostile_names_and_errors_stay_text(make_comparison):
     assert all(path.parent == folder / "figures" for path in folder.rglob("*.svg"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_with_a_run_without_wrong_rewards_the_page_opens_with_what_was_recovered(make_comparison):
     scores = {"grpo": 0.4, "geoalign": 0.5, "pair_count": 0.42, "oracle": 0.58, "clean": 0.6}
     folder = make_comparison({"flip_40": scores, "flip_00": scores}, rates={"flip_40": 0.4, "flip_00": 0.0})

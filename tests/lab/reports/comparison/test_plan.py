@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.config.compare_loading import load_compare_config, plain_compare_config
-from geoalign.lab.store.comparison_plan import plan_of, read_plan
+from geoalign.lab.store.comparison_plan import plan_of
 
 
 def test_the_plan_of_a_resolved_comparison():
@@ -59,16 +58,3 @@ def test_parts_are_told_by_settings_not_by_names():
     assert plan.planned("count", "a")
     assert not plan.planned("count", "b")
     assert plan.planned("baseline", "b")
-
-
-def test_an_unreadable_plan_is_refused(tmp_path):
-    with pytest.raises(RunFolderError, match=r"compare\.yaml: expected a readable file, got none"):
-        read_plan(tmp_path)
-    path = tmp_path / "compare.yaml"
-    for content, said in (
-        ("[1]", "expected a mapping, got list"),
-        ("a: [", "expected a mapping, got .*expected YAML"),
-    ):
-        path.write_text(content)
-        with pytest.raises(RunFolderError, match=said):
-            read_plan(tmp_path)

@@ -50,29 +50,6 @@ def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
     assert read_cell(_write(tmp_path / "seed-0.json", value)).error == "no reason was recorded"
 
 
-def test_snapshots_without_a_mean_score_or_known_corruption(tmp_path, make_result):
-    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
-    result["snapshots"][0] |= {"mean_score": None, "corrupted": None}
-    found = read_cell(_write(tmp_path / "seed-0.json", result)).snapshots[0]
-    assert np.isnan(found.mean_score).all()
-    assert found.corrupted is None
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"schema_version": 2}, "schema_version: expected 1, got 2"),
-        ({"status": "running"}, "status: expected 'finished' or 'failed', got 'running'"),
-    ],
-)
-def test_what_is_no_result_is_refused_by_name(tmp_path, make_result, change, said):
-    result = make_result(arm="a", level="b", seed=0, final=0.5, curator=GRPO)
-    path = _write(tmp_path / "seed-0.json", {**result, **change})
-    with pytest.raises(RunFolderError, match=said) as caught:
-        read_cell(path)
-    assert str(path) in str(caught.value)
-
-
 def test_results_of_a_folder(make_comparison, tmp_path, make_result):
     folder = make_comparison({"flip": {"grpo": 0.5, "oracle": 0.6}}, seeds=(0, 1), failed=[("flip", "oracle", 1)])
     cells = read_results(folder)

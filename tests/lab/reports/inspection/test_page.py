@@ -59,6 +59,7 @@ def test_the_library_comes_with_its_licence():
     assert "Ron Kok" in library[:400]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_redacted_page_has_no_texts(tmp_path, write_inspection):
     text = build_inspection(write_inspection(tmp_path, redact=True)).read_text(encoding="utf-8")
     assert 'id="texts-0"' not in text
@@ -66,6 +67,7 @@ def test_a_redacted_page_has_no_texts(tmp_path, write_inspection):
     assert '"redacted": true' in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_inspection):
     def plain(rows):
         for row in rows:
@@ -79,6 +81,7 @@ def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_inspection
     assert build_inspection(write_inspection(tmp_path / "empty", groups=0, steps=1)).is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_without_room_for_all_says_so(tmp_path, write_inspection, monkeypatch):
     import geoalign.lab.reports.inspection.page as module
 

@@ -55,11 +55,7 @@ class Compared:
 
 
 def read_compared(folder: Path) -> Compared:
-    """The comparison in a folder, read and analysed.
-
-    Raises:
-        RunFolderError: the plan or a result cannot be read; the message names it.
-    """
+    """The comparison in a folder, read and analysed."""
     plan, cells = read_plan(folder), read_results(folder)
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 

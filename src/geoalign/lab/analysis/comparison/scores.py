@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from geoalign.lab.analysis.comparison.table import Curve, Detection, DetectionRow
-from geoalign.lab.analysis.statistics import Interval, auroc, paired_difference, seed_interval
+from geoalign.lab.analysis.statistics import Interval, paired_difference, seed_interval
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
@@ -147,48 +147,3 @@ def _share_interval(values: Sequence[float]) -> Interval:
 def _quality(cell: Cell, name: str) -> tuple[float, float]:
     quality = cell.detection.get(name)
     return (quality.auroc, quality.auprc) if quality else (math.nan, math.nan)
-
-
-# --- along whole curves: the final score of a curve that still rises is mostly speed of learning ----------------------
-
-
-def step_of(cell: Cell, metric: str, value: float) -> float:
-    """The step at which the curve first reaches a value, linear between evaluations; NaN where it never does.
-
-    A curve that begins at or above the value reaches it at its first step.
-    """
-    curve = evaluation_series(cell, metric)
-    reached = np.flatnonzero(curve.values >= value)
-    if not len(reached):
-        return math.nan
-    at = int(reached[0])
-    if at == 0:
-        return float(curve.steps[0])
-    below, above = curve.values[at - 1], curve.values[at]
-    return float(curve.steps[at - 1] + (value - below) / (above - below) * (curve.steps[at] - curve.steps[at - 1]))
-
-
-def at_equal(cell: Cell, metric: str, value: float, other: str) -> float:
-    """The other metric at the step at which this one first reaches a value, linear between evaluations.
-
-    What a curator did to the gold utility is hidden by how fast it raised the proxy reward; at equal proxy reward it
-    is not. NaN where the value is never reached or the other metric was not measured there.
-    """
-    step, curve = step_of(cell, metric, value), evaluation_series(cell, other)
-    if math.isnan(step) or not len(curve.steps) or not curve.steps[0] <= step <= curve.steps[-1]:
-        return math.nan
-    return float(np.interp(step, curve.steps, curve.values))
-
-
-def auroc_at_reward(cell: Cell, reward: float) -> float:
-    """How a cell's score ranks corrupted rows among the rows of one observed reward, mean over its snapshots.
-
-    A score that finds wrong answers instead of wrong rewards lies above 1/2 where the reward says right and below it
-    where the reward says wrong, so that both together look like chance. NaN where no snapshot holds both kinds.
-    """
-    areas = [
-        auroc(snapshot.score[rows], snapshot.corrupted[rows])
-        for snapshot in cell.snapshots
-        if snapshot.corrupted is not None and (rows := np.isclose(snapshot.reward, reward)).any()
-    ]
-    return mean(np.array(areas))

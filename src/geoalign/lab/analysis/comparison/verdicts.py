@@ -17,7 +17,7 @@ from geoalign.lab.analysis.comparison.table import (
 )
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference
 from geoalign.lab.store.comparison_plan import Plan
-from geoalign.lab.text import signed
+from geoalign.lab.text import probability, signed
 
 SIGNIFICANCE = 0.05
 
@@ -177,13 +177,6 @@ def _sentence(item: Comparison, decidable: bool) -> str:
     if verdict == "undecided" and difference.excludes_zero:
         note = " The unadjusted interval excludes zero, which among so many comparisons is no finding."
     return f"{mark}{words}: {amount(difference)}, {tested}.{note}"
-
-
-def probability(p: float) -> str:
-    """A p-value with two significant digits; a dash where undefined."""
-    if math.isnan(p):
-        return "–"
-    return "under 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def _why_undefined(difference: PairedDifference) -> str:

@@ -11,12 +11,10 @@ from geoalign.lab.analysis.statistics.curves import (
 from geoalign.lab.analysis.statistics.intervals import (
     MIN_SEEDS,
     PairedDifference,
-    grouped_bootstrap,
     holm,
     paired_difference,
     seed_interval,
     share_interval,
-    smallest_detectable,
     spread,
     wilson_interval,
 )
@@ -31,7 +29,6 @@ __all__ = [
     "average_precision",
     "clustered_proportion",
     "ema",
-    "grouped_bootstrap",
     "holm",
     "largest_drop",
     "mean_interval",
@@ -42,7 +39,6 @@ __all__ = [
     "powers_of_two",
     "seed_interval",
     "share_interval",
-    "smallest_detectable",
     "spread",
     "wilson_interval",
 ]

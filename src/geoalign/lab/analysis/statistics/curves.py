@@ -74,9 +74,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
     Chen et al. 2021 (arXiv 2107.03374), Eq. 1. Computed in whole numbers and divided once, so that it is exact to the
     last bit even where it is close to 0 or 1. With fewer than k wrong answers it is 1.
-
-    Raises:
-        InputError: k or `correct` does not lie within the number of samples.
     """
     if not 1 <= k <= samples:
         raise InputError(f"k: expected 1 to {samples} (samples), got {k}")

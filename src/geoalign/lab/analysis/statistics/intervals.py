@@ -1,25 +1,21 @@
-"""Intervals and tests: over seeds, several at a time, proportions, shares, bootstrap; what a design can detect."""
+"""Intervals and tests: over seeds, several at a time, proportions, shares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri
-from scipy.stats import nct
 from scipy.stats import t as student
 
-from geoalign.method.intervals import Interval, mean_interval
+from geoalign.method.intervals import Interval, mean_interval, t_quantile
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
 _LEVEL = 0.95
-DRAWS = 500
 # A spread below this share of the mean is rounding.
 _ROUNDING = 1e-12
 
@@ -128,29 +124,6 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
 
 
-def smallest_detectable(sd: float, pairs: int, *, power: float = 0.8) -> float:
-    """The smallest mean difference that a two-sided paired t test finds with this probability.
-
-    d sd / sqrt(n) with the d that solves P(T > c) = power for T noncentral t with n - 1 degrees of freedom and
-    noncentrality d, and c the test's critical value. Findings in the wrong direction do not count.
-
-    Args:
-        sd: standard deviation of the paired differences (ddof 1).
-        pairs: paired seeds.
-
-    Returns:
-        A difference in the units of `sd`; 0 where `sd` is 0, NaN where it is NaN or there are fewer than two pairs.
-    """
-    if pairs < 2 or math.isnan(sd):
-        return math.nan
-    critical = float(student.ppf((1 + _LEVEL) / 2, pairs - 1))
-    high = critical + 1.0
-    while float(nct.sf(critical, pairs - 1, high)) < power:
-        high *= 2
-    shift = float(brentq(lambda d: float(nct.sf(critical, pairs - 1, d)) - power, 0.0, high))
-    return shift * sd / math.sqrt(pairs)
-
-
 def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     """mean(parts) / mean(wholes) over paired values, with Fieller's interval (1954).
 
@@ -171,7 +144,7 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     if len(x) < 3:
         return Interval(estimate, math.nan, math.nan)
     covariance = np.cov(x, y)
-    q = float(student.ppf((1 + _LEVEL) / 2, len(x) - 1)) ** 2 / len(x)
+    q = t_quantile(_LEVEL, len(x) - 1) ** 2 / len(x)
     a = y.mean() ** 2 - q * covariance[1, 1]
     b = x.mean() * y.mean() - q * covariance[0, 1]
     c = x.mean() ** 2 - q * covariance[0, 0]
@@ -179,32 +152,3 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
         return Interval(estimate, math.nan, math.nan)
     half = math.sqrt(max(0.0, b * b - a * c)) / a
     return Interval(estimate, float(b / a - half), float(b / a + half))
-
-
-def grouped_bootstrap(
-    statistic: Callable[[Int[np.ndarray, " n"]], float],
-    groups: Int[np.ndarray, " b"],
-) -> Interval:
-    """The statistic of all rows, with the percentiles of its values on groups drawn with replacement.
-
-    Args:
-        statistic: of rows, given by their indices, repeats included; NaN where it is undefined.
-        groups: [B] the group of each row.
-
-    Returns:
-        The interval; NaN bounds where the statistic is undefined on all rows or on more than half of the draws.
-    """
-    estimate = statistic(np.arange(len(groups)))
-    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    generator = np.random.default_rng(0)
-    values = np.array(
-        [
-            statistic(np.concatenate([members[index] for index in generator.integers(len(members), size=len(members))]))
-            for _ in range(DRAWS if not math.isnan(estimate) else 0)
-        ]
-    )
-    known = values[~np.isnan(values)]
-    if len(known) * 2 <= len(values):
-        return Interval(estimate, math.nan, math.nan)
-    low, high = np.quantile(known, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return Interval(estimate, float(low), float(high))

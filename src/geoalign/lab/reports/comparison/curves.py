@@ -10,8 +10,8 @@ from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import ema, seed_interval
 from geoalign.lab.reports.comparison.looks import numbered, palette, portions, slug
-from geoalign.lab.reports.figures.curves import SMOOTHED_FROM
-from geoalign.lab.reports.figures.style import Line, Look, Panel, line_panel
+from geoalign.lab.reports.figures.curves import ACCURACIES, SMOOTHED_FROM
+from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, line_panel
 from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
@@ -210,16 +210,9 @@ def _logged(cells: Sequence[Cell], name: str) -> Curve:
     return stacked(cells, [series_of(cell, name) for cell in cells])
 
 
-_ACCURACIES = (
-    ("train_accuracy", "training pairs", Look("soft", "v", ":")),
-    ("heldout_pair_accuracy", "held-out pairs", Look("orange", "D", "--")),
-    ("new_group_accuracy", "new groups", Look("blue", "s", "-")),
-)
-
-
 def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Panel | str:
     """The projector's accuracy on training pairs, held-out pairs and new groups, with bands over seeds."""
-    curves = [(_logged(cells, name), words, look) for name, words, look in _ACCURACIES]
+    curves = [(_logged(cells, name), words, look) for name, words, look in ACCURACIES]
     curves = [item for item in curves if item[0].values.size]
     if not curves:
         return f"{inert(row.arm, 40)} logged no projector accuracy."
@@ -249,12 +242,12 @@ def pass_at_k_panel(level: LevelTable) -> Panel | str:
         + ", ".join(f"{item.interval.estimate:.3f} at {k}" for k, item in row.pass_at_k.items())
         for row in rows
     )
-    lines = []
-    for row in rows:
-        found = [item.interval for item in row.pass_at_k.values()]
-        low, high = [item.low for item in found], [item.high for item in found]
-        values = [item.estimate for item in found]
-        lines.append(Line(label(row.arm, 24), list(row.pass_at_k), values, low, high, look=style[row.arm], marked=True))
+    lines = [
+        interval_line(
+            label(row.arm, 24), list(row.pass_at_k), [item.interval for item in row.pass_at_k.values()], style[row.arm]
+        )
+        for row in rows
+    ]
     return line_panel(
         f"pass-at-k-{slug(level.level)}",
         f"pass@k after RL, {label(level.level, 24)}",

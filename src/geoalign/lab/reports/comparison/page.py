@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import Compared, read_compared
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant, reference, sweep, variants
 from geoalign.lab.analysis.comparison.recovery import footnote, recovery
@@ -30,9 +32,9 @@ from geoalign.lab.reports.comparison.scores import (
     robustness_panels,
 )
 from geoalign.lab.reports.documents import Drawn, Section, environment, make_folder, picture, section, write
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS
-from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.store.comparison_results import Cell, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert
 
@@ -84,9 +86,6 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
 
     Args:
         compared: what the folder holds, where it was read before.
-
-    Raises:
-        RunFolderError: the plan or a result cannot be read; the message names it.
     """
     files = ComparisonFolder(folder)
     compared = compared or read_compared(files.root)
@@ -213,3 +212,23 @@ def _missing(table: Table) -> list[str]:
         f"{inert(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
         for (level, seeds), arms in arms_of.items()
     ]
+
+
+def compact_comparison(folder: Path, into: Path) -> Path:
+    """Writes the comparison in `folder` to the folder `into`, with all results in one file, and returns that file.
+
+    `geoalign report` makes the same table and page of it. Of the snapshots those alone are kept that the page draws:
+    of the arm, at each level, that the others are variants of.
+    """
+    folder, into = Path(folder), Path(into)
+    compared = read_compared(folder)
+    references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]
+    arms = [(level, row.arm) for level, row in references if row is not None]
+    make_folder(into)
+    if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
+        raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
+    for path in ComparisonFolder(folder).beside_results():
+        if path.is_file():
+            shutil.copyfile(path, into / path.name)
+    write_compact(folder, into / COMPACT, arms)
+    return into / COMPACT

@@ -16,7 +16,16 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.comparison.looks import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, curve_of, pooled_panel, step_panel, tenths_panel
-from geoalign.lab.reports.figures.style import Line, Look, Panel, Theme, interval_panel, line_panel, name_rows
+from geoalign.lab.reports.figures.style import (
+    Line,
+    Look,
+    Panel,
+    Theme,
+    interval_line,
+    interval_panel,
+    line_panel,
+    name_rows,
+)
 from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell, Snapshot
@@ -124,7 +133,8 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: Plan) -> list[Pan
         for at, (arm, column) in enumerate(columns.items()):
             # Side by side, so that intervals at one rate do not cover each other.
             shift = (at - (len(columns) - 1) / 2) * max(level.rate for level in levels) * 1.2
-            lines.append(_bars(label(arm, 24), [100 * rate + shift for rate, _ in column], column, style[arm]))
+            x, found = [100 * rate + shift for rate, _ in column], [item for _, item in column]
+            lines.append(interval_line(label(arm, 24), x, found, style[arm], bars=True))
         panels.append(
             line_panel(
                 numbered(f"robustness-{slug(kind)}", number),
@@ -151,18 +161,12 @@ def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Inte
     ]
 
 
-def _bars(name: str, x: Sequence[float], column: Sequence[tuple[float, Interval]], look: Look) -> Line:
-    found = [interval for _, interval in column]
-    low, high = [item.low for item in found], [item.high for item in found]
-    return Line(name, x, [item.estimate for item in found], low, high, look=look, marked=True, bars=True)
-
-
 def alpha_panel(level: LevelTable, swept: Sweep, plan: Plan) -> Panel:
     """Final score by alpha, with the baseline as a band."""
     baseline = level.row(plan.baseline)
     column = [(value, row.score.interval) for value, row in zip(swept.values, swept.rows, strict=True)]
     words = ", ".join(f"{found.estimate:.3f} at {value:g}" for value, found in column)
-    lines = [_bars("GeoAlign", swept.values, column, Look("blue", "s"))]
+    lines = [interval_line("GeoAlign", swept.values, [found for _, found in column], Look("blue", "s"), bars=True)]
     if baseline is not None and baseline.seeds:
         ends, found = [swept.values[0], swept.values[-1]], baseline.score.interval
         name = label(plan.baseline, 24)

@@ -237,16 +237,17 @@ def areas_panel(detection: Detection) -> Panel:
     )
 
 
-_ACCURACIES = (
-    ("geoalign/train_accuracy", "training pairs", Look("soft", "v", ":")),
-    ("geoalign/heldout_pair_accuracy", "held-out pairs", Look("orange", "D", "--")),
-    ("geoalign/new_group_accuracy", "new groups", Look("blue", "s", "-")),
+# As a result's series call them; the log has them after "geoalign/".
+ACCURACIES = (
+    ("train_accuracy", "training pairs", Look("soft", "v", ":")),
+    ("heldout_pair_accuracy", "held-out pairs", Look("orange", "D", "--")),
+    ("new_group_accuracy", "new groups", Look("blue", "s", "-")),
 )
 
 
 def projector_panel(run: Run) -> Panel | str:
     """The projector's accuracies over steps against chance, or why they cannot be drawn."""
-    known = [(run.series(key), name, look) for key, name, look in _ACCURACIES]
+    known = [(run.series(f"geoalign/{key}"), name, look) for key, name, look in ACCURACIES]
     lines = [smoothed(name, look, series) for series, name, look in known if len(series)]
     if not lines:
         return f"The curator of this run ({run.curator_name}) logged no projector accuracy: it trains no projector."

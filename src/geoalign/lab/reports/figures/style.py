@@ -120,6 +120,12 @@ def draw_line(axes: Axes, theme: Theme, line: Line) -> None:
     axes.plot(x, thick, color=colour, linestyle=line.look.dash, linewidth=2, label=line.name, marker=mark, markersize=4)
 
 
+def interval_line(name: str, x: Sequence[float], found: Sequence[Interval], look: Look, *, bars: bool = False) -> Line:
+    """A marked line through estimates, with their intervals."""
+    low, high = [item.low for item in found], [item.high for item in found]
+    return Line(name, x, [item.estimate for item in found], low, high, look=look, marked=True, bars=bars)
+
+
 def line_panel(
     name: str,
     title: str,

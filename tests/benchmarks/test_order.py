@@ -1,15 +1,13 @@
-"""Order of right responses over wrong ones, and the bootstrap over groups, by hand."""
+"""Order of right responses over wrong ones, by hand."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
+from benchmarks.wrong_rewards import group_orders
 from hypothesis import given
 from hypothesis import strategies as st
-
-from geoalign.lab.analysis.detection import group_orders
-from geoalign.lab.analysis.statistics import grouped_bootstrap
 
 
 def test_order_by_hand():
@@ -39,25 +37,3 @@ def test_order_is_that_of_all_pairs(rows):
         if pairs:
             expected[group] = pytest.approx(np.mean(pairs))
     assert group_orders(scores.astype(float), right.astype(bool), groups) == expected
-
-
-def test_the_bootstrap_draws_groups():
-    # Two groups, whose means are 0 and 1: a draw has a mean of 0, 1/2 or 1, with chances 1/4, 1/2, 1/4.
-    values, groups = np.array([0.0, 0.0, 1.0, 1.0]), np.array([4, 4, 9, 9])
-    interval = grouped_bootstrap(lambda rows: float(values[rows].mean()), groups)
-    assert (interval.estimate, interval.low, interval.high) == (0.5, 0.0, 1.0)
-    again = grouped_bootstrap(lambda rows: float(values[rows].mean()), groups)
-    assert again == interval
-
-
-def test_what_is_mostly_undefined_has_no_interval():
-    # Defined only where both groups are drawn, or all rows are: in about half of the draws.
-    groups = np.array([0, 1, 2])
-
-    def whole(rows):
-        return 1.0 if len(set(rows.tolist())) == 3 else math.nan  # 6 of 27 draws
-
-    interval = grouped_bootstrap(whole, groups)
-    assert interval.estimate == 1
-    assert math.isnan(interval.low)
-    assert math.isnan(grouped_bootstrap(lambda rows: math.nan, groups).estimate)

@@ -14,18 +14,20 @@ import torch
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.slime.apply import active_slots, normalised_rewards, place_samples
-from geoalign.adapters.slime.refusals import check_arguments, check_drops, check_saving
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
-from geoalign.adapters.slime.settings import SECTION, parse_settings
+from geoalign.adapters.slime.settings import SECTION, SlimeSettings, parse_settings
 from geoalign.adapters.step import check_curator, decide, final_advantages, named, wanted_components
 from geoalign.curators.base import identity
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Rollouts
 
 _LOG = logging.getLogger(__name__)
 # Where `log(args, metrics, step_key)` is: slime 0.3, miles, slime 0.2 and vime.
 _TRACKERS = ("observability.logging_utils", "utils.tracking_utils.tracking", "utils.logging_utils")
+# Their advantage of every token is the normalised reward.
+ESTIMATORS = ("grpo", "gspo", "cispo")
 
 
 class SlimeRun:
@@ -144,3 +146,47 @@ def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
         for row in members:
             found[row] = value
     return found
+
+
+def check_arguments(args: Any) -> None:
+    """Raises UnsupportedError where slime would not take the normalised rewards for the advantages."""
+    if args.advantage_estimator not in ESTIMATORS:
+        raise UnsupportedError(
+            f"--advantage-estimator {args.advantage_estimator}: curated batches have advantages of their own, which "
+            f"{', '.join(ESTIMATORS)} take over; set one of them"
+        )
+    if args.normalize_advantages:
+        raise UnsupportedError(
+            "--normalize-advantages: it would shift the advantages of all rows, those without weight among them; leave "
+            "it out"
+        )
+    path = getattr(args, "custom_advantage_function_path", None)
+    if path is not None:
+        raise UnsupportedError(
+            f"--custom-advantage-function-path {path}: expected none, so that curated advantages stay"
+        )
+
+
+def check_drops(args: Any, curator: str) -> None:
+    """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
+    if not getattr(args, "calculate_per_token_loss", False):
+        raise UnsupportedError(
+            f"{curator} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
+            "--calculate-per-token-loss, or let the curator replace or weigh rows"
+        )
+
+
+def check_saving(args: Any, settings: SlimeSettings, wrapped: bool) -> None:
+    """Raises ConfigError where checkpoints would be written without the curator's state."""
+    if args.save is None or not settings.resume:
+        return
+    otherwise = f"or set {SECTION}.resume to false to train without the curator's state in checkpoints"
+    if not wrapped:
+        raise ConfigError(
+            f"--data-source-path: expected geoalign.adapters.slime.data_source, got {args.data_source_path} (a data "
+            f"source of your own goes to {SECTION}.data_source); {otherwise}"
+        )
+    if not args.rollout_global_dataset:
+        raise ConfigError(
+            f"--disable-rollout-global-dataset: slime then saves no data source; leave it out, {otherwise}"
+        )

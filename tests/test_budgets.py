@@ -16,32 +16,32 @@ SOURCE = ROOT / "src" / "geoalign"
 # Lines and files of each room, sub-folders included; "." and "lab" are the files that stand there alone.
 ROOMS = {
     ".": (720, 8),
-    "adapters": (5370, 53),
-    "curators": (5250, 30),
+    "adapters": (5360, 52),
+    "curators": (5260, 30),
     "hidden": (620, 6),
-    "lab": (1250, 9),
-    "lab/analysis": (2100, 16),
+    "lab": (1220, 9),
+    "lab/analysis": (1970, 16),
     "lab/bench": (300, 4),
-    "lab/compare": (1110, 8),
-    "lab/config": (2050, 18),
-    "lab/curate": (1410, 7),
-    "lab/dumps": (1080, 5),
+    "lab/compare": (1080, 8),
+    "lab/config": (2020, 18),
+    "lab/curate": (1370, 7),
+    "lab/dumps": (1040, 5),
     "lab/evaluate": (360, 3),
     "lab/evaluation": (1100, 7),
     "lab/generation": (550, 5),
     "lab/judge": (400, 4),
-    "lab/models": (430, 5),
-    "lab/reports": (3170, 21),
-    "lab/rewards": (1770, 11),
-    "lab/store": (2610, 21),
-    "lab/tasks": (2390, 16),
+    "lab/models": (420, 5),
+    "lab/reports": (3120, 19),
+    "lab/rewards": (1640, 11),
+    "lab/store": (2220, 18),
+    "lab/tasks": (2200, 14),
     "lab/train": (2710, 17),
-    "method": (1870, 16),
-    "settings": (960, 9),
+    "method": (1920, 16),
+    "settings": (720, 8),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 39_500, "tests": 40_300, "benchmarks": 3_060}
-DOC_WORDS = 28_300
+TREES = {"src": 38230, "tests": 37720, "benchmarks": 3070}
+DOC_WORDS = 16800
 
 
 def size(files: list[Path]) -> tuple[int, int]:
@@ -71,4 +71,6 @@ def test_a_tree_is_within_its_budget(tree):
 
 
 def test_the_docs_are_within_their_budget():
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")) <= DOC_WORDS
+    # The rules of tables are no words.
+    pages = [page.read_text(encoding="utf-8").split() for page in (ROOT / "docs").glob("*.md")]
+    assert sum(any(map(str.isalnum, word)) for page in pages for word in page) <= DOC_WORDS

@@ -26,6 +26,7 @@ from geoalign.lab.config.benchmarks import parse_benchmark
 from geoalign.lab.config.evaluate import load_evaluate_config
 from geoalign.lab.config.judge import load_judge_config
 from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.tasks.sources import hub_dataset
 
 ROOT = Path(__file__).parents[1]
@@ -110,7 +111,7 @@ def test_every_command_exists(arguments, monkeypatch):
         assert config.grpo.keys() <= TRL_OPTIONS
         assert (config.sft or {}).keys() <= SFT_OPTIONS
     elif arguments[0] == "evaluate":
-        load_evaluate_config({"pass_at_k": given["pass_at_k"]}, given["overrides"] or [])
+        load_evaluate_config(EvaluateRequest(**{name: value for name, value in given.items() if value is not None}))
         locations = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
         locations += [text.partition("=")[2] for text in given["dialogues"] or []]
         assert locations

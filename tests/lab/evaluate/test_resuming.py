@@ -14,6 +14,7 @@ import pytest
 from evaluating import rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.evaluate import EvaluationScoring
 from geoalign.lab.generation.engines import Generated, TransformersEngine
 
 
@@ -70,7 +71,7 @@ def test_real_files_and_resuming_after_every_stop(
         ({"batch_size": 2}, "batch_size: expected 5"),
         ({"system_prompt": None}, "sets.aime24.digest: expected"),
         ({"chat_template_kwargs": {"x": 1}}, "models.tiny.chat_template_kwargs.x: expected nothing"),
-        ({"reward": {"timeout": 1.0}}, "reward.timeout: expected 5.0"),
+        ({"reward": EvaluationScoring(timeout=1.0)}, "reward.timeout: expected 5.0"),
     ],
 )
 def test_other_settings_are_refused_by_key(

@@ -96,7 +96,7 @@ def test_evaluation_sets_inherit_the_fields_or_name_their_own(write_jsonl):
     task = _task(
         train,
         answer_pattern=r"####\s*(.+)",
-        evaluation={"same": train, "other": {"path": other, "prompt_field": "problem", "answer_field": "result"}},
+        evaluation={"same": train, "other": MathSetConfig(path=other, prompt_field="problem", answer_field="result")},
     )
     sets = task.evaluation_problems()
     assert list(sets) == ["same", "other"]

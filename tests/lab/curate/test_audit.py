@@ -134,5 +134,5 @@ def test_prompts_whose_agreed_answer_is_always_refused():
 )
 def test_what_says_nothing_of_a_verifier(groups, reason):
     assert audited(*groups)[0] == {"verifier": {"reason": reason}}
-    assert verifier_lines(audited(*groups)[0]) == []
+    assert verifier_lines(audited(*groups)[0]) == [f"The verifier's errors cannot be told. {reason}"]
     assert refused_line(audited(*groups)[0]) == ""

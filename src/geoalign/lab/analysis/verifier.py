@@ -23,9 +23,9 @@ class DoubtfulPrompt:
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences on the verifier: contradictions between its verdicts, its error rates; empty where it is unknown."""
+    """Sentences on the verifier: contradictions between its verdicts, its error rates, or why nothing can be told."""
     verifier = summary.get("verifier") or {}
-    lines = []
+    lines = [f"The verifier's errors cannot be told. {verifier['reason']}"] if "reason" in verifier else []
     for one, several in (("answer", "answers"), ("response", "responses")):
         if repeated := verifier.get(f"groups_with_repeated_{several}"):
             both = verifier[f"groups_with_{several}_judged_both_ways"]
@@ -38,8 +38,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     if said and all(said):
         lines.append(
             f"By a model of noisy verdicts, the verifier rewards {said[0]} of the wrong answers and refuses {said[1]} "
-            f"of the right ones; J, which is 1 less both, is {said[2]}. In brackets 95% intervals, bootstrap over "
-            "groups."
+            f"of the right ones; J, which is 1 less both, is {said[2]}. In brackets 95% intervals over groups."
         )
     return lines
 

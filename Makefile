@@ -95,7 +95,7 @@ $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
 	$(BIN)/python recipes/smollm2.py
-	$(BIN)/geoalign curate recipes/rollouts/substring_reward.jsonl --curator denoise --model runs/models/smollm2-135m \
+	$(BIN)/geoalign audit recipes/rollouts/substring_reward.jsonl --model runs/models/smollm2-135m \
 		--set hidden_position=mean --set curator.least_slope=1 --set dtype=float32 --output runs/example --overwrite
 
 # The wheel, installed where nothing else is: what it needs must be what it says it needs.

@@ -24,7 +24,7 @@ ROOMS = {
     "lab/bench": (300, 4),
     "lab/compare": (1080, 8),
     "lab/config": (2020, 18),
-    "lab/curate": (1370, 7),
+    "lab/audit": (1370, 7),
     "lab/dumps": (1040, 5),
     "lab/evaluate": (360, 3),
     "lab/evaluation": (1100, 7),

@@ -156,7 +156,7 @@ def test_the_settings_tables_are_those_of_the_settings(page):
 
 def test_every_page_of_settings_has_its_table():
     shown = {page.name for page in DOCS if settings_tables.TABLE.search(page.read_text(encoding="utf-8"))}
-    pages = {"method.md", "denoise.md", "train.md", "compare.md", "curate.md", "evaluate.md", "judge.md", "rewards.md"}
+    pages = {"method.md", "denoise.md", "train.md", "compare.md", "audit.md", "evaluate.md", "judge.md", "rewards.md"}
     assert shown == pages
 
 

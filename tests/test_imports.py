@@ -73,7 +73,7 @@ main()"""
     [
         ("typer", ["--help"], "cli"),
         ("ruamel", ["train", "--dry-run"], "cli"),
-        ("pyarrow", ["curate", "dump.jsonl", "--output", "out"], "trl"),
+        ("pyarrow", ["audit", "dump.jsonl", "--output", "out"], "trl"),
         ("trl", ["train", "--dry-run"], "trl"),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_figures_of_the_example_that_need_no_model(tmp_path):
     wrong = [row for row in rows if row["reward"] != row["correct"]]
     incorrect = sum(not row["correct"] for row in rows)
     settings = ["--curator", "denoise", "--set", "curator.geometry=none", "--output", str(tmp_path / "curated")]
-    result = CliRunner().invoke(app, ["curate", str(ROLLOUTS), *settings])
+    result = CliRunner().invoke(app, ["audit", str(ROLLOUTS), *settings])
     assert result.exit_code == 0, result.output
     scores = pd.read_parquet(tmp_path / "curated" / "scores.parquet")
     summary = json.loads((tmp_path / "curated" / "summary.json").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ def heavy_imports() -> None:
         "compare.command",
         "evaluate.command",
         "bench.command",
-        "curate.command",
+        "audit.command",
         "judge.command",
     ):
         importlib.import_module(f"geoalign.lab.{command}")

@@ -52,10 +52,10 @@ COMMANDS = {
     "resume": "train --resume --output {}",
     "compare": "compare {} --output out",
     "compare to": "compare --curators grpo,geoalign --seeds 0 --output {}",
-    "curate": "curate {} --output out",
-    "curate to": "curate dump.jsonl --curator pair_count --output {}",
-    "curate by states": "curate dump.jsonl --output out --hidden {}",
-    "curate by model": "curate dump.jsonl --output out --model {}",
+    "audit": "audit {} --output out",
+    "audit to": "audit dump.jsonl --curator pair_count --output {}",
+    "audit by states": "audit dump.jsonl --output out --hidden {}",
+    "audit by model": "audit dump.jsonl --output out --model {}",
     "evaluate": "evaluate {} --output out --benchmark aime24=a.jsonl",
     "judge": "judge {} a.jsonl --output out --local",
     "judge to": "judge a.jsonl a.jsonl --output {} --local",
@@ -65,7 +65,7 @@ COMMANDS = {
 
 
 # Every command meets one kind of place, and one command meets all.
-PAIRS = [*zip(COMMANDS, cycle(PLACES), strict=False), *(("curate", place) for place in PLACES)]
+PAIRS = [*zip(COMMANDS, cycle(PLACES), strict=False), *(("audit", place) for place in PLACES)]
 
 
 @pytest.mark.parametrize(("command", "place"), dict.fromkeys(PAIRS))
@@ -87,7 +87,7 @@ def test_figures_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("command", "call"),
-    [("train run.yaml --output out", "fsync"), ("curate dump.jsonl --curator pair_count --output out", "replace")],
+    [("train run.yaml --output out", "fsync"), ("audit dump.jsonl --curator pair_count --output out", "replace")],
 )
 def test_a_full_disk(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, call: str) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -19,7 +19,7 @@ MEGA = 2**20
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch):
-    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", lambda folder: folder)
+    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", lambda folder: folder)
 
 
 def zipped(*parts: tuple[bytes, int]) -> bytes:
@@ -56,7 +56,7 @@ def test_what_fills_memory_is_refused_early(kind, tmp_path):
     (tmp_path / name).write_bytes(make())
     for number, options in enumerate(([], ["--skip-bad"])):
         output = tmp_path / f"out{number}"
-        outcome = harness.run("curate", tmp_path / name, "--output", output, "--curator", "grpo", *options)
+        outcome = harness.run("audit", tmp_path / name, "--output", output, "--curator", "grpo", *options)
         assert not outcome.broken()
         if outcome.code == 0:
             assert number == 1

@@ -69,7 +69,7 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
         ]
     ),
     *(
-        (("curate", "nowhere.jsonl", "--output", "nowhere", *arguments), said)
+        (("audit", "nowhere.jsonl", "--output", "nowhere", *arguments), said)
         for arguments, said in [
             (("--curator", "geoaling"), "nearest: geoalign"),
             (("--curator", "\x1b[2J"), "curator.type"),

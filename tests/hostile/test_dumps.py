@@ -18,10 +18,10 @@ import pytest
 from rich.console import Console
 
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.config.requests import CurateRequest
-from geoalign.lab.curate.command import curate
-from geoalign.lab.curate.hidden_files import read_hidden
+from geoalign.lab.audit.command import audit
+from geoalign.lab.audit.hidden_files import read_hidden
+from geoalign.lab.config.audit import load_audit_config
+from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
 
@@ -35,7 +35,7 @@ def _quick(monkeypatch):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(harness, "main", direct)
@@ -45,7 +45,7 @@ def direct() -> None:
     _, path, output, *options = sys.argv
     given = {"skip_bad": "--skip-bad" in options, "mixed_groups": True}
     try:
-        curate(load_curate_config("grpo", ()), CurateRequest([path], Path(output), **given), console=Console())
+        audit(load_audit_config("grpo", ()), AuditRequest([path], Path(output), **given), console=Console())
     except GeoAlignError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)

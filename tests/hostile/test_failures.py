@@ -77,7 +77,7 @@ def test_errors_have_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
     ("command", "function"),
     [
         ("train --output out", "geoalign.lab.train.train.train"),
-        ("curate x --output out", "geoalign.lab.curate.command.curate"),
+        ("audit x --output out", "geoalign.lab.audit.command.audit"),
         ("judge x y --output out --local", "geoalign.lab.judge.command.judge"),
     ],
 )

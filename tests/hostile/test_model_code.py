@@ -70,7 +70,7 @@ COMMANDS = {
     "train": ["train", "model.yaml", "--output", "out"],
     "dry run": ["train", "model.yaml", "--dry-run"],
     "reward model": ["train", "reward.yaml", "--output", "out"],
-    "curate": ["curate", "dump.jsonl", "--output", "out", "--model", "model"],
+    "audit": ["audit", "dump.jsonl", "--output", "out", "--model", "model"],
     "evaluate": ["evaluate", "model", "--output", "out", "--benchmark", "aime24=aime.jsonl"],
 }
 
@@ -129,8 +129,8 @@ def test_no_option_of_trl_goes_past_the_setting(section: str, option: str) -> No
 def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model.parent / "dump.jsonl").write_text("")
     seen = []
-    monkeypatch.setattr("geoalign.lab.curate.command.curate", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.lab.audit.command.audit", lambda config, *_, **__: seen.append(config))
     monkeypatch.setattr("geoalign.lab.evaluate.command.evaluate", lambda *given, **__: seen.append(given[0]))
-    assert run("curate", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
+    assert run("audit", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]

@@ -57,7 +57,7 @@ def held(outcome: Outcome, folder: Path) -> list[str]:
         (["evaluate", URL, "--benchmark", "aime24=x.jsonl"], "expected a folder"),
         ([*JUDGE, "--base-url", URL], "base_url: expected an address without user"),
         ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request.api_key={SECRET}"], "left out"),
-        (["curate", URL], "***@host"),
+        (["audit", URL], "***@host"),
     ],
     ids=lambda value: " ".join(value).replace(SECRET, "S")[:60] if isinstance(value, list) else "",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """The curator of one training, with its random state, the number of its calls, and its file beside checkpoints.
 
-The adapters of all engines and `geoalign curate` hold one.
+The adapters of all engines and `geoalign audit` hold one.
 """
 
 from __future__ import annotations

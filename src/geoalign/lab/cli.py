@@ -14,9 +14,9 @@ from geoalign import __version__
 from geoalign.errors import ConfigError
 from geoalign.lab.command_line import command, run_command_line
 from geoalign.lab.config.requests import (
+    AuditRequest,
     BenchRequest,
     CompareRequest,
-    CurateRequest,
     EvaluateRequest,
     JudgeRequest,
     ReportRequest,
@@ -140,30 +140,42 @@ def compare_command(request: CompareRequest) -> None:
         raise typer.Exit(1)
 
 
-@command(app, "curate", CurateRequest)
-def curate_command(request: CurateRequest) -> None:
-    """Curate dumps of rollouts: score every one, say which rewards to mistrust and what would replace them.
+@command(app, "audit", AuditRequest)
+def audit_command(request: AuditRequest) -> None:
+    """Which rewards of these rollouts to mistrust, and how often their verifier errs; a page shows the rows.
 
     Reads JSONL, JSONL.gz and parquet of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
 
-      geoalign curate rollouts.jsonl --output runs/curated --model Qwen/Qwen3-1.7B
+      geoalign audit rollouts.jsonl
 
-      geoalign curate dumps/ --output runs/curated --hidden states/ --set curator.scoring=cross_fit
+      geoalign audit dumps/ --output runs/dumps --model Qwen/Qwen3-1.7B --fail-above false_positive=0.1
 
-      geoalign curate scores.jsonl --output runs/curated --curator pair_count --field reward=rm_score
+      geoalign audit scores.jsonl --curator geoalign --hidden states/ --field reward=rm_score
     """
-    from geoalign.lab.config.curate import load_curate_config
+    from geoalign.lab.audit.bounds import exceeded, parse_bounds
+    from geoalign.lab.config.audit import load_audit_config
 
     trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
-    config = load_curate_config(request.curator, [*request.overrides, *trusted])
-    from geoalign.lab.curate.command import curate
+    config = load_audit_config(request.curator, [*request.overrides, *trusted])
+    from geoalign.lab.audit.command import audit
     from geoalign.lab.models.process_setup import silence_logs
 
     silence_logs()
+    bounds, console = parse_bounds(request.fail_above), Console(quiet=request.json)
     try:
-        curate(config, replace(request, command=[masked(argument) for argument in sys.argv[1:]]), console=Console())
+        summary = audit(
+            config, replace(request, command=[masked(argument) for argument in sys.argv[1:]]), console=console
+        )
     except KeyboardInterrupt:
         raise _stopped(_as_typed()) from None
+    if request.json:
+        from geoalign.lab.store.json_files import json_text
+
+        sys.stdout.write(json_text(summary))
+    if above := exceeded(summary, bounds):
+        for line in above:
+            say(Console(stderr=True), line, "red")
+        raise typer.Exit(3)
 
 
 @command(app, "evaluate", EvaluateRequest)

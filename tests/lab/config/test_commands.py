@@ -1,4 +1,4 @@
-"""The settings of `geoalign curate` and `geoalign judge` from the command line; what loads without torch."""
+"""The settings of `geoalign audit` and `geoalign judge` from the command line; what loads without torch."""
 
 import subprocess
 import sys
@@ -9,20 +9,20 @@ from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.controls import PairCountConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.judge import JudgeConfig, load_judge_config
 
 URL = "http://localhost:8000/v1"
 
 
 def test_curator_and_settings() -> None:
-    assert isinstance(load_curate_config().curator, GeoAlignConfig)
-    config = load_curate_config("pair_count", ["curator.alpha=0.2", "batch_size=3", "prompts=text"])
+    assert isinstance(load_audit_config().curator, GeoAlignConfig)
+    config = load_audit_config("pair_count", ["curator.alpha=0.2", "batch_size=3", "prompts=text"])
     assert isinstance(config.curator, PairCountConfig)
     assert (config.curator.alpha, config.batch_size, config.prompts) == (0.2, 3, "text")
-    assert load_curate_config(None, ["curator.type=pods", "curator.m=3"]).curator == PODSConfig(m=3)
-    assert load_curate_config(None, ["curator.projector.steps=5"]).curator.projector.steps == 5
-    chain = load_curate_config("chain", ["curator.members=[{type: pair_count}, {type: pods, m: 2}]"]).curator
+    assert load_audit_config(None, ["curator.type=pods", "curator.m=3"]).curator == PODSConfig(m=3)
+    assert load_audit_config(None, ["curator.projector.steps=5"]).curator.projector.steps == 5
+    chain = load_audit_config("chain", ["curator.members=[{type: pair_count}, {type: pods, m: 2}]"]).curator
     assert chain.members == (PairCountConfig(), PODSConfig(m=2))
 
 
@@ -41,7 +41,7 @@ def test_curator_and_settings() -> None:
 )
 def test_wrong_settings_of_curate_are_named(curator, setting, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_curate_config(curator, [setting])
+        load_audit_config(curator, [setting])
 
 
 def test_the_judge() -> None:
@@ -77,7 +77,7 @@ def test_wrong_settings_of_the_judge_are_named(url, model, overrides, local, sai
 def test_settings_load_no_torch_and_the_list_of_commands_not_even_the_settings() -> None:
     code = (
         "import sys, geoalign.lab.cli; assert 'geoalign.lab.config.run' not in sys.modules;"
-        "import geoalign.lab.config.compare_loading, geoalign.lab.config.curate, geoalign.lab.config.evaluate,"
+        "import geoalign.lab.config.compare_loading, geoalign.lab.config.audit, geoalign.lab.config.evaluate,"
         "geoalign.lab.judge; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,9 +13,9 @@ from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
 from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, agreement_of, consensus, level_of
 from geoalign.lab.analysis.run_detection import FEWEST_PAIRS, GDI, MOST_PAIRS, detect
 from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.audit.terminal import consensus_in_words
 from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract, read_generations
-from geoalign.lab.curate.terminal import consensus_in_words
 from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals
 from geoalign.lab.store.comparison_plan import Plan

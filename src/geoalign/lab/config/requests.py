@@ -53,12 +53,12 @@ class CompareRequest:
 
 
 @dataclass(frozen=True)
-class CurateRequest:
-    """`geoalign curate`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
+class AuditRequest:
+    """`geoalign audit`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
 
     rollouts: Sequence[str] = argument("Dumps of rollouts, or folders of them; in step order.", "ROLLOUTS...")
-    output: Path = option("New folder for the scores, pairs and the page.", metavar="DIR")
-    curator: str | None = option("What scores the rollouts; default: geoalign.", None, "NAME")
+    output: Path = option("New folder for the scores, pairs and the page.", Path("runs/audit"), "DIR")
+    curator: str | None = option("What judges the rollouts; default: denoise.", None, "NAME")
     hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
     model: str | None = option("Model that computes the hidden states.", None, "ID_OR_PATH")
     cache: Path | None = option("Keep computed states there; default: in the output.", None, "DIR")
@@ -72,7 +72,13 @@ class CurateRequest:
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
-    overwrite: bool = option("Replace an earlier curation in DIR.", False)
+    overwrite: bool = option("Replace an earlier audit in DIR.", False)
+    fail_above: Sequence[str] = option(
+        "Exit with code 3 where the interval of false_positive or false_negative lies above; may be repeated.",
+        (),
+        "RATE=BOUND",
+    )
+    json: bool = option("Print summary.json and nothing else.", False)
     trust_remote_code: bool = option("Run the Python code that comes with the model.", False)
     command: Sequence[str] = ()
 

@@ -1,4 +1,4 @@
-"""Reading what `geoalign curate` left in a folder: every rollout's facts as a frame, its texts left in the file."""
+"""Reading what `geoalign audit` left in a folder: every rollout's facts as a frame, its texts left in the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A folder of `geoalign curate`.
+    """A folder of `geoalign audit`.
 
     Attributes:
         scored: the columns of SCORES but for the texts, in the order of the input. `group` counts the groups of all

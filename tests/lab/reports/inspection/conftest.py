@@ -1,4 +1,4 @@
-"""A folder as `geoalign curate` leaves it, generated; and a real Chromium that opens pages from disk."""
+"""A folder as `geoalign audit` leaves it, generated; and a real Chromium that opens pages from disk."""
 
 import json
 import os

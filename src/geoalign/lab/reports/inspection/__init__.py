@@ -1,4 +1,4 @@
-"""The page of an inspected dump: what `geoalign curate` flagged, group by group, in one file that opens from disk."""
+"""The page of an inspected dump: what `geoalign audit` flagged, group by group, in one file that opens from disk."""
 
 from geoalign.lab.reports.inspection.page import build_inspection
 

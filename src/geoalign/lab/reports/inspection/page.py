@@ -1,4 +1,4 @@
-"""From a folder of `geoalign curate` to one self-contained page that opens from disk."""
+"""From a folder of `geoalign audit` to one self-contained page that opens from disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SUMMARY_LIMIT = 20_000
 
 
 def build_inspection(folder: Path) -> Path:
-    """Writes report.html and figures/*.svg into a folder of `geoalign curate`, from its tables alone; returns the page.
+    """Writes report.html and figures/*.svg into a folder of `geoalign audit`, from its tables alone; returns the page.
 
     Files are replaced in one piece, so that a reader never sees half of one.
     """

@@ -1,4 +1,4 @@
-"""`geoalign curate --curator label_refinement`: a prompt is known again by its text."""
+"""`geoalign audit --curator label_refinement`: a prompt is known again by its text."""
 
 import pyarrow.parquet as pq
 import pytest

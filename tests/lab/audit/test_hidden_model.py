@@ -6,11 +6,11 @@ import torch
 from dumps import HOSTILE, QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.audit import hidden_model
+from geoalign.lab.audit.hidden_model import check_model_path, compute_states, load_state_model
+from geoalign.lab.audit.terminal import show_result
+from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.curate import hidden_model
-from geoalign.lab.curate.hidden_model import check_model_path, compute_states, load_state_model
-from geoalign.lab.curate.terminal import show_result
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.terminal import Console
 
@@ -26,7 +26,7 @@ def tiny(tmp_path_factory):
 
 
 def test_states_of_a_model_are_cached_and_gone_on_with(tiny, tmp_path, monkeypatch):
-    config = load_curate_config(None, ("batch_size=4",))
+    config = load_audit_config(None, ("batch_size=4",))
     model = load_state_model(str(tiny), config)
     dump = loaded(write_dump(tmp_path, "plain"))
     whole = compute_states(model, dump, config, tmp_path / "a").states.clone()
@@ -53,7 +53,7 @@ def test_states_of_a_model_are_cached_and_gone_on_with(tiny, tmp_path, monkeypat
     assert torch.equal(compute_states(model, dump, config, tmp_path / "b").states, whole)
     assert calls == []
     # Other settings have states of their own.
-    other = load_curate_config(None, ("batch_size=4", "hidden_position=mean"))
+    other = load_audit_config(None, ("batch_size=4", "hidden_position=mean"))
     assert not torch.equal(compute_states(model, dump, other, tmp_path / "b").states, whole)
     assert len(list((tmp_path / "b").iterdir())) == 2
 
@@ -61,7 +61,7 @@ def test_states_of_a_model_are_cached_and_gone_on_with(tiny, tmp_path, monkeypat
 def test_states_of_a_model_are_those_of_the_extraction(tiny, tmp_path):
     from geoalign.hidden import extract_states_from_texts
 
-    config = load_curate_config(None, ("batch_size=48",))
+    config = load_audit_config(None, ("batch_size=48",))
     model = load_state_model(str(tiny), config)
     dump = loaded(write_dump(tmp_path, "verl"))
     found = compute_states(model, dump, config, tmp_path / "states")
@@ -98,7 +98,7 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     assert summary["hidden"]["hidden_layer"] == [0, 1]
     show_result(Console(width=200), summary, tmp_path, tmp_path)
     assert "No final answer in 36 of 48 responses" in capsys.readouterr().out
-    config = load_curate_config(None, settings)
+    config = load_audit_config(None, settings)
     model = load_state_model(str(tiny), config)
     found = compute_states(model, loaded(path), config, tmp_path / "states").states
     ids = model.tokenizer("<|user|>question 0<|reply|>so the answer is ")["input_ids"]
@@ -134,7 +134,7 @@ def test_which_model(tiny, tmp_path):
     with pytest.raises(ConfigError, match=r"expected a model \(config.json\), got a folder without one"):
         check_model_path(str(tmp_path))
     with pytest.raises(ConfigError, match="device: expected one that is there, got 'cuda:7'"):
-        load_state_model(str(tiny), load_curate_config(None, ("device=cuda:7",)))
+        load_state_model(str(tiny), load_audit_config(None, ("device=cuda:7",)))
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="expected a whole model, got adapters"):
         check_model_path(str(tmp_path))
@@ -157,7 +157,7 @@ def read_by_the_model(monkeypatch, model, rows, config, folder):
 
 
 def test_what_the_model_reads(tiny, tmp_path, monkeypatch):
-    config = load_curate_config()
+    config = load_audit_config()
     model = load_state_model(str(tiny), config)
     rows = [{**plain()[0], "system": "be short"}, {**plain()[1], "truncated": True}, *plain()[2:SIZE]]
     rows = [{**row, "group": 0} for row in rows]
@@ -167,7 +167,7 @@ def test_what_the_model_reads(tiny, tmp_path, monkeypatch):
     assert seen["answer 0.1"] == seen["answer 0.2<|end|>"] == "<|user|>question 0<|reply|>"
     seen = read_by_the_model(monkeypatch, model, verl()[:SIZE], config, tmp_path / "rendered")
     assert seen["answer 0.0<|end|>"] == "question 0"
-    as_text = load_curate_config(None, ("prompts=text",))
+    as_text = load_audit_config(None, ("prompts=text",))
     seen = read_by_the_model(monkeypatch, model, rows, as_text, tmp_path / "text")
     assert seen["answer 0.2<|end|>"] == "question 0"
 
@@ -190,7 +190,7 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
     ]
     dump = tmp_path / "dump.jsonl"
     for count, (folder, settings, rows) in enumerate(cases, start=1):
-        config = load_curate_config(None, settings)
+        config = load_audit_config(None, settings)
         write_lines(dump, rows)
         compute_states(load_state_model(str(folder), config), loaded(dump), config, tmp_path / "cache")
         assert len(list((tmp_path / "cache").iterdir())) == count, settings

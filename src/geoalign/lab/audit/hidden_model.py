@@ -20,8 +20,8 @@ from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
-from geoalign.lab.config.curate import CurateConfig
-from geoalign.lab.curate.hidden_files import stem
+from geoalign.lab.audit.hidden_files import stem
+from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.values import Messages
@@ -86,7 +86,7 @@ def check_model_path(text: str) -> str:
     return str(folder)
 
 
-def load_state_model(text: str, config: CurateConfig) -> StateModel:
+def load_state_model(text: str, config: AuditConfig) -> StateModel:
     """Loads the model and its tokenizer; code that comes with a model runs only if it is allowed."""
     where = check_model_path(text)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -119,7 +119,7 @@ def load_state_model(text: str, config: CurateConfig) -> StateModel:
 def compute_states(
     source: StateModel,
     dump: Dump,
-    config: CurateConfig,
+    config: AuditConfig,
     cache: Path,
     *,
     progress: Callable[[int], None] | None = None,
@@ -156,7 +156,7 @@ def _compute(
     prompts: Sequence[_Ids],
     responses: Sequence[_Ids],
     answers: Sequence[int] | None,
-    config: CurateConfig,
+    config: AuditConfig,
     path: Path,
     key: str,
     progress: Callable[[int], None] | None,
@@ -206,7 +206,7 @@ def _resumed(partial: Path, note: Path, key: str, rows: int) -> tuple[int, Any]:
     return done, table
 
 
-def _reading(source: StateModel, dump: Dump, config: CurateConfig) -> str:
+def _reading(source: StateModel, dump: Dump, config: AuditConfig) -> str:
     """How prompts are read: as `chat` or as `text`; conversations are chat either way."""
     template = source.tokenizer.chat_template is not None
     if config.prompts == "chat" and not template:
@@ -217,7 +217,7 @@ def _reading(source: StateModel, dump: Dump, config: CurateConfig) -> str:
 
 
 def _tokens(
-    source: StateModel, dump: Dump, how: str, config: CurateConfig
+    source: StateModel, dump: Dump, how: str, config: AuditConfig
 ) -> tuple[list[_Ids], list[_Ids], tuple[int, ...], int]:
     """The token ids of prompts and responses, cut to the longest length; the responses' own lengths; rows cut."""
     seen: dict[tuple[Any, ...], _Ids] = {}
@@ -249,7 +249,7 @@ def _tokens(
 
 
 def _prompt_ids(
-    source: StateModel, text: str, messages: Messages | None, how: str, layout: Layout, config: CurateConfig
+    source: StateModel, text: str, messages: Messages | None, how: str, layout: Layout, config: AuditConfig
 ) -> _Ids:
     tokenizer = source.tokenizer
     if how == "chat" and messages is None:
@@ -272,7 +272,7 @@ def _key(
     prompts: Sequence[_Ids],
     responses: Sequence[_Ids],
     answers: Sequence[int] | None,
-    config: CurateConfig,
+    config: AuditConfig,
 ) -> str:
     digest = hashlib.sha256()
     how = [source.known, source.dtype, source.device.type, config.hidden_position, config.batch_size, source.longest]

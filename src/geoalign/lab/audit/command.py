@@ -1,4 +1,4 @@
-"""`geoalign curate`: dumps of rollouts in; scores, what was flagged and a page out."""
+"""`geoalign audit`: dumps of rollouts in; scores, what was flagged and a page out."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ from geoalign.curators.anchors import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.curate import CurateConfig
-from geoalign.lab.config.requests import CurateRequest
-from geoalign.lab.curate.audit import VerdictAudit
-from geoalign.lab.curate.hidden_files import find_hidden_files, read_hidden
-from geoalign.lab.curate.steps import (
+from geoalign.lab.audit.hidden_files import find_hidden_files, read_hidden
+from geoalign.lab.audit.steps import (
     NO_STATES,
     ConsensusMeter,
     available_fields,
@@ -38,7 +35,10 @@ from geoalign.lab.curate.steps import (
     pair_columns,
     without_states,
 )
-from geoalign.lab.curate.terminal import show_input, show_result
+from geoalign.lab.audit.terminal import show_input, show_result
+from geoalign.lab.audit.verdicts import VerdictAudit
+from geoalign.lab.config.audit import AuditConfig
+from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import Layout, find_layout, parse_fields
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
@@ -54,7 +54,7 @@ from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
 
 
-def curate(config: CurateConfig, request: CurateRequest, *, console: Console | None = None) -> dict[str, Any]:
+def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None = None) -> dict[str, Any]:
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
@@ -169,7 +169,7 @@ class _Totals:
 class CurationRun:
     """One call of the command: one curator over all files in their order, a step at a time."""
 
-    def __init__(self, config: CurateConfig, request: CurateRequest, folder: CuratedFolder, console: Console) -> None:
+    def __init__(self, config: AuditConfig, request: AuditRequest, folder: CuratedFolder, console: Console) -> None:
         self.states_note: str | None = None
         if not request.hidden and request.model is None:
             section = without_states(config.curator)
@@ -303,7 +303,7 @@ class CurationRun:
             return states
         if self.request.model is None or not (wanted or "lengths" in self.session.curator.requires):
             return None
-        from geoalign.lab.curate.hidden_model import compute_states, load_state_model
+        from geoalign.lab.audit.hidden_model import compute_states, load_state_model
         from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 
         if self._model is None:

@@ -170,13 +170,13 @@ def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
 def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
     from rich.console import Console
 
-    from geoalign.lab.config.curate import load_curate_config
-    from geoalign.lab.config.requests import CurateRequest
-    from geoalign.lab.curate.command import curate
+    from geoalign.lab.audit.command import audit
+    from geoalign.lab.config.audit import load_audit_config
+    from geoalign.lab.config.requests import AuditRequest
 
     path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
-    config = load_curate_config("reward_distance", ("curator.alpha=0.1",))
-    curate(config, CurateRequest([str(path)], tmp_path / "out", skip_bad=True), console=Console())
+    config = load_audit_config("reward_distance", ("curator.alpha=0.1",))
+    audit(config, AuditRequest([str(path)], tmp_path / "out", skip_bad=True), console=Console())
     said = capsys.readouterr().out
     assert f"Skipped: {path}, line 6: reward: expected a number, got a text" in said
     assert f"Groups of different sizes: {path}: 1 of 3, 11 of 4 rollouts" in said

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign.lab.analysis.verifier import refused_line, verifier_lines
-from geoalign.lab.curate.audit import VerdictAudit, agreed_answers, error_rates, verdict_counts
+from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
 
 
 def rows_of(*groups):

@@ -1,4 +1,4 @@
-"""`geoalign curate --curator denoise`: without states and with them, its columns, and what it writes."""
+"""`geoalign audit --curator denoise`: without states and with them, its columns, and what it writes."""
 
 import numpy as np
 import pyarrow.parquet as pq

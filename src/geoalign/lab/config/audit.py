@@ -1,4 +1,4 @@
-"""The settings of `geoalign curate`, which curates dumps of rollouts without a trainer; free of torch."""
+"""The settings of `geoalign audit`, which curates dumps of rollouts without a trainer; free of torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from geoalign.shown import shown_key
 
 
 @settings
-class CurateConfig:
+class AuditConfig:
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
@@ -70,7 +70,7 @@ class CurateConfig:
     )
 
 
-def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()) -> CurateConfig:
+def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:
     """The settings from the command line: the curator's name, and each `a.b=c` of `--set`; `curator.` ones are its own.
 
     Raises:
@@ -84,10 +84,12 @@ def load_curate_config(curator: str | None = None, overrides: Sequence[str] = ()
     for override in overrides:
         override_setting(values, locations, override)
     section = values.pop("curator", {})
-    if curator is not None and isinstance(section, dict) and section.get("type") != curator:
+    if isinstance(section, dict):
+        section = {"type": "denoise", **section}
+    if curator is not None and isinstance(section, dict) and section["type"] != curator:
         other = locations["curator.type"].removeprefix("--set ")
         raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
-    config: CurateConfig = load_settings(
-        CurateConfig, {**values, "curator": section}, Locations(locations), root=RunConfig
+    config: AuditConfig = load_settings(
+        AuditConfig, {**values, "curator": section}, Locations(locations), root=RunConfig
     )
     return config

@@ -12,7 +12,7 @@ from dumps import GROUPS, QUICK, ROWS, SIZE, loaded, responses, trinity, verl, w
 
 from geoalign import GeoAlign, Rollouts
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.curate import load_curate_config
+from geoalign.lab.config.audit import load_audit_config
 
 
 def states(seed=0, rows=ROWS, width=16):
@@ -30,7 +30,7 @@ def test_the_same_as_the_library_step_by_step(tmp_path, run):
     summary = run(*paths, curator="geoalign", hidden=files, settings=(*QUICK, "seed=3"))
     # By step, whatever the order of the arguments; each dump with its own states.
     assert [one["step"] for one in summary["steps"]] == [9, 10]
-    curator = GeoAlign(load_curate_config("geoalign", QUICK).curator)
+    curator = GeoAlign(load_audit_config("geoalign", QUICK).curator)
     generator = torch.Generator().manual_seed(3)
     rewards = torch.tensor([row["score"] for row in verl()], dtype=torch.float64)
     groups = torch.arange(ROWS) // SIZE
@@ -147,7 +147,7 @@ def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
         groups=torch.tensor(kept) // SIZE,
         hidden=states()[kept],
     )
-    expected = GeoAlign(load_curate_config(None, QUICK).curator).curate(
+    expected = GeoAlign(load_audit_config(None, QUICK).curator).curate(
         rollouts, generator=torch.Generator().manual_seed(0)
     )
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
@@ -165,7 +165,7 @@ def test_steps_inside_one_file_take_their_own_rows(tmp_path, run):
     run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
     rewards = torch.tensor([row["reward"] for row in trinity()], dtype=torch.float64)
     first = Rollouts(rewards=rewards, groups=torch.arange(ROWS) // SIZE, hidden=values[::2])
-    expected = GeoAlign(load_curate_config(None, QUICK).curator).curate(
+    expected = GeoAlign(load_audit_config(None, QUICK).curator).curate(
         first, generator=torch.Generator().manual_seed(0)
     )
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()

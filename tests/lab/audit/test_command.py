@@ -1,4 +1,4 @@
-"""`geoalign curate` from the command line to a folder with its page; kills; TRL's own tables; real rollouts."""
+"""`geoalign audit` from the command line to a folder with its page; kills; TRL's own tables; real rollouts."""
 
 import gc
 import json
@@ -14,10 +14,10 @@ from dumps import OUTLIERS, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab import cli
-from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.config.requests import CurateRequest
+from geoalign.lab.audit.command import audit
+from geoalign.lab.config.audit import load_audit_config
+from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.curate.command import curate
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
@@ -42,7 +42,7 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     paths = [write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step)) for step in (9, 10) if _folder(tmp_path / "in")]
     model = tiny_model(tmp_path / "model")
     options = ["--model", model, "--set", "curator.projector.steps=5", "--set", "curator.alpha=0.5"]
-    assert command(monkeypatch, "curate", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
+    assert command(monkeypatch, "audit", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
     assert said.index("9.jsonl") < said.index("10.jsonl")
@@ -67,7 +67,7 @@ def _folder(path):
 
 def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
     path = write_dump(tmp_path / "in", "verl")
-    assert command(monkeypatch, "curate", path, "--output", tmp_path / "out") == 2
+    assert command(monkeypatch, "audit", path, "--output", tmp_path / "out") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
     offered = said.partition("takes one of ")[2].split(", ")
@@ -127,9 +127,9 @@ def die_at(number, paths, output, *, overwrite=False):
         sys.addaudithook(listen)
         code = 1
         try:
-            curate(
-                load_curate_config("reward_distance", ("curator.alpha=0.1",)),
-                CurateRequest(paths, output, overwrite=overwrite),
+            audit(
+                load_audit_config("reward_distance", ("curator.alpha=0.1",)),
+                AuditRequest(paths, output, overwrite=overwrite),
             )
             code = 0
         finally:

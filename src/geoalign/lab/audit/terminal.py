@@ -1,4 +1,4 @@
-"""What `geoalign curate` says on the terminal."""
+"""What `geoalign audit` says on the terminal."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from geoalign.lab.config.curate import load_curate_config
-from geoalign.lab.config.requests import CurateRequest
-from geoalign.lab.curate.command import curate
+from geoalign.lab.audit.command import audit
+from geoalign.lab.config.audit import load_audit_config
+from geoalign.lab.config.requests import AuditRequest
 
 # The dumps stand in a module of their own.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,7 +37,7 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "report.html").write_text("<!doctype html>")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.curate.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", blank)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def run(tmp_path: Path, no_page: None) -> Any:
     def curated(*paths: Path, curator: str = "reward_distance", settings: tuple[str, ...] = (), **request: Any) -> Any:
         output = request.pop("output", tmp_path / "out")
         own = ("curator.alpha=0.1",) if curator == "reward_distance" else ()
-        config = load_curate_config(curator, (*own, *settings))
-        return curate(config, CurateRequest([str(path) for path in paths], output, **request))
+        config = load_audit_config(curator, (*own, *settings))
+        return audit(config, AuditRequest([str(path) for path in paths], output, **request))
 
     return curated

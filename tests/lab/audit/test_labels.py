@@ -1,4 +1,4 @@
-"""`geoalign curate --labels`: what a person filled in at `flagged.csv` comes back as rewards known to be true."""
+"""`geoalign audit --labels`: what a person filled in at `flagged.csv` comes back as rewards known to be true."""
 
 import csv
 import json
@@ -54,14 +54,14 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     """Rows 3 and 5 of each prompt are flagged; a person says that row 3 was refused rightly, and of row 5 nothing."""
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
     options = ("--curator", "denoise")
-    assert command(monkeypatch, "curate", dump, "--output", tmp_path / "first", *options) == 0
+    assert command(monkeypatch, "audit", dump, "--output", tmp_path / "first", *options) == 0
     flagged = read(tmp_path / "first" / "flagged.csv")
     assert {int(row["index"]) % 8 for row in flagged} == {3, 5}
     assert {row["label"] for row in flagged} == {""}
     filled = [{**row, "label": "0" if int(row["index"]) % 8 == 3 else ""} for row in flagged]
     labels = fill(tmp_path / "labels.csv", filled)
     capsys.readouterr()
-    assert command(monkeypatch, "curate", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
+    assert command(monkeypatch, "audit", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Labels: 8 rewards are known to be true; 8 rows of" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())

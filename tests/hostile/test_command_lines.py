@@ -77,7 +77,7 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             (("--set", "curator={alpha: 0.1, alpha: 0.2}"), "curator.alpha: expected once"),
             (("--set", "batch_size=true"), "batch_size"),
             (("--set", "chat_template_kwargs=[1]"), "chat_template_kwargs"),
-            (("--set", "curator.projector.steps=yes"), "curator.projector.steps"),
+            (("--curator", "geoalign", "--set", "curator.projector.steps=yes"), "curator.projector.steps"),
         ]
     ),
     *(

@@ -158,9 +158,11 @@ def audit_command(request: AuditRequest) -> None:
     trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
     config = load_audit_config(request.curator, [*request.overrides, *trusted])
     from geoalign.lab.audit.command import audit
-    from geoalign.lab.models.process_setup import silence_logs
 
-    silence_logs()
+    if request.model is not None:
+        from geoalign.lab.models.process_setup import silence_logs
+
+        silence_logs()
     bounds, console = parse_bounds(request.fail_above), Console(quiet=request.json)
     try:
         summary = audit(
@@ -172,9 +174,10 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.store.json_files import json_text
 
         sys.stdout.write(json_text(summary))
-    if above := exceeded(summary, bounds):
-        for line in above:
-            say(Console(stderr=True), line, "red")
+    above = exceeded(summary, bounds) if bounds else []
+    for line in above:
+        say(Console(stderr=True), line, "red")
+    if above:
         raise typer.Exit(3)
 
 

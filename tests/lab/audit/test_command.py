@@ -41,7 +41,16 @@ def command(monkeypatch, *arguments):
 def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     paths = [write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step)) for step in (9, 10) if _folder(tmp_path / "in")]
     model = tiny_model(tmp_path / "model")
-    options = ["--model", model, "--set", "curator.projector.steps=5", "--set", "curator.alpha=0.5"]
+    options = [
+        "--model",
+        model,
+        "--curator",
+        "geoalign",
+        "--set",
+        "curator.projector.steps=5",
+        "--set",
+        "curator.alpha=0.5",
+    ]
     assert command(monkeypatch, "audit", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
@@ -67,7 +76,7 @@ def _folder(path):
 
 def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
     path = write_dump(tmp_path / "in", "verl")
-    assert command(monkeypatch, "audit", path, "--output", tmp_path / "out") == 2
+    assert command(monkeypatch, "audit", path, "--curator", "geoalign", "--output", tmp_path / "out") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
     offered = said.partition("takes one of ")[2].split(", ")

@@ -147,7 +147,7 @@ def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
         groups=torch.tensor(kept) // SIZE,
         hidden=states()[kept],
     )
-    expected = GeoAlign(load_audit_config(None, QUICK).curator).curate(
+    expected = GeoAlign(load_audit_config("geoalign", QUICK).curator).curate(
         rollouts, generator=torch.Generator().manual_seed(0)
     )
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
@@ -165,7 +165,7 @@ def test_steps_inside_one_file_take_their_own_rows(tmp_path, run):
     run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
     rewards = torch.tensor([row["reward"] for row in trinity()], dtype=torch.float64)
     first = Rollouts(rewards=rewards, groups=torch.arange(ROWS) // SIZE, hidden=values[::2])
-    expected = GeoAlign(load_audit_config(None, QUICK).curator).curate(
+    expected = GeoAlign(load_audit_config("geoalign", QUICK).curator).curate(
         first, generator=torch.Generator().manual_seed(0)
     )
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()

@@ -7,7 +7,7 @@ import pytest
 
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.controls import PairCountConfig
-from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.judge import JudgeConfig, load_judge_config
@@ -16,12 +16,12 @@ URL = "http://localhost:8000/v1"
 
 
 def test_curator_and_settings() -> None:
-    assert isinstance(load_audit_config().curator, GeoAlignConfig)
+    assert load_audit_config().curator == DenoiseConfig()
     config = load_audit_config("pair_count", ["curator.alpha=0.2", "batch_size=3", "prompts=text"])
     assert isinstance(config.curator, PairCountConfig)
     assert (config.curator.alpha, config.batch_size, config.prompts) == (0.2, 3, "text")
     assert load_audit_config(None, ["curator.type=pods", "curator.m=3"]).curator == PODSConfig(m=3)
-    assert load_audit_config(None, ["curator.projector.steps=5"]).curator.projector.steps == 5
+    assert load_audit_config("geoalign", ["curator.projector.steps=5"]).curator.projector.steps == 5
     chain = load_audit_config("chain", ["curator.members=[{type: pair_count}, {type: pods, m: 2}]"]).curator
     assert chain.members == (PairCountConfig(), PODSConfig(m=2))
 
@@ -30,7 +30,7 @@ def test_curator_and_settings() -> None:
     ("curator", "setting", "message"),
     [
         ("pair", "seed=1", r"--curator pair: curator.type: expected one of .*got 'pair'"),
-        (None, "curator.alhpa=1", r"curator.alhpa: unknown key: expected curator.alpha"),
+        ("geoalign", "curator.alhpa=1", r"curator.alhpa: unknown key: expected curator.alpha"),
         (None, "batchsize=1", r"batchsize: unknown key: expected batch_size"),
         (None, "prompts=raw", r"prompts: expected 'auto', 'chat' or 'text', got 'raw'"),
         (None, "curator=3", r"curator: expected a section of settings, got 3"),
@@ -39,7 +39,7 @@ def test_curator_and_settings() -> None:
         ("geoalign", "curator.type=pods", r"curator.type: expected once, got --curator geoalign and"),
     ],
 )
-def test_wrong_settings_of_curate_are_named(curator, setting, message) -> None:
+def test_wrong_settings_of_an_audit_are_named(curator, setting, message) -> None:
     with pytest.raises(ConfigError, match=message):
         load_audit_config(curator, [setting])
 

@@ -19,12 +19,12 @@ ROOMS = {
     "adapters": (5360, 52),
     "curators": (5260, 30),
     "hidden": (620, 6),
-    "lab": (1220, 9),
+    "lab": (1240, 9),
     "lab/analysis": (1970, 16),
     "lab/bench": (300, 4),
     "lab/compare": (1080, 8),
-    "lab/config": (2020, 18),
-    "lab/audit": (1370, 7),
+    "lab/config": (2030, 18),
+    "lab/audit": (1410, 8),
     "lab/dumps": (1040, 5),
     "lab/evaluate": (360, 3),
     "lab/evaluation": (1100, 7),
@@ -40,7 +40,7 @@ ROOMS = {
     "settings": (720, 8),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 38230, "tests": 37720, "benchmarks": 3070}
+TREES = {"src": 38290, "tests": 37780, "benchmarks": 3070}
 DOC_WORDS = 16800
 
 

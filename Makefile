@@ -85,9 +85,9 @@ $(ENGINES)/trl-oldest/.ready: $(PINS) constraints/trl-oldest.txt
 $(ENGINES)/trinity/.ready: $(PINS) constraints/trinity.txt
 	$(call environment,trinity,trinity,greenlet)
 
-# verl wants an older transformers, and other versions of five more packages.
+# verl wants an older transformers, and other versions of five more packages; the tests read our settings beside its own.
 $(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
-	$(call environment,verl,verl)
+	$(call environment,verl,verl,ruamel.yaml)
 
 # ms-swift wants an older TRL, transformers and datasets, and imports packages that nobody else here needs.
 $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt

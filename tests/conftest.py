@@ -5,12 +5,20 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import jaxtyping
 import pytest
 import typer.main
 import typer.testing
+
+with suppress(ImportError):  # the environments of the engines have none
+    from hypothesis import settings
+
+    # A loaded machine fails no property.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 @pytest.fixture

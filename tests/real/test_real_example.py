@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_readme_says_what_the_example_flags(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    command = re.search(r"^\t\$\(BIN\)/geoalign (curate recipes/rollouts/.*)$", makefile, re.MULTILINE)
+    command = re.search(r"^\t\$\(BIN\)/geoalign (audit recipes/rollouts/.*)$", makefile, re.MULTILINE)
     assert command
     here = {"runs/example": str(tmp_path), "runs/models/smollm2-135m": str(smollm2)}
     words = [here.get(word, word) for word in shlex.split(command[1])]

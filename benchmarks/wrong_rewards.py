@@ -26,7 +26,7 @@ from torch import Tensor
 
 from benchmarks.detection import paper_settings
 from geoalign import CURATORS, Rollouts
-from geoalign.curators.denoise.ridge import FOLDS, fold_predictions
+from geoalign.curators.denoise.ridge import fold_predictions
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
@@ -36,7 +36,7 @@ from geoalign.lab.bench.command import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import group_centred
+from geoalign.method.groups import FOLDS, group_centred
 from geoalign.pretrained import from_pretrained
 from geoalign.settings.hidden import HIDDEN_POSITIONS, layer_numbers
 from geoalign.types import response_keys

@@ -40,7 +40,7 @@ ROOMS = {
     "settings": (720, 8),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 38290, "tests": 37780, "benchmarks": 3070}
+TREES = {"src": 38290, "tests": 37800, "benchmarks": 3070}
 DOC_WORDS = 16800
 
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+FOLDS = 5  # of groups, each predicted by fits on the others
 # Rows are summed in chunks of about this many numbers.
 _CHUNK = 1 << 20
 
@@ -71,9 +72,9 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     return states - (total / count[:, None])[group]
 
 
-def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"], folds: int = 5) -> Int[Tensor, " n"]:
-    """Groups dealt to folds in the order of their content, so that no group id matters."""
-    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % folds)[group]
+def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Groups dealt to `FOLDS` folds in the order of their content, so that no group id matters."""
+    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % FOLDS)[group]
 
 
 def _row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:

@@ -111,6 +111,6 @@ def grouped_correlation(
     totals = np.bincount(np.unique(groups, return_inverse=True)[1], weights=residual)
     scale = (spread * all_y) ** 0.5
     # NaN of no degree of freedom.
-    quantile = float(student.ppf((1 + level) / 2, len(np.unique(groups[w > 0])) - 1))
+    quantile = t_quantile(level, len(np.unique(groups[w > 0])) - 1)
     r, reach = product / scale, quantile * float(np.linalg.norm(totals)) / scale
     return Interval(r, r - reach, r + reach)

@@ -275,6 +275,8 @@ def test_what_was_learnt_is_forgotten_when_a_batch_contradicts_it(binary):
         rollouts = continuous(seed, binary=binary, groups=48)
         if seed >= 6:
             rollouts = replace(rollouts, hidden=-rollouts.hidden)
-        gain.append(cosine(curator.curate(rollouts), rollouts) - cosine(identity(rollouts), rollouts))
+        curation = curator.curate(rollouts)
+        assert curation.metrics["forgotten"] == (seed == 6)
+        gain.append(cosine(curation, rollouts) - cosine(identity(rollouts), rollouts))
     assert min(gain[6:]) > -0.1
     assert gain[9] > 0

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Belief, NoisyRows, believe, joined, noisy_rows
-from geoalign.curators.denoise.ridge import FOLDS, RunningRidge, fold_predictions
+from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, rectify
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
+from geoalign.method.groups import FOLDS, GroupedRows, canonical_order, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
@@ -127,10 +127,10 @@ class Denoise(Curator[DenoiseConfig]):
                 rewards=self._noisy(rollouts),
                 seen=self._prompts,
             )
-            states = self._states(rollouts, order)
+            states, forgotten = self._states(rollouts, order), False
             if states:
                 earlier, found = self._ridges[0].fitted, self._predicted(rows, states, generator)
-                if earlier and contradicted(found):
+                if forgotten := earlier and contradicted(found):
                     # What was learnt holds no longer: the batch is a first one.
                     self._forget()
                     found = self._predicted(rows, states, generator)
@@ -146,7 +146,12 @@ class Denoise(Curator[DenoiseConfig]):
             if states and bool(rows.trusted.any()):
                 correction, corrected = learnt_correction(states[-1], belief, rows, level=self.config.level)
                 belief, metrics = belief.corrected(correction), {**metrics, **corrected}
-            metrics = {**metrics, **belief.metrics, "repeated_prompts": float((~rows.unseen).sum())}
+            metrics = {
+                **metrics,
+                **belief.metrics,
+                "repeated_prompts": float((~rows.unseen).sum()),
+                "forgotten": float(forgotten),
+            }
             curation = self._curation(rollouts, order, rows, belief, generator, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
@@ -275,20 +280,21 @@ class Denoise(Curator[DenoiseConfig]):
         )
 
 
+def correlation(z: Tensor, y: Tensor, weights: Tensor, rows: NoisyRows, level: float) -> Interval:
+    """The `grouped_correlation` of a prediction of the rows with their standardised rewards y."""
+    numbers = (each.numpy() for each in (z, y, rows.group, weights))
+    return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
+
+
 def contradicted(rows: NoisyRows, level: float = 0.999) -> bool:
     """Whether a batch's rewards go against what earlier ones predict: an interval of a correlation lies below 0.
 
     `level` is that of all states' tests together.
     """
-    y, group = rows.standardised.numpy(), rows.group.numpy()
-    weights = (rows.fitted_on & rows.unseen[:, None]).double().unbind(1)
+    weights, y = (rows.fitted_on & rows.unseen[:, None]).double(), rows.standardised
     level = 1 - (1 - level) / rows.predictions[0].numel()
-    tests = [
-        grouped_correlation(z.numpy(), y, group, weight.numpy(), level=level)
-        for predictions, weight in zip(rows.predictions.unbind(2), weights, strict=True)
-        for z in predictions.unbind(1)
-    ]
-    return any(test.high < 0 for test in tests)
+    kinds = zip(rows.predictions.unbind(2), weights.T, strict=True)
+    return any(correlation(z, y, weight, rows, level).high < 0 for kind, weight in kinds for z in kind.T)
 
 
 def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, dict[str, float]]:
@@ -300,14 +306,9 @@ def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, di
     that of both tests together. Rows of prompts that a fit has seen are neither tested nor predicted.
     """
     weights = rows.weights[:, None] * (rows.fitted_on & rows.unseen[:, None])
-    y, group, views = rows.standardised, rows.group.numpy(), []
+    y, views, level = rows.standardised, [], (1 + level) / 2
     for predictions, weight in zip(rows.predictions.unbind(2), weights.T, strict=True):
-
-        def test(z: Any, weight: Any = weight) -> Interval:
-            z, weight, inflation = z.numpy(), weight.numpy(), rows.inflation.numpy()
-            return grouped_correlation(z, y.numpy(), group, weight, inflation=inflation, level=(1 + level) / 2)
-
-        tests = [test(z) for z in predictions.T]
+        tests = [correlation(z, y, weight, rows, level) for z in predictions.T]
         used = [index for index, each in enumerate(tests) if each.low > 0]
         if not used:
             views.append((max(tests, key=_low), 0, None))
@@ -316,7 +317,8 @@ def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, di
         gram = telling.T @ (telling * weight[:, None])
         gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
         z = telling @ torch.linalg.solve(gram, telling.T @ (weight * y)).clamp(min=0)
-        views.append((test(z), len(used), z * rows.unseen / ((weight @ z.square()) / weight.sum()).sqrt()))
+        whole, scale = correlation(z, y, weight, rows, level), ((weight @ z.square()) / weight.sum()).sqrt()
+        views.append((whole, len(used), z * rows.unseen / scale))
     whole, count, combined = max(views, key=lambda view: _low(view[0]))
     bounds = {"correlation": whole.estimate, "correlation_low": whole.low, "correlation_high": whole.high}
     return combined, {"states_used": float(count), **bounds}

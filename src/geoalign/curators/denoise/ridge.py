@@ -16,8 +16,6 @@ from torch import Tensor
 from geoalign.errors import InputError
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-# Of the groups: of a first batch's cross-fit, and left out in turn for intervals.
-FOLDS = 5
 _TINY = 1e-30
 # A is symmetric: the blocks on and above its diagonal are summed, and mirrored.
 _BLOCKS = 8

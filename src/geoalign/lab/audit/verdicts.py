@@ -7,13 +7,12 @@ from typing import Any
 import pandas
 import torch
 from jaxtyping import Bool, Int
-from scipy.stats import t as student
 from torch import Tensor
 from torch.autograd import grad
 
 from geoalign.curators.denoise.model import Flips, NoisyRows, Verdicts, joined, noisy_rows
 from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
+from geoalign.method.intervals import Interval, t_quantile
 from geoalign.types import Rollouts, response_keys
 
 LEVEL = 0.95
@@ -118,7 +117,7 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
     errors = (influence[:, ::2] - rates * influence[:, 1::2]) / right.clamp(min=1e-30)
     estimates = torch.cat([rates, 1 - rates.sum().view(1)])
     errors = torch.cat([errors, -errors.sum(dim=1, keepdim=True)], dim=1)
-    reach = student.ppf((1 + level) / 2, groups - 1) * (errors.var(dim=0) * groups).sqrt()
+    reach = t_quantile(level, groups - 1) * (errors.var(dim=0) * groups).sqrt()
     low, high = estimates - reach, estimates + reach
     low[:2], high[:2] = low[:2].clamp(min=0), high[:2].clamp(max=1)
     return [Interval(*figures) for figures in zip(*(each.tolist() for each in (estimates, low, high)), strict=True)]

@@ -139,6 +139,24 @@ def test_holm_ends_at_one_and_keeps_a_single_value():
     assert holm([]).tolist() == []
 
 
+def test_holm_keeps_the_chance_of_any_false_finding():
+    draw = np.random.default_rng(2)
+    false = sum((holm(draw.random(10)) < 0.05).any() for _ in range(1000))
+    # At most 5% of 1000, standard deviation 6.9; without the correction 40% would have one.
+    assert 20 <= false <= 71
+
+
+def test_clustered_proportion_covers():
+    draw = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        chance = draw.beta(2, 2, 30)
+        interval = clustered_proportion(draw.binomial(10, chance).astype(float), np.full(30, 10.0))
+        covered += interval.low <= 0.5 <= interval.high
+    # 95% of 400 is 380, standard deviation 4.4.
+    assert 360 <= covered <= 398
+
+
 def test_untested_comparisons_do_not_count():
     adjusted = holm([math.nan, 0.02, 0.03])
     assert math.isnan(adjusted[0])

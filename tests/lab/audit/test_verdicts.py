@@ -79,19 +79,19 @@ def test_intervals_cover_the_rates_of_the_verifier():
 
 
 def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
-    """The analytic intervals beside those of a bootstrap over groups."""
-    groups = simulated(np.random.default_rng(3), 100)
+    """The analytic intervals beside those of a bootstrap over groups, where a third of them is that the fit moves too."""
+    groups = simulated(np.random.default_rng(5), 150, 0.35, 0.35)
     rates = error_rates(audited(*groups)[1]._batches[0])
     draw = np.random.default_rng(0)
     drawn = [
         [
             one.estimate
-            for one in error_rates(audited(*[groups[g] for g in draw.integers(100, size=100)])[1]._batches[0])
+            for one in error_rates(audited(*[groups[g] for g in draw.integers(150, size=150)])[1]._batches[0])
         ]
         for _ in range(60)
     ]
     for one, spread in zip(rates, np.std(drawn, axis=0), strict=True):
-        assert (one.high - one.low) / 4 == pytest.approx(spread, rel=0.35)
+        assert (one.high - one.low) / 4 == pytest.approx(spread, rel=0.25)
 
 
 def test_agreed_answers_by_hand():

@@ -79,7 +79,7 @@ def test_intervals_cover_the_rates_of_the_verifier():
 
 
 def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
-    """The analytic intervals beside those of a bootstrap over groups, where a third of them is that the fit moves too."""
+    """Beside a bootstrap over groups; over a third of the intervals here is that the fit moves with the groups."""
     groups = simulated(np.random.default_rng(5), 150, 0.35, 0.35)
     rates = error_rates(audited(*groups)[1]._batches[0])
     draw = np.random.default_rng(0)

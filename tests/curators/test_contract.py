@@ -54,9 +54,7 @@ CHANGES = {
     "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
     "par": ({"slope": 3.0},),
     "denoise": (
-        {"strategy": "weight", "level": 0.01},
-        {"strategy": "drop"},
-        {"strategy": "replace"},
+        {"level": 0.01},
         {"states": 2},
         {"geometry": "permuted", "level": 0.01},
         {"answers": "none"},
@@ -85,7 +83,7 @@ CHANGES = {
     "random": ({"geoalign": GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})},),
     "oracle": ({"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}),
     "labelled_probe": ({"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}),
-    "appeals": ({"curator": DenoiseConfig(geometry="none", strategy="weight")},),
+    "appeals": ({"curator": DenoiseConfig(geometry="none", least_slope=1.0)},),
     "chain": (
         {"members": ()},
         {"members": (DenoiseConfig(), PODSConfig())},
@@ -127,7 +125,7 @@ class Made:
             "confident_learning",
             "score_agreement",
             "label_refinement",
-        ) or (self.settings.get("strategy") in ("drop", "replace") and self.name == "denoise")
+        )
 
     @property
     def learns_first(self):

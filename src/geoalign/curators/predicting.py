@@ -62,8 +62,8 @@ class PastPrediction:
         y = group_advantages(rewards, rows.group.cpu())
         judged = y != 0
         folds = content_folds(states.double().square().sum(dim=1).cpu(), rows.group.cpu())
-        values = self._ridge.predict(states, y[:, None], judged, folds)
-        return Predicted(rewards, y, values[:, 0].double().cpu())
+        values = self._ridge.predict(states, y, judged, folds)
+        return Predicted(rewards, y, values.double().cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """The fit."""

@@ -57,8 +57,8 @@ def test_noise_passes_no_more_often_than_the_level_says(past):
         ridge = RunningRidge(penalties=(1.0,))
         if past:
             earlier = group_centred(torch.randn(320, 12, generator=draw), group)
-            ridge.predict(earlier, rewards(draw)[:, None], used, folds)
-        z = ridge.predict(states, y[:, None], used, folds)[:, 0]
+            ridge.predict(earlier, rewards(draw), used, folds)
+        z = ridge.predict(states, y, used, folds)
         views = (each.double().numpy() for each in (z, y))
         passed += grouped_correlation(*views, group.numpy(), np.ones(320), inflation=1.0 if past else 2.0).low > 0
     assert 4 <= passed <= 18

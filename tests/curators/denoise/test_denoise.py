@@ -86,7 +86,7 @@ def test_a_batch_is_predicted_before_its_rewards_are_seen():
     other = replace(rollouts, rewards=rollouts.rewards.flip(0))
     first.curate(rollouts)
     second.curate(other)
-    predicted = [curator.state_dict()["past"][-1]["predictions"] for curator in (first, second)]
+    predicted = [curator.state_dict()["past"][-1]["prediction"] for curator in (first, second)]
     by_row = [each[_sorted(batch).argsort()] for each, batch in zip(predicted, (rollouts, other), strict=True)]
     torch.testing.assert_close(*by_row, atol=1e-6, rtol=1e-4)
     assert predicted[0].abs().sum() > 0
@@ -102,7 +102,7 @@ def test_the_first_batch_is_predicted_by_folds():
     assert cosine(curation, rollouts) > cosine(CURATORS["grpo"]().curate(rollouts), rollouts) + 0.05
 
 
-def test_a_state_without_a_signal_adds_nothing():
+def test_a_state_without_a_signal_costs_little():
     """The state of a second position is all noise."""
     alone, beside = Denoise(), Denoise(states=2)
     for seed in range(5):
@@ -110,9 +110,8 @@ def test_a_state_without_a_signal_adds_nothing():
         noise = torch.randn(len(rollouts), 12, generator=torch.Generator().manual_seed(1000 + seed))
         both = replace(rollouts, hidden=torch.cat([rollouts.hidden, noise], dim=1))
         expected, curation = alone.curate(rollouts), beside.curate(both)
-    # The informative state and the fit of both.
-    assert curation.metrics["states_used"] == 2
-    assert cosine(curation, rollouts) == pytest.approx(cosine(expected, rollouts), abs=0.01)
+    assert curation.metrics["states_used"] == 1
+    assert cosine(curation, rollouts) == pytest.approx(cosine(expected, rollouts), abs=0.03)
 
 
 def test_states_of_two_layers_say_more_together_than_each_alone():
@@ -140,16 +139,16 @@ def test_answers_tell_wrong_verdicts():
     assert torch.equal(blind.rewards, rollouts.rewards)
 
 
-def test_identical_responses_with_different_rewards_are_a_contradiction():
-    """Without answers and states only the responses that got both rewards can be judged; the others keep theirs."""
-    rewards = torch.tensor([0.3, 0.3, 0.9, 0.5, 0.1, 0.7] * 8)
+def test_identical_responses_with_different_verdicts_are_a_contradiction():
+    """Without answers and states, of three equal responses the verdict of two is taken for true."""
     keys = torch.arange(48)
     keys[0::6] = keys[1::6] = keys[2::6] = 1000 + torch.arange(8)
-    rollouts = Rollouts(rewards=rewards, groups=torch.arange(48) // 6, response_keys=keys)
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0] * 8), groups=torch.arange(48) // 6, response_keys=keys
+    )
     curation = Denoise(geometry="none").curate(rollouts)
-    assert curation.rewards[0] == curation.rewards[1] == curation.rewards[2]
-    assert torch.equal(curation.rewards.view(8, 6)[:, 3:], rewards.view(8, 6)[:, 3:])
-    assert (curation.scores.view(8, 6)[:, 3:] < -20).all()
+    assert curation.rewards[0] == curation.rewards[1] == curation.rewards[2] > 0.5
+    assert curation.anomalous.view(8, 6).tolist() == [[False, False, True, False, False, False]] * 8
 
 
 def test_advantages_of_a_group_of_which_little_is_known_stay_small():
@@ -171,24 +170,6 @@ def test_affine_rewards_are_denoised_alike():
         second = other.curate(replace(rollouts, rewards=3 * rollouts.rewards - 5))
     torch.testing.assert_close(second.rewards, 3 * first.rewards - 5, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(second.advantages, first.advantages, atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.parametrize("strategy", ["weight", "drop", "replace"])
-def test_strategies_share_one_belief(strategy):
-    soft, rollouts = after(Denoise(), 4)
-    curation, _ = after(Denoise(strategy=strategy), 4)
-    torch.testing.assert_close(curation.scores, soft.scores)
-    assert torch.equal(curation.anomalous, soft.anomalous)
-    assert curation.anomalous.any()
-    assert curation.advantages is None
-    assert torch.equal(curation.rewards, rollouts.rewards[curation.source])
-    if strategy == "weight":
-        torch.testing.assert_close(curation.weights, 1 - soft.scores.sigmoid())
-    elif strategy == "drop":
-        assert set(range(len(rollouts))) - set(curation.source.tolist()) == set(soft.anomalous.nonzero()[:, 0].tolist())
-    else:
-        assert torch.equal(curation.replaced, soft.anomalous)
-        assert not soft.anomalous[curation.source].any()
 
 
 def test_trusted_rows_keep_their_rewards():
@@ -304,7 +285,7 @@ def test_a_batch_of_trusted_rows_alone_is_left_as_it_is():
     assert not curation.anomalous.any()
 
 
-@pytest.mark.parametrize("settings", [{}, {"states": 2}, {"strategy": "replace"}, {"geometry": "none"}])
+@pytest.mark.parametrize("settings", [{}, {"states": 2}, {"geometry": "permuted"}, {"geometry": "none"}])
 def test_a_saved_state_goes_on_to_the_bit(tmp_path, settings):
     whole = Denoise(**settings)
     after(whole, 3, binary=True)
@@ -328,18 +309,18 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match="expected the keys past, prompts and ridges, got"):
+    with pytest.raises(ConfigError, match="Denoise state: expected the keys ridge and past and fit and prompts, got"):
         curator.load_state_dict({"past": []})
-    with pytest.raises(ConfigError, match="strategy"):
-        Denoise(strategy="hard")
+    with pytest.raises(ConfigError, match="geometry"):
+        Denoise(geometry="hyperbolic")
 
 
 @pytest.mark.parametrize(("binary", "wrong"), [(True, 0.2), (False, 0.2), (False, 0.4)])
-def test_the_share_of_wrong_rewards_lies_between_its_bounds(binary, wrong):
-    """Of verdicts both are one estimate."""
+def test_the_share_of_wrong_rewards(binary, wrong):
+    """Of verdicts an estimate; of other rewards an upper bound, since what surprises may be right."""
     curation, _ = after(Denoise(), 4, binary=binary, wrong=wrong, groups=48)
-    low, high = curation.metrics["wrong_share"], curation.metrics["wrong_share_high"]
-    assert low == high == pytest.approx(wrong, abs=0.05) if binary else wrong / 2 < low < wrong < high < 2 * wrong
+    share = curation.metrics["wrong_share"]
+    assert share == pytest.approx(wrong, abs=0.05) if binary else wrong < share < 2 * wrong
 
 
 def test_verdicts_that_are_wrong_two_times_in_five_are_overruled_by_the_states():
@@ -382,7 +363,7 @@ def popular_answers(seed, *, wrong=0.4, groups=40, size=12):
 
 
 def test_a_wrong_majority_is_not_raised():
-    """Expected rewards lean on what is frequent: where the majority is wrong they raise it, matched ones lower it."""
+    """Expected rewards lean on what is frequent: where the majority is wrong matched ones lower it further."""
     preferred = {}
     for least_slope in (0.1, 1.0):
         curator, gaps = Denoise(geometry="none", least_slope=least_slope), []
@@ -393,19 +374,4 @@ def test_a_wrong_majority_is_not_raised():
             right = rollouts.true_rewards == 1
             gaps.append(float(advantages[misled & right].mean() - advantages[misled & ~right].mean()))
         preferred[least_slope] = sum(gaps) / len(gaps)
-    assert preferred[1.0] < 0 < preferred[0.1]
-
-
-def test_repeated_claims_are_expected_and_single_ones_matched():
-    """A response that was given two rewards keeps its expected one: at most one of them is right, which m ignores."""
-    rollouts = world(0)
-    keys = torch.arange(len(rollouts))
-    keys[1::8] = keys[::8]
-    rollouts = replace(rollouts, response_keys=keys)
-    rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden), answers=True)
-    quality = rows.standardised + 0.5 * torch.randn(len(rollouts), generator=torch.Generator().manual_seed(1)).double()
-    belief = believe(rows, quality / quality.square().mean().sqrt(), least_slope=0.3)
-    several = torch.bincount(rows.response)[rows.response] > 1
-    assert several.sum() == len(rollouts) // 4
-    assert torch.equal(belief.estimate[several], belief.mean[several])
-    assert not torch.equal(belief.estimate[~several], belief.mean[~several])
+    assert preferred[1.0] < preferred[0.1] - 0.1

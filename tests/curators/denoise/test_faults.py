@@ -9,7 +9,7 @@ import torch
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import Verdicts, believe, noisy_rows
+from geoalign.curators.denoise.model import believe, noisy_rows, verdict_units
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
 
@@ -155,10 +155,9 @@ def test_trusted_and_other_rows_among_rivals_leave_the_fit_convex():
     rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
     rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
-    model = Verdicts(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
-    fitted = model.fit(rows.weights, rounds=200)
-    again = model.fit(rows.weights, fitted, rounds=1)
-    torch.testing.assert_close(fitted.theta, again.theta, atol=1e-4, rtol=1e-4)
+    units = verdict_units(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
+    fitted, further = units.fit(rounds=1000), units.fit(rounds=1001)
+    torch.testing.assert_close(fitted.theta, further.theta, atol=1e-4, rtol=1e-4)
     assert fitted.theta.abs().max() < 6
 
 
@@ -220,9 +219,9 @@ def test_group_ids_do_not_matter(binary):
 def test_a_checkpoint_holds_one_gram_matrix():
     curator = Denoise()
     curator.curate(continuous(0, binary=True))
-    kept = [each for each in curator.state_dict()["ridges"][0].values() if isinstance(each, torch.Tensor)]
-    # A, the moments of two targets, their solutions by six penalties, and the record of these.
-    assert [each.numel() for each in kept] == [12 * 12, 12 * 2, 12 * 6 * 2, 3 * 6 * 2]
+    kept = [each for each in curator.state_dict()["ridge"].values() if isinstance(each, torch.Tensor)]
+    # A, b, the solutions by six penalties, and the record of these.
+    assert [each.numel() for each in kept] == [12 * 12, 12, 12 * 6, 3 * 6]
 
 
 def test_one_component_is_denoised_and_the_others_stay():

@@ -18,7 +18,7 @@ def batch(seed, rows=24, d=6, noise=0.3):
     group = torch.arange(rows) // 4
     states = group_centred(torch.randn(rows, d, generator=draw), group)
     targets = states[:, 0] - 0.5 * states[:, 1] + noise * torch.randn(rows, generator=draw)
-    return states, targets[:, None], torch.ones(rows, dtype=torch.bool), group
+    return states, targets, torch.ones(rows, dtype=torch.bool), group
 
 
 def solved(states, targets, penalty):
@@ -51,7 +51,7 @@ def test_running_sums_are_those_of_all_batches_with_decay():
 def test_each_column_has_its_shift_and_its_variables(start):
     """Wherever it starts: columns that differ in shift and in variables, one without a shift, one without moments."""
     states, targets, _, _ = batch(0)
-    gram, moments = states.T @ states, (states.T @ targets).repeat(1, 4)
+    gram, moments = states.T @ states, (states.T @ targets)[:, None].repeat(1, 4)
     moments[:, 3] = 0
     within = torch.ones(6, 4)
     within[:2, 1] = 0
@@ -102,15 +102,15 @@ def test_the_penalty_follows_what_predicted_new_batches():
         ridge = RunningRidge()
         for seed in range(24):
             ridge.predict(*batch(seed, d=d, noise=noise))
-        chosen.append(ridge.penalty)
+        chosen.append(PENALTIES[ridge.state_dict()["chosen"]])
     assert chosen[0] == PENALTIES[0] < chosen[1]
 
 
 def test_no_fold_is_predicted_from_itself():
     states, targets, used, group = batch(0)
-    before = fold_predictions(states, targets, used, group)[0]
+    before = fold_predictions(states, targets, used, group)
     own = group == 2
-    after = fold_predictions(states, torch.where(own[:, None], -7.0, targets), used, group)[0]
+    after = fold_predictions(states, torch.where(own, -7.0, targets), used, group)
     torch.testing.assert_close(before[own], after[own])
     assert not torch.allclose(before[~own], after[~own])
     alone = torch.zeros(4, dtype=torch.long)
@@ -123,7 +123,7 @@ def test_solved_in_rows_or_in_columns_the_fit_is_one():
     used[::5] = False
     targets[::5] = 0
     expected = states @ solved(states[used], targets[used], 0.1)
-    apart = fold_predictions(states, targets, used, torch.where(used, group, -1), (0.1,))[0]
+    apart = fold_predictions(states, targets, used, torch.where(used, group, -1), (0.1,))[:, 0]
     torch.testing.assert_close(apart[~used], expected[~used], atol=1e-4, rtol=1e-4)
     own, others = group == 2, used & (group != 2)
     expected = states @ solved(states[others], targets[others], 0.1)

@@ -43,21 +43,10 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
-def test_other_curators_and_strategies_leave_the_columns_empty(tmp_path, run):
+def test_other_curators_leave_the_columns_empty(tmp_path, run):
     run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="pair_count")
     assert {row["probability_wrong"] for row in table(tmp_path / "out")} == {None}
-    for strategy in ("weight", "drop"):
-        settings = (f"curator.strategy={strategy}",)
-        run(tmp_path / "d.jsonl", curator="denoise", settings=settings, filtered=True, overwrite=True)
-        rows = table(tmp_path / "out")
-        assert {row["denoised_reward"] for row in rows} == {None}
-        assert sum(row["probability_wrong"] > 0.5 for row in rows) == 16
-        made = filtered(tmp_path / "out")
-        assert len(made) == (48 if strategy == "drop" else 64)
-        assert {row["reward"] for row in made} == {0.0, 1.0}
-        weights = [row["weight"] for row in rows]
-        expected = [1 - row["probability_wrong"] for row in rows]
-        assert strategy != "weight" or weights == pytest.approx(expected, abs=1e-6)
+    assert {row["denoised_reward"] for row in table(tmp_path / "out")} == {None}
 
 
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):

@@ -78,16 +78,6 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
 
 
-@pytest.mark.parametrize("strategy", ["weight", "drop"])
-def test_the_label_is_the_reward_whatever_the_strategy(tmp_path, run, strategy):
-    dump = write_lines(tmp_path / "d.jsonl", verdicts())
-    labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": "0"}])
-    run(dump, curator="denoise", settings=(f"curator.strategy={strategy}",), labels=(labels,))
-    row = table(tmp_path / "out")[0]
-    assert row["weight"] == pytest.approx(1.0, abs=1e-4)
-    assert (row["reward"], row["new_reward"], row["trusted"]) == (1.0, 0.0, True)
-
-
 def test_a_rollout_without_a_reward_gets_one(tmp_path, run):
     rows = [{**verdicts()[0], "reward": None}, *verdicts()[1:]]
     labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": " 1e0 "}], separator=";")

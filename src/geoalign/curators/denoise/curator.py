@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,11 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.model import Belief, NoisyRows, believe, joined, noisy_rows
+from geoalign.curators.denoise.model import Belief, Fit, NoisyRows, believe, joined, noisy_rows
 from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import Flags, rectify
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 from geoalign.method.groups import FOLDS, GroupedRows, canonical_order, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import setting, settings
@@ -28,6 +25,10 @@ from geoalign.types import Curation, Rollouts
 REMEMBERED = 22
 # Of the correction that trusted rows teach.
 _PENALTIES = (0.1, 1.0, 10.0)
+# A batch contradicts what was learnt with this certainty.
+_CONTRADICTED = 0.999
+# Of the log-odds that a reward is wrong.
+_CERTAIN = 30.0
 
 
 @settings
@@ -50,10 +51,6 @@ class DenoiseConfig:
     component: str | None = setting(
         default=None, help="The reward component that is noisy; it alone is denoised, the others stay. null: their sum."
     )
-    strategy: Literal["soft", "weight", "drop", "replace"] = setting(
-        default="soft",
-        help="Denoised rewards; or rewards as they are, wrong ones weighted down, dropped or replaced.",
-    )
     least_slope: Annotated[float, Field(gt=0, le=1)] = setting(
         default=0.3,
         help="Bias against variance: 1 gives expected rewards, less mends their slope on true ones by up to 1/this.",
@@ -73,9 +70,8 @@ class Denoise(Curator[DenoiseConfig]):
     reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
     nothing is changed. The modules `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
-    `scores` are the log-odds that a reward is wrong, `anomalous` those above 0. With `strategy="soft"` the curation's
-    rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its advantages those of
-    them.
+    The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
+    advantages those of them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
     `prompt_keys` and `trusted`. NaN rewards stay NaN.
@@ -85,7 +81,6 @@ class Denoise(Curator[DenoiseConfig]):
             is no such component.
     """
 
-    config_class = DenoiseConfig
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
 
@@ -100,66 +95,73 @@ class Denoise(Curator[DenoiseConfig]):
         self._forget()
 
     def _forget(self) -> None:
-        count = self.config.states if self.config.geometry != "none" else 0
-        # Of several states one fit each, and one of all side by side.
-        self._ridges = [RunningRidge(2, decay=self.config.decay) for _ in range(count + (count > 1))]
+        self._ridge = RunningRidge(decay=self.config.decay)
         self._past: list[NoisyRows] = []
-        # Prompts of the batches that the fits still remember.
+        self._fit: Fit | None = None
+        # Prompts of the batches that the fit still remembers.
         self._prompts: list[Int[Tensor, " p"]] = []
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
-        """Returns the denoised rewards, or the rewards with wrong ones weighted down, dropped or replaced.
+        """Returns the denoised rewards and their advantages.
 
         The same rows and generator state give the same bits on the same CPU with as many threads. Draws from
-        `generator` with `strategy="replace"` and `geometry="permuted"` only.
+        `generator` with `geometry="permuted"` only.
         """
         started = time.perf_counter()
         if not len(rollouts):
             return identity(rollouts)
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-            rows = noisy_rows(
-                rollouts,
-                order,
-                answers=self.config.answers != "none",
-                rewards=self._noisy(rollouts),
-                seen=self._prompts,
-            )
-            states, forgotten = self._states(rollouts, order), False
-            if states:
-                earlier, found = self._ridges[0].fitted, self._predicted(rows, states, generator)
-                if forgotten := earlier and contradicted(found):
-                    # What was learnt holds no longer: the batch is a first one.
+            answers, noisy = self.config.answers, self._noisy(rollouts)
+            rows = noisy_rows(rollouts, order, answers=answers != "none", rewards=noisy, seen=self._prompts)
+            states = self._states(rollouts, order)
+            if forgotten := self._ridge.fitted and states is not None:
+                predicted = self._predicted(rows, states, generator)
+                # What was learnt may hold no longer: the batch is then a first one.
+                if forgotten := correlation(predicted, level=_CONTRADICTED).high < 0:
                     self._forget()
-                    found = self._predicted(rows, states, generator)
-                rows = found
+            if states is not None:
+                rows = predicted if self._ridge.fitted and not forgotten else self._predicted(rows, states, generator)
             window = [*self._past, rows][-self.config.window :]
             self._past = window[-(self.config.window - 1) :] if self.config.window > 1 else []
-            if rollouts.prompt_keys is not None and states:
+            if rollouts.prompt_keys is not None and states is not None:
                 self._prompts = [*self._prompts, rollouts.prompt_keys.cpu().unique()][-REMEMBERED:]
             recent = joined(window, self.config.decay)
-            z, metrics = gated(recent, self.config.level)
-            exclusive = self.config.answers != "shared"
-            belief = believe(recent, z, least_slope=self.config.least_slope, exclusive=exclusive)[-len(rollouts) :]
-            if states and bool(rows.trusted.any()):
-                correction, corrected = learnt_correction(states[-1], belief, rows, level=self.config.level)
-                belief, metrics = belief.corrected(correction), {**metrics, **corrected}
+            test = correlation(recent, level=self.config.level)
+            known = recent.prediction * recent.unseen
+            scale = ((recent.weights @ known.square()) / recent.weights.sum()).sqrt()
+            z = known / scale if test.low > 0 else None
+            belief = believe(
+                recent,
+                z,
+                least_slope=self.config.least_slope,
+                exclusive=answers != "shared",
+                earlier=self._fit,
+            )[-len(rollouts) :]
+            self._fit = belief.fit
             metrics = {
-                **metrics,
-                **belief.metrics,
+                "states_used": float(test.low > 0),
+                "correlation": test.estimate,
+                "correlation_low": test.low,
+                "correlation_high": test.high,
                 "repeated_prompts": float((~rows.unseen).sum()),
                 "forgotten": float(forgotten),
+                **belief.metrics,
             }
-            curation = self._curation(rollouts, order, rows, belief, generator, metrics)
+            if states is not None and bool(rows.trusted.any()):
+                correction, learnt = learnt_correction(states, belief, rows, level=self.config.level)
+                belief, metrics = belief.corrected(correction), {**metrics, **learnt}
+            curation = _curation(rollouts, order, rows, belief, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """The fits, and the rows of the batches that the next one's noise model is fitted on."""
+        """The fit, and the rows of the batches that the next one's noise model is fitted on."""
         return {
-            "ridges": [ridge.state_dict() for ridge in self._ridges],
+            "ridge": self._ridge.state_dict(),
             "past": [dict(vars(rows)) for rows in self._past],
+            "fit": {} if self._fit is None else self._fit._asdict(),
             "prompts": list(self._prompts),
         }
 
@@ -167,17 +169,11 @@ class Denoise(Curator[DenoiseConfig]):
         """Restores `state_dict`.
 
         Raises:
-            ConfigError: the state is of another curator, or was saved with another `states` or `geometry`.
+            ConfigError: the state is of another curator.
         """
-        if set(state) != {"ridges", "past", "prompts"}:
-            raise ConfigError(f"Denoise state: expected the keys past, prompts and ridges, got {sorted(state)}")
-        if len(state["ridges"]) != len(self._ridges):
-            raise ConfigError(
-                f"Denoise state: expected {len(self._ridges)} fits (settings geometry, states: one each, and one of "
-                f"several together), got {len(state['ridges'])}"
-            )
-        for ridge, saved in zip(self._ridges, state["ridges"], strict=True):
-            ridge.load_state_dict(saved)
+        self._expect_keys(state, "ridge", "past", "fit", "prompts")
+        self._ridge.load_state_dict(state["ridge"])
+        self._fit = Fit(**state["fit"]) if state["fit"] else None
         self._past = [NoisyRows(**rows) for rows in state["past"]]
         self._prompts = list(state["prompts"])
 
@@ -192,140 +188,41 @@ class Denoise(Curator[DenoiseConfig]):
             raise InputError(f"component: expected one of {', '.join(sorted(rollouts.components))}; got {name!r}")
         return rollouts.components[name].to(rollouts.rewards).masked_fill(rollouts.rewards.isnan(), torch.nan)
 
-    def _states(self, rollouts: Rollouts, order: GroupedRows) -> list[Float[Tensor, "b _"]]:
-        """The states in sorted order, centred within groups; behind several all of them, each over its mean square."""
-        if not self._ridges:
-            return []
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
+        """The states in sorted order, centred within groups; of several each over its mean square."""
+        if self.config.geometry == "none":
+            return None
         hidden, count = hidden_states(rollouts, by="Denoise"), self.config.states
         if hidden.shape[1] % count:
             raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
         states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
-        if count == 1:
-            return [states]
-        blocks = list(states.chunk(count, dim=1))
-        sizes = [block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks]
-        return [*blocks, torch.cat([block / size for block, size in zip(blocks, sizes, strict=True)], dim=1)]
+        if count > 1:
+            blocks = states.chunk(count, dim=1)
+            sizes = [block.square().sum(dim=1).mean().sqrt().clamp(min=1e-30) for block in blocks]
+            states = torch.cat([block / size for block, size in zip(blocks, sizes, strict=True)], dim=1)
+        return states
 
-    def _predicted(
-        self, rows: NoisyRows, states: Sequence[Float[Tensor, "b _"]], generator: torch.Generator | None
-    ) -> NoisyRows:
-        """The rows with what each fit says of them; a first batch is predicted by folds."""
-        folded, (every, between) = not self._ridges[0].fitted, rows.fitted_on.unbind(1)
-        # The rows whose directions both kinds of fits know: those between extremes, if any.
-        used = between if bool(between.any()) else every
-        targets, values = rows.standardised[:, None] * rows.fitted_on, []
-        for ridge, block in zip(self._ridges, states, strict=True):
-            z = ridge.predict(block, targets, used, rows.fold).double().cpu()
-            # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
-            z = z / z.square().mean(dim=0, keepdim=True).sqrt().clamp(min=1e-30)
-            # Far out a fit is a guess, and one that a policy finds if it is praise.
-            length = block.square().sum(dim=1).double().cpu()
-            familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
-            values.append(torch.where(z > 0, z * familiar[:, None], z))
-        predictions = torch.stack(values, dim=1)
+    def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: torch.Generator | None) -> NoisyRows:
+        """The rows with what the fit says of them; a first batch is predicted by folds."""
+        folded, used = not self._ridge.fitted, rows.fitted_on
+        z = self._ridge.predict(states, rows.standardised * used, used, rows.fold).double().cpu()
+        # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
+        z = z / z.square().mean().sqrt().clamp(min=1e-30)
+        # Far out a fit is a guess, and one that a policy finds if it is praise.
+        length = states.square().sum(dim=1).double().cpu()
+        familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
+        z = torch.where(z > 0, z * familiar, z)
         if self.config.geometry == "permuted":
-            shuffled = torch.rand(len(predictions), generator=generator, dtype=torch.float64).add(rows.group).argsort()
-            predictions = predictions[shuffled]
+            z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
         # Groups of different folds predict each other: every product of reward and prediction counts twice.
-        return replace(rows, predictions=predictions, inflation=torch.full_like(rows.rewards, 2.0 if folded else 1.0))
-
-    def _curation(
-        self,
-        rollouts: Rollouts,
-        order: GroupedRows,
-        rows: NoisyRows,
-        belief: Belief,
-        generator: torch.Generator | None,
-        metrics: dict[str, float],
-    ) -> Curation:
-        """The curation that the belief comes to, in input order."""
-        device = rollouts.rewards.device
-        back = in_input_order(GroupedRows(order.order.cpu(), order.group.cpu(), order.offsets.cpu()), device)
-        anomalous = (belief.log_odds > 0) & rows.scored
-        open_rows = rows.scored & ~rows.trusted
-        change = (belief.rewards - rows.rewards)[open_rows]
-        group = rows.group[open_rows]
-        metrics = {
-            **metrics,
-            "anomalous": float(anomalous.sum()),
-            "changed_groups": len(group[change != 0].unique()) / max(len(group.unique()), 1),
-            "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
-            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
-        }
-        scores = belief.log_odds.masked_fill(~rows.scored, torch.nan).float()
-        if self.config.strategy in ("drop", "replace"):
-            hit = anomalous.to(device)
-            return rectify(
-                rollouts,
-                order,
-                scores.to(device),
-                Flags(suspect=hit, anomalous=hit, stable=rows.scored.to(device) & ~hit),
-                strategy=self.config.strategy,
-                observing=False,
-                generator=generator,
-                metrics=metrics,
-            )
-        judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back(anomalous))
-        if self.config.strategy == "weight":
-            return replace(judged, weights=judged.weights * back((1 - belief.wrong).float()))
-        if not bool((change != 0).any()):
-            return judged
-        # What stands beside a noisy component.
-        rest = rollouts.rewards.cpu().double()[order.order.cpu()] - rows.rewards
-        rewards, advantages = belief.rewards + rest, belief.advantages(rows.group, rest)
-        return replace(
-            judged,
-            rewards=back(rewards).to(rollouts.rewards.dtype),
-            advantages=back(advantages.to(rollouts.rewards.dtype)),
-        )
+        return replace(rows, prediction=z, inflation=torch.full_like(rows.rewards, 2.0 if folded else 1.0))
 
 
-def correlation(z: Tensor, y: Tensor, weights: Tensor, rows: NoisyRows, level: float) -> Interval:
-    """The `grouped_correlation` of a prediction of the rows with their standardised rewards y."""
-    numbers = (each.numpy() for each in (z, y, rows.group, weights))
+def correlation(rows: NoisyRows, *, level: float) -> Interval:
+    """The `grouped_correlation` of the predictions with the rewards, of prompts that the fit had not seen."""
+    weights = rows.weights * (rows.fitted_on & rows.unseen)
+    numbers = (each.numpy() for each in (rows.prediction, rows.standardised, rows.group, weights))
     return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
-
-
-def contradicted(rows: NoisyRows, level: float = 0.999) -> bool:
-    """Whether a batch's rewards go against what earlier ones predict: an interval of a correlation lies below 0.
-
-    `level` is that of all states' tests together.
-    """
-    weights, y = (rows.fitted_on & rows.unseen[:, None]).double(), rows.standardised
-    level = 1 - (1 - level) / rows.predictions[0].numel()
-    kinds = zip(rows.predictions.unbind(2), weights.T, strict=True)
-    return any(correlation(z, y, weight, rows, level).high < 0 for kind, weight in kinds for z in kind.T)
-
-
-def gated(rows: NoisyRows, level: float) -> tuple[Float[Tensor, " n"] | None, dict[str, float]]:
-    """The predictions of all states as one, of mean square 1; None where they say nothing.
-
-    A state takes part where the interval of its correlation with the rewards lies above 0; those that do are weighted
-    by least squares on the rewards, so that one without a signal of its own adds nothing. Of fits on all rows and on
-    rows between the extremes, each tested on its own kind, the one with the higher lower bound is taken; `level` is
-    that of both tests together. Rows of prompts that a fit has seen are neither tested nor predicted.
-    """
-    weights = rows.weights[:, None] * (rows.fitted_on & rows.unseen[:, None])
-    y, views, level = rows.standardised, [], (1 + level) / 2
-    for predictions, weight in zip(rows.predictions.unbind(2), weights.T, strict=True):
-        tests = [correlation(z, y, weight, rows, level) for z in predictions.T]
-        used = [index for index, each in enumerate(tests) if each.low > 0]
-        if not used:
-            views.append((max(tests, key=_low), 0, None))
-            continue
-        telling = predictions[:, used]
-        gram = telling.T @ (telling * weight[:, None])
-        gram.diagonal().add_(1e-6 * float(gram.diagonal().mean()))
-        z = telling @ torch.linalg.solve(gram, telling.T @ (weight * y)).clamp(min=0)
-        whole, scale = correlation(z, y, weight, rows, level), ((weight @ z.square()) / weight.sum()).sqrt()
-        views.append((whole, len(used), z * rows.unseen / scale))
-    whole, count, combined = max(views, key=lambda view: _low(view[0]))
-    bounds = {"correlation": whole.estimate, "correlation_low": whole.low, "correlation_high": whole.high}
-    return combined, {"states_used": float(count), **bounds}
-
-
-def _low(test: Interval) -> float:
-    return -math.inf if math.isnan(test.low) else test.low
 
 
 def learnt_correction(
@@ -339,17 +236,43 @@ def learnt_correction(
     is not above 0, and of rows that are trusted or unscored.
     """
     own = rows.trusted
-    surprise = ((belief.claim - belief.prior) * own)[:, None]
+    surprise = (belief.claim - belief.prior) * own
     fold = torch.where(own, rows.group.masked_fill(~own, -1).unique(return_inverse=True)[1] % FOLDS, -1)
-    values = fold_predictions(states, surprise, own, fold, _PENALTIES)[:, :, 0].double().cpu()
-    known, d = values[:, own], surprise[own, 0]
-    group, every = rows.group[own].numpy(), torch.ones_like(d).numpy()
-    level = 1 - (1 - level) / len(known)
-    each = [grouped_correlation(z.numpy(), d.numpy(), group, every, inflation=2.0, level=level) for z in known]
-    best = int(torch.tensor([test.low for test in each]).nan_to_num(-torch.inf).argmax())
-    test, z = each[best], known[best]
+    values = fold_predictions(states, surprise, own, fold, _PENALTIES).double().cpu()
+    d, group, every = surprise[own], rows.group[own].numpy(), belief.claim[own].numpy() * 0 + 1
+    level = 1 - (1 - level) / len(_PENALTIES)
+    tests = [grouped_correlation(z.numpy(), d.numpy(), group, every, inflation=2.0, level=level) for z in values[own].T]
+    best = int(torch.tensor([test.low for test in tests]).nan_to_num(-torch.inf).argmax())
+    test, z = tests[best], values[own, best]
     metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
     if not test.low > 0:
         return torch.zeros_like(belief.claim), metrics
     slope = test.low / test.estimate * float(z @ d / z.square().sum())
-    return slope * values[best] * (rows.scored & ~own & (belief.scale > 0)), metrics
+    return slope * values[:, best] * (rows.scored & ~own & (belief.scale > 0)), metrics
+
+
+def _curation(
+    rollouts: Rollouts, order: GroupedRows, rows: NoisyRows, belief: Belief, metrics: dict[str, float]
+) -> Curation:
+    """The curation that the belief comes to, in input order."""
+    index = order.order.cpu()
+    back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
+    odds = torch.logit(belief.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
+    open_rows = rows.scored & ~rows.trusted
+    change, group = (belief.rewards - rows.rewards)[open_rows], rows.group[open_rows]
+    metrics = {
+        **metrics,
+        "anomalous": float(((odds > 0) & rows.scored).sum()),
+        "changed_groups": len(group[change != 0].unique()) / max(len(group.unique()), 1),
+        "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
+        "unscored_rewards": float(rollouts.rewards.isnan().sum()),
+    }
+    scores = odds.masked_fill(~rows.scored, torch.nan).float()
+    judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back((odds > 0) & rows.scored))
+    if not bool((change != 0).any()):
+        return judged
+    # What stands beside a noisy component.
+    rest = rollouts.rewards.cpu().double()[index] - rows.rewards
+    given = (belief.rewards + rest, belief.advantages(rows.group, rest))
+    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
+    return replace(judged, rewards=rewards, advantages=advantages)

@@ -1,13 +1,13 @@
 """The true reward t behind a noisy one y: a prior from what speaks for a row, a channel from t to y.
 
-Rows of one unit (one answer or one response to a prompt) share t. Of unit u, with eta_u the prediction of its rows,
+Rows of one unit (one answer or one response to a prompt) share t. Of unit u with features x_u,
 
-    P(t = v) proportional to h(v) exp(eta_u v),    P(y | t) = (1 - e) 1{y = t} + e q(y),
+    P(t = v) proportional to h(v) exp(v theta' x_u),    P(y | t) = (1 - e) 1{y = t} + e q(y),
 
-so a claim y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits h, eta, e and q on
-the recent batches. With two values this is logistic regression behind flips at TPR = 1 - e (1 - q(1)), FPR = e q(1);
-eta is linear in features, every verdict on a unit counts, and of the answered units of a group at most one is right.
-With more, y is standardised within its group and stands in 32 bins, and a claim made twice is one claim.
+so a claim y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits theta, h, e and q
+on the recent batches. With two values this is logistic regression behind flips at TPR = 1 - e (1 - q(1)), FPR = e q(1);
+every verdict on a unit counts, and of the answered units of a group at most one is right. With more, y is standardised
+within its group and stands in 32 bins, x is the prediction alone, and a claim made twice is one claim.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from geoalign.types import Rollouts
 
 # Of the log-odds: what is certain.
 LIMIT = 30.0
+_FLOOR = 1e-30
 _EDGE, _BINS = 4.0, 32
 _CENTRES = (torch.arange(_BINS, dtype=torch.float64) + 0.5) * (2 * _EDGE / _BINS) - _EDGE
 # Of true rewards that follow no prediction, so that one that merely surprises is not taken for wrong.
 _SURPRISES = 0.1
-_FLOOR = 1e-30
 # A reward is a verdict with something added where so many rewards lie this near, in units of the gap, to two values.
-_VERDICTS, _NEAR = 0.95, 0.25
+_NEARLY_ALL, _NEAR = 0.95, 0.25
 # Pseudo-counts of the Beta rate of a group: in one of two rows the other's verdict must not outweigh a row's own.
 _RATE = 4.0
 # Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
 _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
+# From a small slope the fit can end where the most extreme rewards are believed, however many they are.
+_SLOPE = torch.tensor([4.0], dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +52,9 @@ class NoisyRows:
     answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
-    unseen: Bool[Tensor, " n"]  # whether the fits have not seen the row's prompt before
-    predictions: Float[Tensor, "n s 2"]  # of each state, by fits on either kind of rows (`fitted_on`) of other batches
-    inflation: Float[Tensor, " n"]  # factor on the variance of the predictions' agreement with the rewards
+    unseen: Bool[Tensor, " n"]  # whether the fit has not seen the row's prompt before
+    prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
+    inflation: Float[Tensor, " n"]  # factor on the variance of the prediction's agreement with the rewards
     weights: Float[Tensor, " n"]  # in the fits, equal within a group
 
     @property
@@ -68,7 +70,7 @@ class NoisyRows:
     @property
     def accompanied(self) -> Bool[Tensor, " n"]:
         """Scored rows of groups with two rewards at least."""
-        return self.scored & (torch.bincount(self.group, weights=self.scored.double()) >= 2)[self.group]
+        return self.scored & (total(self.scored, self.group) >= 2)[self.group]
 
     @property
     def contradicted(self) -> Bool[Tensor, " n"]:
@@ -77,15 +79,17 @@ class NoisyRows:
         return self.scored & (high - low > 1e-3)
 
     @property
-    def fitted_on(self) -> Bool[Tensor, "n 2"]:
-        """[N, 2] the rows that states are fitted to and tested on: all of unequal groups, or those between extremes.
+    def fitted_on(self) -> Bool[Tensor, " n"]:
+        """The rows that the fit is made of and tested on: of unequal groups, but for verdicts between their extremes.
 
-        Rewards that are wrong by far stand at the extremes of their groups, where right ones are rare: between them
-        the rewards may agree with the states where over all rows they do not. Trusted rows have a fit of their own.
+        Rewards that are wrong by far stand at the extremes, where right ones are rare: between them the rewards may
+        agree with the states where over all rows they do not. Where hardly any lie between, all are taken.
         """
         unequal = (self.standardised != 0) & ~self.trusted
         low, high = _extremes(self.rewards, self.group)
-        return torch.stack([unequal, unequal & (self.rewards > low) & (self.rewards < high)], dim=1)
+        between = unequal & (self.rewards > low) & (self.rewards < high)
+        few = 4 * int(between.sum()) <= int(unequal.sum())
+        return unequal if few or two_values(self.rewards[self.scored]) else between
 
 
 def noisy_rows(
@@ -110,11 +114,11 @@ def noisy_rows(
     units = [one if answer is None else (one[0], str(answer)) for one, answer in zip(responses, given, strict=True)]
     noisy = (rollouts.rewards if rewards is None else rewards).cpu().double()[index]
     content = noisy.nan_to_num() if rollouts.hidden is None else rollouts.hidden[order.order].double().sum(1).cpu()
-    trusted = unseen = torch.zeros(len(index), dtype=torch.bool)
+    trusted = known = torch.zeros(len(index), dtype=torch.bool)
     if rollouts.trusted is not None:
         trusted = rollouts.trusted.cpu()[index] & ~noisy.isnan()
     if seen and rollouts.prompt_keys is not None:
-        unseen = torch.isin(rollouts.prompt_keys.cpu()[index], torch.cat(list(seen)))
+        known = torch.isin(rollouts.prompt_keys.cpu()[index], torch.cat(list(seen)))
     return NoisyRows(
         rewards=noisy,
         group=group,
@@ -123,9 +127,9 @@ def noisy_rows(
         answer=_dense(units),
         answered=torch.tensor([answer is not None for answer in given]),
         trusted=trusted,
-        # Of trusted rows the fits learn nothing.
-        unseen=~unseen | trusted,
-        predictions=noisy.new_zeros(len(index), 1, 2),
+        # Of trusted rows the fit learns nothing.
+        unseen=~known | trusted,
+        prediction=torch.zeros_like(noisy),
         inflation=torch.ones_like(noisy),
         weights=torch.ones_like(noisy),
     )
@@ -139,6 +143,27 @@ def joined(batches: Sequence[NoisyRows], decay: float) -> NoisyRows:
         first = {name: int(label.max()) + 1 for name, label in apart.items()}
         parts.append(vars(replace(batch, weights=batch.weights * decay**age, **apart)))
     return NoisyRows(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+
+
+class Fit(NamedTuple):
+    """theta, h, e and q."""
+
+    theta: Float[Tensor, " f"]
+    base: Float[Tensor, " v"]
+    replaced: Float[Tensor, ""]
+    anywhere: Float[Tensor, " v"]
+
+    @property
+    def ratio(self) -> Float[Tensor, " v"]:
+        """R, how much likelier a claim makes that it is true."""
+        return 1 + (1 - self.replaced) / (self.replaced * self.anywhere).clamp(min=_FLOOR)
+
+    def rates(self) -> dict[str, float]:
+        """Of verdicts."""
+        if len(self.base) > 2:
+            return {}
+        missed, false = (self.replaced * self.anywhere).tolist()
+        return {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,15 +182,11 @@ class Belief:
     group_variance: Float[Tensor, " n"]  # that of the sum over the row's group
     wrong: Float[Tensor, " n"]  # probability that the reward is wrong
     metrics: dict[str, float]
+    fit: Fit | None = None
 
     def __getitem__(self, rows: slice) -> Belief:
         cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}
         return replace(self, **cut)
-
-    @property
-    def log_odds(self) -> Float[Tensor, " n"]:
-        """[N] that the reward is wrong."""
-        return torch.logit(self.wrong, eps=1e-13).clamp(-LIMIT, LIMIT)
 
     @property
     def expected(self) -> Float[Tensor, " n"]:
@@ -211,7 +232,14 @@ class Belief:
         return centred / ((spread / (count - 1).clamp(min=1)).sqrt() + 1e-6)[group]
 
 
-def believe(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, least_slope: float, exclusive: bool = True) -> Belief:
+def believe(
+    rows: NoisyRows,
+    z: Float[Tensor, " n"] | None,
+    *,
+    least_slope: float,
+    exclusive: bool = True,
+    earlier: Fit | None = None,
+) -> Belief:
     """The belief about the rows' rewards, verdicts or others; where nothing speaks for a row its reward is right.
 
     Estimates are t' = m + (e - m) / r, r = sum w (e - m)^2 / sum w ((e - m)^2 + v), the slope of e - m on t - m, or a
@@ -221,53 +249,55 @@ def believe(rows: NoisyRows, z: Float[Tensor, " n"] | None, *, least_slope: floa
         z: prediction of each row, of mean square 1; None: nothing is predicted.
         least_slope: r is this at least.
         exclusive: at most one of a group's answers is right; False: several may be.
+        earlier: the fit of the window before, where this one's begins.
     """
     scored, group, zero = rows.accompanied, rows.group, torch.zeros_like(rows.rewards)
-    verdicts, claim = _two_values(rows.rewards[scored]), rows.standardised
+    verdicts = two_values(rows.rewards[scored])
     if verdicts is not None:
         low, high = verdicts
-        claim, unit = (rows.rewards > (low + high) / 2).double(), rows.answer
-        scale = torch.full_like(zero, high - low)
+        claim, scale = (rows.rewards > (low + high) / 2).double(), torch.full_like(zero, high - low)
         speaks = z is not None or bool((rows.answered & scored).any() | rows.contradicted.any())
-        judged = scored & speaks
-        offset = rows.rewards - scale * claim
+        judged, offset = scored & speaks, rows.rewards - scale * claim
     else:
-        centred, unit = group_advantages(rows.rewards, group, scale="none"), rows.response
+        claim, centred = rows.standardised, group_advantages(rows.rewards, group, scale="none")
         own = (total(centred.square(), group) / (total(rows.scored, group) - 1).clamp(min=1)).sqrt()
         typical = own[own > 0].square().mean().sqrt() if bool((own > 0).any()) else 0.0
         scale, offset = torch.where(own > 0, own, typical)[group], rows.rewards - centred
-        judged = scored & (scale > 0) if z is not None else rows.contradicted
+        judged = scored & (scale > 0) & (z is not None)
     before = claim - group_advantages(claim.masked_fill(~rows.scored, torch.nan), group, scale="none")
     if not bool(judged.any()):
-        certain = (before, claim, claim, zero, zero, zero, {"wrong_share": 0.0, "wrong_share_high": 1.0})
+        certain = (before, claim, claim, zero, zero, zero, {"wrong_share": 0.0})
         return Belief(rows.rewards, claim, offset, scale, False, *certain)
-    model: Any
-    z = zero if z is None else z
-    model = Verdicts(rows, z, claim, judged, exclusive) if verdicts else _Values(rows, z, claim, judged)
-    fitted = model.fit(rows.weights)
-    prior, mean, variance, wrong = model.posterior(fitted)
-    open_rows = judged & ~rows.trusted
-    mean, prior = torch.where(open_rows, mean, claim), torch.where(judged, prior, before)
-    variance, wrong = variance * open_rows, wrong * open_rows
-    weights = rows.weights * model.compared
+    open_rows, z = judged & ~rows.trusted, zero if z is None else z
+    if verdicts is not None:
+        units = verdict_units(rows, z, claim, judged, exclusive)
+    else:
+        units = value_units(rows, z, claim, judged)
+    known = earlier is not None and len(earlier.base) == len(units.grid)
+    fitted = units.fit(earlier, rounds=10) if known else units.fit()
+    unit, grid, (likely, truth) = units.unit, units.grid, units.probabilities(fitted)
+    # A kept claim is the reward itself, not the middle of its bin.
+    kept, near = truth[unit, units.claimed], grid[units.claimed]
+    expected = (truth @ grid)[unit] + kept * (claim - near)
+    spread = (truth @ grid.square())[unit] + kept * (claim.square() - near.square()) - expected.square()
+    prior, mean = torch.where(judged, (likely @ grid)[unit], before), torch.where(open_rows, expected, claim)
+    variance, wrong = spread.clamp(min=0) * open_rows, (1 - kept) * open_rows
+    weights = rows.weights * units.compared
     missed = (mean - prior).square()
     slope = max(float(weights @ missed / (weights @ (missed + variance)).clamp(min=_FLOOR)), least_slope)
     sure = total(weights * missed, group) / total(weights * (missed + variance), group).clamp(min=_FLOOR)
     estimate = torch.where(weights > 0, mean + (mean - prior) * (1 / sure.clamp(min=slope) - 1)[group], mean)
     # Rows of one unit are right together, of rivals at most one is: E[s s'] of the sum s of a group's rows.
-    likely, rival = mean * open_rows, len(group) + unit
-    if exclusive and verdicts is not None:
-        rival = torch.where(rows.answered, group, rival)
-    beside = total(likely, rival)[rival]
-    together = total(open_rows, unit)[unit] * (variance + likely.square()) - likely * beside
+    right, rival = mean * open_rows, units.rival[unit]
+    together = total(open_rows, unit)[unit] * (variance + right.square()) - right * total(right, rival)[rival]
     counted = rows.weights * (rows.scored & ~rows.trusted)
     share = float(counted @ wrong / counted.sum().clamp(min=_FLOOR))
-    metrics = {"wrong_share": share, "wrong_share_high": share, "recovered": slope, **model.rates(fitted)}
+    metrics = {"wrong_share": share, "recovered": slope, **fitted.rates()}
     found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics)
-    return Belief(rows.rewards, claim, offset, scale, verdicts is not None, *found)
+    return Belief(rows.rewards, claim, offset, scale, verdicts is not None, *found, fitted)
 
 
-def _two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
+def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     """The two verdicts: the only two values, or those near which nearly all rewards lie, the rest being added."""
     values = rewards.unique()
     if len(values) <= 2:
@@ -278,202 +308,158 @@ def _two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
         low, high = rewards[~upper].median(), rewards[upper].median()
     near = torch.minimum((rewards - low).abs(), (rewards - high).abs()) <= _NEAR * (high - low)
     share = float(upper.double().mean())
-    common = min(share, 1 - share) >= 1 - _VERDICTS and float(near.double().mean()) >= _VERDICTS
+    common = min(share, 1 - share) >= 1 - _NEARLY_ALL and float(near.double().mean()) >= _NEARLY_ALL
     return (float(low), float(high)) if common else None
 
 
-class Flips(NamedTuple):
-    """The rates of TPR and FPR, and the weights of the features."""
+@dataclass(frozen=True, eq=False)
+class Units:
+    """C units whose truth is one of V values, and what N rows claim of them."""
 
-    rates: Float[Tensor, " 2"]
-    theta: Float[Tensor, " f"]
+    grid: Float[Tensor, " v"]  # the values
+    unit: Int[Tensor, " n"]  # of each row
+    claimed: Int[Tensor, " n"]  # index of the value that the row claims
+    compared: Bool[Tensor, " n"]  # whether the claim is held against what was expected of it
+    claims: Float[Tensor, "c v"]
+    known: Float[Tensor, "c v"]  # claims of trusted rows
+    features: Float[Tensor, "c f"]
+    weight: Float[Tensor, " c"]
+    rival: Int[Tensor, " c"]  # of the units of one number at most one is right
+    start: Float[Tensor, " f"]  # prior mean of theta
+    pseudo: tuple[float, float]  # counts of claims that were kept, and of replaced ones of each value
+
+    def probabilities(self, fit: Fit) -> tuple[Float[Tensor, "c v"], Float[Tensor, "c v"]]:
+        """P(t) of each unit before its claims are seen, and after."""
+        logits = self._logits(fit)[1]
+        return self._shares(logits), self._shares(logits + self._evidence(fit))
+
+    def fit(self, start: Fit | None = None, *, rounds: int = 60) -> Fit:
+        """Expectation maximisation: e and q with pseudo-counts, theta by a Newton step around its prior mean."""
+        many, count = len(self.grid) > 2, len(self.grid)
+        units = self._merged() if many else self
+        x, weight, made = units.features, units.weight, units.weight @ units.claims
+        uniform, (kept, replaced) = torch.full_like(self.grid, 1 / count), self.pseudo
+        base = (made + uniform) / (made + uniform).sum() if many else uniform
+        fit = start or Fit(self.start, base, torch.tensor(0.2 if many else 0.4).double(), uniform)
+        for _ in range(rounds):
+            following, logits = units._logits(fit)
+            truth, before = units._shares(logits + units._evidence(fit)), fit
+            likely = (truth * following / units._shares(logits) * (1 - _SURPRISES) if many else truth) * weight[:, None]
+            of, mean = likely.sum(dim=1), following @ self.grid
+            gradient = x.T @ (likely @ self.grid - of * mean) - (fit.theta - self.start)
+            # Rivals share a weight: they are of one group.
+            rivals = x.new_zeros(int(units.rival.max()) + 1, x.shape[1])
+            rivals = rivals.index_add(0, units.rival, x * (mean * of.sqrt())[:, None])
+            hessian = x.T @ (x * (of * (following @ self.grid.square()))[:, None]) - rivals.T @ rivals
+            step = torch.linalg.solve(hessian + torch.eye(x.shape[1]).double(), gradient)
+            if many:
+                base = fit.base * (likely.sum(dim=0) + uniform) / (of @ following + uniform)
+            same = weight @ (units.claims * truth)
+            for _ in range(3):
+                wrong = made - same * (1 - 1 / fit.ratio) + replaced
+                every = made.sum() + kept + count * replaced
+                fit = fit._replace(replaced=wrong.sum() / every, anywhere=wrong / wrong.sum())
+            fit = fit._replace(theta=fit.theta + step, base=base / base.sum())
+            if max(float((one - other).abs().max()) for one, other in zip(fit, before, strict=True)) < 1e-5:
+                break
+        return fit
+
+    def _logits(self, fit: Fit) -> tuple[Float[Tensor, "c v"], Float[Tensor, "c v"]]:
+        """P(t | x) of rewards that follow their prediction, and the prior's log-odds."""
+        logits = fit.base.log() + (self.features @ fit.theta)[:, None] * self.grid
+        following = self._shares(logits)
+        if len(self.grid) == 2:
+            return following, logits
+        usual = self.weight @ following / self.weight.sum().clamp(min=_FLOOR)
+        return following, ((1 - _SURPRISES) * following + _SURPRISES * usual).log()
+
+    def _evidence(self, fit: Fit) -> Float[Tensor, "c v"]:
+        return self.claims * fit.ratio.log() + LIMIT * self.known
+
+    def _shares(self, logits: Float[Tensor, "c v"]) -> Float[Tensor, "c v"]:
+        """P(t); of two values by a softmax over the rivals and "none of them"."""
+        if logits.shape[1] > 2:
+            return logits.softmax(dim=1)
+        odds, none = logits[:, 1] - logits[:, 0], logits.new_zeros(int(self.rival.max()) + 1)
+        highest = none.scatter_reduce(0, self.rival, odds.detach(), "amax")
+        likely = (odds - highest[self.rival]).exp()
+        right = likely / (-highest).exp().index_add(0, self.rival, likely)[self.rival]
+        return torch.stack([1 - right, right], dim=1)
+
+    def _merged(self) -> Units:
+        """Units of one bin of z and the same claims as one."""
+        place, mask = _bin(self.features[:, 0]), (self.claims > 0).double() @ 2.0 ** torch.arange(_BINS).double()
+        found, of = (place + _BINS * mask).unique(return_inverse=True)
+        claims = self.claims.new_zeros(len(found), _BINS).index_put((of,), self.claims)
+        centres, weight = _CENTRES[(found % _BINS).long()], total(self.weight, of)
+        return replace(
+            self, claims=claims, known=0 * claims, features=centres[:, None], weight=weight, rival=of.unique()
+        )
 
 
-class Verdicts:
-    """Units of C answers or responses with the verdicts on them; units of equal `rivals` exclude each other."""
-
-    def __init__(self, rows: NoisyRows, z: Tensor, claim: Tensor, judged: Bool[Tensor, " n"], exclusive: bool) -> None:
-        unit, self.claim, self.compared = rows.answer, claim, judged & ~rows.trusted
-        self.unit, self.size = unit, total(torch.ones_like(claim), unit)
-        self.group = group = torch.zeros(len(self.size), dtype=torch.long).index_put((unit,), rows.group)
-        answered = total(rows.answered, unit) > 0
-        among = (total(rows.answered, rows.group) > 0)[group] & ~answered
-        both = torch.stack([claim * judged, (1 - claim) * judged])
-        # A Beta rate of the verdicts on the rest of the group: with a row's own in it, it would explain its error.
-        rest = torch.stack([total(each, rows.group)[group] - total(each, unit) for each in both])
-        rate = ((rest[0] + _RATE) / (rest[1] + _RATE)).log()
-        share = (self.size / torch.bincount(rows.group)[group]).log()
-        features = [
-            answered,
-            answered * share,
-            total(z, unit) / self.size,
-            among,
-            ~(answered | among),
-            ~answered * rate,
-        ]
-        self.features = torch.stack([each.double() for each in features], dim=1)
-        self.rivals = torch.where(answered & exclusive, group, len(group) + torch.arange(len(group)))
-        self.rivals = self.rivals.unique(return_inverse=True)[1]
-        self.verdicts = torch.stack([total(each * ~rows.trusted, unit) for each in both])
-        self.sure = LIMIT * total((both[0] - both[1]) * rows.trusted, unit)
+def verdict_units(
+    rows: NoisyRows, z: Float[Tensor, " n"], verdict: Float[Tensor, " n"], judged: Bool[Tensor, " n"], exclusive: bool
+) -> Units:
+    """Answers and responses with the verdicts on them; `exclusive`: at most one answer of a group is right."""
+    unit, compared, claimed = rows.answer, judged & ~rows.trusted, verdict.long()
+    size = total(torch.ones_like(z), unit)
+    group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
+    answered = total(rows.answered, unit) > 0
+    among = (total(rows.answered, rows.group) > 0)[group] & ~answered
+    # A Beta rate of the verdicts on the rest of the group: with a row's own in it, it would explain its error.
+    rest = _verdicts(rows.group, verdict, judged)[group] - _verdicts(unit, verdict, judged) + _RATE
+    share = (size / total(torch.ones_like(z), rows.group)[group]).log()
+    rate = (rest[:, 1] / rest[:, 0]).log()
+    features = [answered, answered * share, total(z, unit) / size, among, ~(answered | among), ~answered * rate]
+    alone, told = len(group) + torch.arange(len(group)), float(answered.double().mean())
+    return Units(
+        grid=torch.tensor([0.0, 1.0], dtype=torch.float64),
+        unit=unit,
+        claimed=claimed,
+        compared=compared,
+        claims=_verdicts(unit, verdict, compared),
+        known=_verdicts(unit, verdict, judged & rows.trusted),
+        features=torch.stack([each.double() for each in features], dim=1),
+        weight=total(rows.weights, unit) / size,
+        rival=torch.where(answered & exclusive, group, alone).unique(return_inverse=True)[1],
+        start=_THETA,
         # Answers tell the flip rates; without them only the curvature of the odds in z does, and rates that are thought
         # too good would leave it unused.
-        self.pseudo = torch.tensor([6 + 10 * float(answered.double().mean()), 4.0], dtype=torch.float64)
-
-    def _odds(self, model: Flips) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
-        """Log-odds that the unit alone is right, before its verdicts are seen and after."""
-        odds, ratios = self.features @ model.theta, torch.stack([model.rates, 1 - model.rates]).log()
-        return odds, odds + (ratios[:, 0] - ratios[:, 1]) @ self.verdicts + self.sure
-
-    def _compete(self, odds: Float[Tensor, " c"]) -> tuple[Float[Tensor, " c"], Float[Tensor, " r"]]:
-        """P(unit is right), a softmax over the rivals and "none of them"; and the logarithm of its sum."""
-        none = odds.new_zeros(int(self.rivals.max()) + 1)
-        highest = none.scatter_reduce(0, self.rivals, odds.detach(), "amax")
-        likely = (odds - highest[self.rivals]).exp()
-        every = (-highest).exp().index_add(0, self.rivals, likely)
-        return likely / every[self.rivals], highest + every.log()
-
-    def right(self, model: Flips) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
-        """P(unit is right) before its verdicts are seen, and after."""
-        before, after = (self._compete(odds)[0] for odds in self._odds(model))
-        return before, after
-
-    def likelihood(self, model: Flips) -> Float[Tensor, " g"]:
-        """[G] log P(verdicts of the group)."""
-        before, after = (self._compete(odds)[1] for odds in self._odds(model))
-        of = torch.zeros(len(after), dtype=torch.long).index_put((self.rivals,), self.group)
-        # Of no unit that is right, by P(verdicts | wrong), times how much likelier the units make them.
-        wrong = torch.stack([model.rates[1].log(), (1 - model.rates[1]).log()]) @ self.verdicts
-        groups = wrong.new_zeros(int(self.group.max()) + 1)
-        return groups.index_add(0, of, after - before).index_add(0, self.group, wrong)
-
-    def penalty(self, model: Flips) -> Float[Tensor, ""]:
-        """Log-density of the priors: pseudo-counts of the rates, theta around its means."""
-        rates = self.pseudo * model.rates.log() + self.pseudo.flip(0) * (1 - model.rates).log()
-        return rates.sum() - (model.theta - _THETA).square().sum() / 2
-
-    def fit(self, weights: Float[Tensor, " n"], start: Flips | None = None, *, rounds: int = 60) -> Flips:
-        """Expectation maximisation: flip rates with pseudo-counts, theta by one Newton step; TPR stays above FPR."""
-        model = start or Flips(torch.tensor([0.8, 0.2], dtype=torch.float64), _THETA)
-        weight, features = total(weights, self.unit) / self.size, self.features
-        for _ in range(rounds):
-            (expected, truth), before = self.right(model), model
-            likely = torch.stack([truth, 1 - truth]) * weight
-            rates = (likely @ self.verdicts[0] + self.pseudo) / (likely @ self.verdicts.sum(dim=0) + self.pseudo.sum())
-            apart = ((rates[0] - rates[1]) / 2).clamp(min=0.01) * rates.new_tensor([1.0, -1.0])
-            gradient = features.T @ (weight * (truth - expected)) - (model.theta - _THETA)
-            # Rivals share a weight: they are of one group.
-            mean = features.new_zeros(int(self.rivals.max()) + 1, len(_THETA))
-            mean = mean.index_add(0, self.rivals, features * (expected * weight.sqrt())[:, None])
-            hessian = (
-                features.T @ (features * (weight * expected)[:, None]) - mean.T @ mean + torch.eye(len(_THETA)).double()
-            )
-            model = Flips(
-                (rates.mean() + apart).clamp(1e-3, 1 - 1e-3), model.theta + torch.linalg.solve(hessian, gradient)
-            )
-            if float((torch.cat(model) - torch.cat(before)).abs().max()) < 1e-6:
-                break
-        return model
-
-    def posterior(self, model: Flips) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """m, e, v and P(wrong) of each row."""
-        prior, mean = (each[self.unit] for each in self.right(model))
-        return prior, mean, mean * (1 - mean), (self.claim - mean).abs()
-
-    def rates(self, model: Flips) -> dict[str, float]:
-        tpr, fpr = model.rates.tolist()
-        return {"true_positive_rate": tpr, "false_positive_rate": fpr, "informedness": tpr - fpr}
+        pseudo=(2 + 4 * told, 4 - 2 * told),
+    )
 
 
-class _Channel(NamedTuple):
-    """The share e of replaced rewards, slope of the kept ones on z, h, the kept ones' average distribution, and q."""
-
-    replaced: float
-    slope: float
-    base: Float[Tensor, " bins"]
-    kept: Float[Tensor, " bins"]
-    anywhere: Float[Tensor, " bins"]
-
-    def following(self, z: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
-        """P(t | z) of the rewards that follow their prediction."""
-        return (self.base.log() + self.slope * z[:, None] * _CENTRES).softmax(dim=1)
-
-    def prior(self, z: Float[Tensor, " n"]) -> Float[Tensor, "n bins"]:
-        return (1 - _SURPRISES) * self.following(z) + _SURPRISES * self.kept
-
-
-class _Values:
-    """Rewards of more than two values. Groups of equal rewards stay out of the fit, and are judged in others' units."""
-
-    def __init__(self, rows: NoisyRows, z: Tensor, claim: Tensor, judged: Bool[Tensor, " n"]) -> None:
-        self.judged, self.z = judged, z
-        self.used = judged & ~rows.trusted & (claim != 0)
-        self.bin = _bin(claim)
-        # Of each response, what was claimed of it and where in its bins.
-        self.response = rows.response
-        claims = claim.new_zeros(int(rows.response.max()) + 1, _BINS)
-        at = (rows.response[judged], self.bin[judged])
-        self.times = claims.index_put(at, judged[judged].double(), accumulate=True)
-        values = claims.index_put(at, claim[judged], accumulate=True) / self.times.clamp(min=1)
-        self.values = torch.where(self.times > 0, values, _CENTRES)
-        # Only single claims that are compared with others are matched in slope.
-        self.compared = self.used & (self.times.sum(dim=1) == 1)[rows.response]
-
-    def fit(self, weights: Float[Tensor, " n"], start: _Channel | None = None, *, rounds: int = 100) -> _Channel:
-        """Expectation maximisation on the weights of rows in each bin of z (down) and claim (across)."""
-        counted = total(weights * self.used, _bin(self.z) * _BINS + self.bin, _BINS * _BINS).view(_BINS, _BINS)
-        every, model = counted.sum().clamp(min=_FLOOR), start
-        if model is None:
-            # From a small slope the fit can end where the most extreme rewards are believed, however many they are.
-            marginal = _normalised(counted.sum(dim=0) + 1 / _BINS)
-            model = _Channel(0.2, 4.0, marginal, marginal, torch.full_like(marginal, 1 / _BINS))
-        for _ in range(rounds):
-            following = model.following(_CENTRES)
-            kept = (1 - model.replaced) * model.prior(_CENTRES)
-            right = kept / (kept + model.replaced * model.anywhere).clamp(min=_FLOOR)
-            likely, wrong = counted * right, (counted * (1 - right)).sum(dim=0)
-            obeying = (1 - _SURPRISES) * following
-            obeying = likely * obeying / (obeying + _SURPRISES * model.kept).clamp(min=_FLOOR)
-            mean = following @ _CENTRES
-            variance = following @ _CENTRES.square() - mean.square()
-            gradient = (obeying * _CENTRES[:, None] * (_CENTRES - mean[:, None])).sum()
-            curvature = obeying.sum(dim=1) @ (_CENTRES.square() * variance)
-            ratio = (likely.sum(dim=0) + 1 / _BINS) / (likely.sum(dim=1) @ following + 1 / _BINS)
-            model = _Channel(
-                replaced=float(wrong.sum() / every),
-                slope=max(0.0, model.slope + float(gradient / (curvature + 1e-6))),
-                base=_normalised((model.base * ratio).clamp(min=_FLOOR)),
-                kept=counted.sum(dim=1) @ following / every,
-                anywhere=_normalised(wrong + 1 / _BINS),
-            )
-        return model
-
-    def posterior(self, model: _Channel) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """m, e, v and P(wrong) of each row."""
-        error = min(max(model.replaced, 1e-6), 1 - 1e-6)
-        odds = (1 - error) / (error * model.anywhere.clamp(min=_FLOOR))
-        prior, values = model.prior(self.z), self.values[self.response]
-        truth = prior * (1 + (self.times > 0) * odds)[self.response]
-        truth = truth / truth.sum(dim=1, keepdim=True)
-        kept = (truth * (odds / (1 + odds))).gather(1, self.bin[:, None])[:, 0]
-        mean = (truth * values).sum(dim=1)
-        return prior @ _CENTRES, mean, ((truth * values.square()).sum(dim=1) - mean.square()).clamp(min=0), 1 - kept
-
-    def rates(self, model: _Channel) -> dict[str, float]:
-        """The part of e that kept rewards which follow no prediction cannot explain, however many they are.
-
-        Both have no regard for z; together they are distributed as n(y) = e q(y) + (1 - e) surprises k(y). As many
-        surprises as fit, kappa = min n(y) / k(y) over bins as wide as a deviation, leave the sum of n - kappa k.
-        """
-        kept, anywhere = (each.view(-1, _BINS // int(2 * _EDGE)).sum(dim=1) for each in (model.kept, model.anywhere))
-        either = model.replaced * anywhere + (1 - model.replaced) * _SURPRISES * kept
-        kappa = (either / kept)[kept > 0.02].min() if bool((kept > 0.02).any()) else 0.0
-        return {"wrong_share": float((either - kappa * kept).clamp(min=0).sum())}
+def value_units(
+    rows: NoisyRows, z: Float[Tensor, " n"], value: Float[Tensor, " n"], judged: Bool[Tensor, " n"]
+) -> Units:
+    """Responses with the bins of their rewards. Groups of equal rewards are judged in others' units, and not fitted."""
+    unit, claimed, used = rows.response, _bin(value), judged & ~rows.trusted & (value != 0)
+    size = total(torch.ones_like(z), unit)
+    claims = torch.zeros(len(size), _BINS).double().index_put((unit[judged], claimed[judged]), torch.ones(()).double())
+    return Units(
+        grid=_CENTRES,
+        unit=unit,
+        claimed=claimed,
+        # Of several claims at most one is right, which m knows nothing of.
+        compared=used & (total(judged, unit) == 1)[unit],
+        claims=claims,
+        known=0 * claims,
+        features=(total(z, unit) / size)[:, None],
+        weight=total(rows.weights * used, unit) / size,
+        rival=torch.arange(len(size)),
+        start=_SLOPE,
+        pseudo=(0.0, 1 / _BINS),
+    )
 
 
-def total(values: Tensor, label: Int[Tensor, " n"], size: int = 0) -> Float[Tensor, " m"]:
+def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     """[M] the sum over the rows of each label."""
-    return torch.bincount(label, weights=values.double(), minlength=size)
+    return torch.bincount(label, weights=values.double())
+
+
+def _verdicts(label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], rows: Bool[Tensor, " n"]) -> Float[Tensor, "m 2"]:
+    """How many of the rows of each label have either verdict."""
+    return torch.stack([total(rows * (1 - verdict), label), total(rows * verdict, label)], dim=1)
 
 
 def _extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
@@ -491,7 +477,3 @@ def _dense(labels: Sequence[object]) -> Int[Tensor, " n"]:
 
 def _bin(values: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
     return ((values + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp(0, _BINS - 1)
-
-
-def _normalised(counts: Float[Tensor, " bins"]) -> Float[Tensor, " bins"]:
-    return counts / counts.sum()

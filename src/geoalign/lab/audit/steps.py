@@ -140,9 +140,7 @@ def decided(
         new_reward=placement.rewards.double().numpy(),
         advantage=(missing if placement.advantages is None else placement.advantages).double().numpy(),
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
-        denoised_reward=(
-            curation.rewards.double() if denoises and curator.config.strategy == "soft" else missing
-        ).cpu().numpy(),
+        denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
         group_pairs=group_pairs(rollouts, curation.details),
         characters=frame["response"].str.len(),
         trusted=frame["label"].notna(),

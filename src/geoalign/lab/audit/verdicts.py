@@ -8,9 +8,9 @@ import pandas
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.autograd import grad
+from torch.autograd.functional import jacobian
 
-from geoalign.curators.denoise.model import Flips, NoisyRows, Verdicts, joined, noisy_rows
+from geoalign.curators.denoise.model import Fit, NoisyRows, joined, noisy_rows, verdict_units
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval, t_quantile
 from geoalign.types import Rollouts, response_keys
@@ -87,10 +87,10 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
     nothing has rates of nearly 0, not those of the prior. Rows alone in their group say nothing of the verifier and are
     left out, as are those with neither an answer nor a response that got both verdicts.
 
-    Intervals take groups as independent: with psi the parameters, s_g the gradient of a group's log-likelihood and H
-    the negative Hessian of the penalised sum, leaving a group out moves psi by -H^-1 s_g, so the influence of a group
-    on a sum N of the above is N_g + (dN / dpsi) H^-1 s_g; Student's t on one degree of freedom less than groups. The
-    verifier's rates are cut to [0, 1].
+    Intervals take groups as independent: with psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood
+    (by Fisher's identity that of its complete data, expected under t) and H the Hessian of the penalised sum, leaving a
+    group out moves psi by H^-1 s_g, so the influence of a group on a sum N of the above is N_g - (dN / dpsi) H^-1 s_g;
+    Student's t on one degree of freedom less than groups. The verifier's rates are cut to [0, 1].
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
@@ -98,21 +98,35 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
     if not bool(known.any()):
         return None
     verdict = (rows.rewards == rows.rewards[known].max()).double()
-    model = Verdicts(rows, torch.zeros_like(verdict), verdict, known, exclusive=True)
-    found = torch.cat(model.fit(torch.ones_like(verdict)))
+    units = verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive=True)
+    fit, (kept, replaced) = units.fit(rounds=1000), units.pseudo
+    of = torch.zeros(len(units.weight), dtype=torch.long).index_put((units.unit,), rows.group)
 
-    psi, share = found.requires_grad_(), torch.ones(groups, dtype=torch.float64, requires_grad=True)
-    fitted = Flips(psi[:2], psi[2:])
-    truth = model.right(fitted)[1][model.unit]
-    each = torch.stack([(1 - truth) * verdict, 1 - truth, truth * (1 - verdict), truth], dim=1)
-    sums = each.new_zeros(groups, 4).index_add(0, rows.group, each * known[:, None])
-    slope = torch.stack([grad(one, psi, retain_graph=True)[0] for one in sums.sum(dim=0)])
-    (gradient,) = grad(share @ model.likelihood(fitted) + model.penalty(fitted), psi, create_graph=True)
-    second = [grad(one, (share, psi), retain_graph=True) for one in gradient]
-    score, hessian = (torch.stack(parts) for parts in zip(*second, strict=True))
-    by_group = sums.detach()
-    influence = by_group - (slope @ torch.linalg.solve(hessian, score)).T
-    wrong, right = by_group.sum(dim=0).view(2, 2).unbind(1)
+    def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
+        """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
+        wrong = torch.stack([1 - psi[0], psi[1]])
+        each = Fit(psi[2:], fit.base, wrong.sum(), wrong / wrong.sum())
+        before, after = (share[:, 1] for share in units.probabilities(each))
+        truth = after[units.unit]
+        counts = torch.stack([(1 - truth) * verdict, 1 - truth, truth * (1 - verdict), truth], dim=1) * known[:, None]
+        no, yes = units.claims.unbind(1)
+        rates = [after * (yes / psi[0] - no / (1 - psi[0])), (1 - after) * (yes / psi[1] - no / (1 - psi[1]))]
+        scores = torch.cat([torch.stack(rates, dim=1), units.features * (after - before)[:, None]], dim=1)
+        sums, gradients = counts.new_zeros(groups, 4), scores.new_zeros(groups, len(psi))
+        return sums.index_add(0, rows.group, counts), gradients.index_add(0, of, scores)
+
+    def totals(psi: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums over all groups, and the gradient of the penalised log-likelihood."""
+        sums, scores = by_groups(psi)
+        apart = kept / (psi[0] - psi[1])
+        prior = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
+        return sums.sum(dim=0), scores.sum(dim=0) + torch.cat([prior, units.start - psi[2:]])
+
+    missed, false = fit.replaced * fit.anywhere
+    psi = torch.cat([torch.stack([1 - missed, false]), fit.theta])
+    (sums, score), (slope, hessian) = by_groups(psi), jacobian(totals, psi)
+    influence = sums - (slope @ torch.linalg.solve(hessian, score.T)).T
+    wrong, right = sums.sum(dim=0).view(2, 2).unbind(1)
     rates = wrong / right.clamp(min=1e-30)
     errors = (influence[:, ::2] - rates * influence[:, 1::2]) / right.clamp(min=1e-30)
     estimates = torch.cat([rates, 1 - rates.sum().view(1)])

@@ -279,3 +279,29 @@ def test_what_was_learnt_is_forgotten_when_a_batch_contradicts_it(binary):
         gain.append(cosine(curation, rollouts) - cosine(identity(rollouts), rollouts))
     assert min(gain[6:]) > -0.1
     assert gain[9] > 0
+
+
+def repeating(seed, *, alike, wrong=0.3):
+    """Verdicts that are wrong for an answer each time, or for each row anew; states tell of the truth."""
+    rollouts = answered(seed, wrong=0.0)
+    draw = torch.Generator().manual_seed(seed)
+    of = {answer: float(torch.rand(1, generator=draw)) for answer in rollouts.answers}
+    each = torch.rand(256, generator=draw)
+    chance = torch.tensor([of[answer] for answer in rollouts.answers]) if alike else each
+    rewards = torch.where(chance < wrong, 1 - rollouts.true_rewards, rollouts.true_rewards)
+    hidden = torch.randn(256, 8, generator=draw)
+    hidden[:, 0] += 2 * rollouts.true_rewards
+    return replace(rollouts, rewards=rewards, hidden=hidden)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_verifier_that_errs_alike_on_equal_answers_is_not_believed_for_its_repetitions(alike):
+    """Eight equal verdicts on an answer are one if the verifier repeats itself, and eight if each is made anew."""
+    curator, found, observed = Denoise(least_slope=1.0), [], []
+    for seed in range(8):
+        rollouts = repeating(seed, alike=alike)
+        curation = curator.curate(rollouts)
+        found.append(cosine(curation, rollouts))
+        observed.append(cosine(identity(rollouts), rollouts))
+    assert sum(found[4:]) > sum(observed[4:]) + 4 * 0.2
+    assert curation.metrics["error_correlation"] > 0.9 if alike else curation.metrics["error_correlation"] < 0.3

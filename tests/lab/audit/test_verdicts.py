@@ -57,10 +57,10 @@ def test_the_rates_of_a_simulated_verifier_are_found():
 
 
 def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
-    # One answer of eight prompts is always rewarded, the other always refused: the prior's rates would be over 4%.
-    found, _ = audited(*[[("r", 1)] * 4 + [("w", 0)] * 4] * 8)
-    assert found["verifier"]["rates"]["false_positive_rate"]["estimate"] < 0.001
-    assert found["verifier"]["rates"]["false_negative_rate"]["estimate"] < 0.001
+    # One answer of each prompt is always rewarded, the other always refused; the prior's own rates are 20%.
+    found, _ = audited(*[[("r", 1)] * 4 + [("w", 0)] * 4] * 100)
+    assert found["verifier"]["rates"]["false_positive_rate"]["estimate"] < 0.002
+    assert found["verifier"]["rates"]["false_negative_rate"]["estimate"] < 0.002
 
 
 def test_intervals_cover_the_rates_of_the_verifier():

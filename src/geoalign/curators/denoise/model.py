@@ -6,8 +6,10 @@ Rows of one unit (one answer or one response to a prompt) share t. Of unit u wit
 
 so a claim y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits theta, h, e and q
 on the recent batches. With two values this is logistic regression behind flips at TPR = 1 - e (1 - q(1)), FPR = e q(1);
-every verdict on a unit counts, and of the answered units of a group at most one is right. With more, y is standardised
-within its group and stands in 32 bins, x is the prediction alone, and a claim made twice is one claim.
+of the answered units of a group at most one is right. A verifier may err alike on equal answers: verdicts on one unit
+that are wrong together with probability rho differ 1 - rho times as often as independent ones, and n of them count as
+n / (1 + (n - 1) rho). With more values y is standardised within its group and stands in 32 bins, x is the prediction
+alone, and a claim made twice is one claim.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ _SURPRISES = 0.1
 _NEARLY_ALL, _NEAR = 0.95, 0.25
 # Pseudo-counts of the Beta rate of a group: in one of two rows the other's verdict must not outweigh a row's own.
 _RATE = 4.0
+# Pairs of verdicts on one unit that are as independent as expected, before any is seen.
+_PAIRS = 4.0
 # Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
 _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
 # From a small slope the fit can end where the most extreme rewards are believed, however many they are.
@@ -146,12 +150,13 @@ def joined(batches: Sequence[NoisyRows], decay: float) -> NoisyRows:
 
 
 class Fit(NamedTuple):
-    """theta, h, e and q."""
+    """theta, h, e, q and rho."""
 
     theta: Float[Tensor, " f"]
     base: Float[Tensor, " v"]
     replaced: Float[Tensor, ""]
     anywhere: Float[Tensor, " v"]
+    together: Float[Tensor, ""]
 
     @property
     def ratio(self) -> Float[Tensor, " v"]:
@@ -163,7 +168,8 @@ class Fit(NamedTuple):
         if len(self.base) > 2:
             return {}
         missed, false = (self.replaced * self.anywhere).tolist()
-        return {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
+        rates = {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
+        return {**rates, "error_correlation": float(self.together)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +346,7 @@ class Units:
         x, weight, made = units.features, units.weight, units.weight @ units.claims
         uniform, (kept, replaced) = torch.full_like(self.grid, 1 / count), self.pseudo
         base = (made + uniform) / (made + uniform).sum() if many else uniform
-        fit = start or Fit(self.start, base, torch.tensor(0.2 if many else 0.4).double(), uniform)
+        fit = start or Fit(self.start, base, torch.tensor(0.2 if many else 0.4).double(), uniform, 0 * uniform[0])
         for _ in range(rounds):
             following, logits = units._logits(fit)
             truth, before = units._shares(logits + units._evidence(fit)), fit
@@ -354,11 +360,17 @@ class Units:
             step = torch.linalg.solve(hessian + torch.eye(x.shape[1]).double(), gradient)
             if many:
                 base = fit.base * (likely.sum(dim=0) + uniform) / (of @ following + uniform)
-            same = weight @ (units.claims * truth)
+            claims = units.independent(fit)
+            made, same = weight @ claims, weight @ (claims * truth)
             for _ in range(3):
                 wrong = made - same * (1 - 1 / fit.ratio) + replaced
                 every = made.sum() + kept + count * replaced
                 fit = fit._replace(replaced=wrong.sum() / every, anywhere=wrong / wrong.sum())
+            if not many:
+                differ, errors = weight @ units.claims.prod(dim=1), fit.replaced * fit.anywhere.flip(0)
+                pairs = truth.T @ (weight * (units.claims.sum(dim=1).square() - units.claims.sum(dim=1)))
+                expected = pairs @ (errors * (1 - errors))
+                fit = fit._replace(together=(1 - (differ + _PAIRS) / (expected + _PAIRS)).clamp(0, 1))
             fit = fit._replace(theta=fit.theta + step, base=base / base.sum())
             if max(float((one - other).abs().max()) for one, other in zip(fit, before, strict=True)) < 1e-5:
                 break
@@ -373,8 +385,12 @@ class Units:
         usual = self.weight @ following / self.weight.sum().clamp(min=_FLOOR)
         return following, ((1 - _SURPRISES) * following + _SURPRISES * usual).log()
 
+    def independent(self, fit: Fit) -> Float[Tensor, "c v"]:
+        """The claims, each counted for what it adds to the others on its unit."""
+        return self.claims / (1 + (self.claims.sum(dim=1, keepdim=True) - 1).clamp(min=0) * fit.together)
+
     def _evidence(self, fit: Fit) -> Float[Tensor, "c v"]:
-        return self.claims * fit.ratio.log() + LIMIT * self.known
+        return self.independent(fit) * fit.ratio.log() + LIMIT * self.known
 
     def _shares(self, logits: Float[Tensor, "c v"]) -> Float[Tensor, "c v"]:
         """P(t); of two values by a softmax over the rivals and "none of them"."""

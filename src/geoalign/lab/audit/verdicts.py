@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from geoalign.curators.denoise.model import Fit, NoisyRows, joined, noisy_rows, verdict_units
+from geoalign.curators.denoise.model import NoisyRows, joined, noisy_rows, verdict_units
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval, t_quantile
 from geoalign.types import Rollouts, response_keys
@@ -105,11 +105,11 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
     def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
         """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
         wrong = torch.stack([1 - psi[0], psi[1]])
-        each = Fit(psi[2:], fit.base, wrong.sum(), wrong / wrong.sum())
+        each = fit._replace(theta=psi[2:], replaced=wrong.sum(), anywhere=wrong / wrong.sum())
         before, after = (share[:, 1] for share in units.probabilities(each))
         truth = after[units.unit]
         counts = torch.stack([(1 - truth) * verdict, 1 - truth, truth * (1 - verdict), truth], dim=1) * known[:, None]
-        no, yes = units.claims.unbind(1)
+        no, yes = units.independent(fit).unbind(1)
         rates = [after * (yes / psi[0] - no / (1 - psi[0])), (1 - after) * (yes / psi[1] - no / (1 - psi[1]))]
         scores = torch.cat([torch.stack(rates, dim=1), units.features * (after - before)[:, None]], dim=1)
         sums, gradients = counts.new_zeros(groups, 4), scores.new_zeros(groups, len(psi))

@@ -11,23 +11,14 @@ import pandas
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.reports.documents import Count
 from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.store.run import Run
-from geoalign.lab.text import inert
+from geoalign.lab.text import ends, inert, percent
 
 _COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
-
-
-@dataclass(frozen=True)
-class Count:
-    """A number in a card: how much, as a share of what (NaN: of nothing), and what it means."""
-
-    name: str
-    value: float
-    share: float
-    note: str
 
 
 @dataclass(frozen=True)
@@ -75,25 +66,22 @@ def verdict(inspection: Inspection) -> Verdict:
         other = consensus(as_run(inspection))
         reason = measured.get("reason")
         return Verdict(other.level, other.headline, inert(reason), 0) if reason else other
-    ends = tuple(_known(measured.get(f"new_group_accuracy_{end}")) for end in ("low", "high"))
-    chance = measured.get("chance_accuracy", CHANCE)
-    interval = Interval(accuracy, *ends)
-    level = level_of(interval, chance)
+    interval = Interval(accuracy, *(_known(measured.get(f"new_group_accuracy_{end}")) for end in ("low", "high")))
+    level = level_of(interval, CHANCE)
     over = f" over {measured['groups']:,} groups" if "groups" in measured else ""
-    span = "undefined" if math.isnan(ends[0] + ends[1]) else f"{ends[0]:.1%} to {ends[1]:.1%}"
     text = (
         "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
-        f"worse one in {accuracy:.1%} of pairs (95% interval{over}: {span}; chance {chance:.0%})."
+        f"worse one in {accuracy:.1%} of pairs (95% interval{over}: {ends(interval, percent)}; chance {CHANCE:.0%})."
     )
-    return Verdict(level, HEADLINES[level], f"{text} {_advice(level)}".strip(), 0)
+    return Verdict(level, HEADLINES[level], f"{text} {_ADVICE.get(level, '')}".strip(), 0)
 
 
-def _advice(level: str) -> str:
-    if level == "yes":
-        return "A flag says that a reward disagrees with this consensus, not that it is wrong."
-    if level in ("no", "against"):
-        return "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
-    return ""
+_WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
+_ADVICE = {
+    "yes": "A flag says that a reward disagrees with this consensus, not that it is wrong.",
+    "no": _WITHOUT,
+    "against": _WITHOUT,
+}
 
 
 def _known(value: float | None) -> float:

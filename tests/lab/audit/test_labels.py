@@ -6,7 +6,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import write_dump, write_lines
+from dumps import write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
@@ -86,27 +86,6 @@ def test_the_label_is_the_reward_whatever_the_strategy(tmp_path, run, strategy):
     row = table(tmp_path / "out")[0]
     assert row["weight"] == pytest.approx(1.0, abs=1e-4)
     assert (row["reward"], row["new_reward"], row["trusted"]) == (1.0, 0.0, True)
-
-
-def test_a_rollout_without_a_reward_gets_one(tmp_path, run):
-    rows = [{**verdicts()[0], "reward": None}, *verdicts()[1:]]
-    labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": " 1e0 "}], separator=";")
-    run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", labels=(labels,))
-    row = table(tmp_path / "out")[0]
-    assert (row["reward"], row["weight"], row["trusted"]) == (None, 1.0, True)
-    assert row["new_reward"] == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(("name", "line", "sample"), [("trl", 2, 1), ("geoalign", 2, 1), ("responses", 1, 1)])
-def test_every_kind_of_dump(tmp_path, run, name, line, sample):
-    """The second rollout of the first prompt is 0.1; it becomes 0.7."""
-    dump = write_dump(tmp_path / "in", name)
-    step = {"trl": 2, "geoalign": 4, "responses": 1}[name]
-    cells = {"step": step, "line": line, "sample": sample, "response": "answer 0.1", "label": "0.7"}
-    run(dump, curator="denoise", labels=(fill(tmp_path / "l.csv", [cells]),))
-    rows = table(tmp_path / "out")
-    assert [row["index"] for row in rows if row["trusted"]] == [1]
-    assert (rows[1]["reward"], rows[1]["new_reward"]) == (0.1, 0.7)
 
 
 GOOD = dict(zip(PLACE, ("1", "2", "1", "1"), strict=True))

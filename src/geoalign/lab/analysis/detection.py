@@ -207,7 +207,7 @@ def detection(
     *,
     precision: Interval,
     base_rate: Interval,
-    interval: Callable[[list[float]], Interval],
+    interval: Callable[[Floats], Interval],
 ) -> Detection | None:
     """Detection over steps or seeds; None where none has the AUROC of a score.
 
@@ -223,8 +223,8 @@ def detection(
     rows = tuple(
         ScoreDetection(
             score=name,
-            auroc=interval(list(areas[name].values())),
-            auprc=interval([scores.get(name, unknown)[1] for scores in units.values()]),
+            auroc=interval(np.array(list(areas[name].values()))),
+            auprc=interval(np.array([scores.get(name, unknown)[1] for scores in units.values()])),
             count=sum(not math.isnan(value) for value in areas[name].values()),
         )
         for name in names
@@ -257,7 +257,7 @@ def detect(run: Run) -> RunDetection:
         unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
     precision = wilson_interval(flags.marked_corrupted, flags.marked)
     base_rate = Interval(flags.base_rate, math.nan, math.nan)
-    found = detection(units, precision=precision, base_rate=base_rate, interval=mean_interval)  # type: ignore[arg-type]
+    found = detection(units, precision=precision, base_rate=base_rate, interval=mean_interval)
     reason = _why_undefined(run, found)
     return RunDetection(None if reason else found, flags, unscored, reason)
 

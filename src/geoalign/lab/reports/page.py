@@ -11,13 +11,12 @@ from geoalign.lab.analysis.consensus import agreement_of, consensus
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
 from geoalign.lab.reports.documents import Drawn, Gallery, first_middle_last, write_page
 from geoalign.lab.reports.figures.curves import (
-    actions_panel,
     evaluation_panels,
     policy_panels,
     projector_panel,
     reward_panel,
 )
-from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panels
+from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.lab.reports.tables import curator_totals, evaluation_rows, flagged_rows, wilson
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run import Run, read_run
@@ -114,7 +113,7 @@ def figure_sections(run: Run) -> list[tuple[str, str, list[Drawn]]]:
 
 def _ranks(run: Run) -> list[Drawn]:
     missing = why_no_scores(run)
-    return [missing] if missing else [*rank_panels(rank_curves(run.rollouts)), actions_panel(run)]
+    return [missing] if missing else [rank_panel(rank_curves(run.rollouts))]
 
 
 def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:

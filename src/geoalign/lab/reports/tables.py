@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,26 +58,6 @@ class EvaluationRow:
         return any(line.correct is None and not math.isnan(line.reward) for line in lines)
 
 
-@dataclass(frozen=True)
-class FlaggedRow:
-    """A flagged rollout with the one that replaced it; texts are made inert. Numbers are NaN where not known."""
-
-    step: int
-    row: int
-    prompt: str
-    response: str
-    reward: float
-    true_reward: float
-    flipped: bool
-    score: float
-    rank: int
-    scored: int
-    outcome: str
-    donor_row: int | None
-    donor_response: str
-    donor_reward: float
-
-
 def evaluation_rows(run: Run) -> list[EvaluationRow]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
     sets = []
@@ -112,15 +93,18 @@ def curator_totals(run: Run) -> list[Count]:
     return totals
 
 
-def flagged_rows(run: Run) -> tuple[list[FlaggedRow], int]:
-    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are."""
+def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are.
+
+    Each with the one that replaced it; texts are made inert, numbers are NaN where not known.
+    """
     steps = [step for step in run.rollouts if step.anomalous.any()]
     total = sum(int(step.anomalous.sum()) for step in steps)
     shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]
     return shown, total
 
 
-def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[FlaggedRow]:
+def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[dict[str, Any]]:
     score = np.where(rollouts.scored, rollouts.score, -np.inf)
     order = [at for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]][:FLAGGED_PER_STEP]
     index = {row: at for at, row in enumerate(rollouts.row.tolist())}
@@ -132,22 +116,22 @@ def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[Fl
         prompt, response = texts.get(row, _MISSING)
         donor = source if source not in (row, -1) else None
         rows.append(
-            FlaggedRow(
-                step=rollouts.step,
-                row=row,
-                prompt=inert(prompt),
-                response=inert(response),
-                reward=float(rollouts.reward[at]),
-                true_reward=float(rollouts.true_reward[at]),
-                flipped=bool(rollouts.flipped[at] and rollouts.flip_known[at]),
-                score=float(rollouts.score[at]),
-                rank=int((score > score[at]).sum()) + 1,
-                scored=int(rollouts.scored.sum()),
-                outcome=_outcome(rollouts, int(at), curator),
-                donor_row=donor,
-                donor_response="" if donor is None else inert(texts.get(donor, _MISSING)[1]),
-                donor_reward=float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
-            )
+            {
+                "step": rollouts.step,
+                "row": row,
+                "prompt": inert(prompt),
+                "response": inert(response),
+                "reward": float(rollouts.reward[at]),
+                "true_reward": float(rollouts.true_reward[at]),
+                "flipped": bool(rollouts.flipped[at] and rollouts.flip_known[at]),
+                "score": float(rollouts.score[at]),
+                "rank": int((score > score[at]).sum()) + 1,
+                "scored": int(rollouts.scored.sum()),
+                "outcome": _outcome(rollouts, int(at), curator),
+                "donor_row": donor,
+                "donor_response": "" if donor is None else inert(texts.get(donor, _MISSING)[1]),
+                "donor_reward": float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
+            }
         )
     return rows
 

@@ -91,9 +91,12 @@ def _failures(cells: Sequence[Cell]) -> tuple[Failure, ...]:
 
 
 def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
+    # Of each finished cell its numbers, and pass@k by k.
+    done = {(cell.arm, cell.seed): cell for cell in cells if cell.finished}
+    numbers = {key: {name: number(cell, plan) for name, number in MEASURES.items()} for key, cell in done.items()}
+    passed = {key: pass_at_k(cell) for key, cell in done.items()}
     arms = [arm for arm in plan.arms if plan.planned(arm, name)]
-    baseline = [cell for cell in cells if cell.arm == plan.baseline and cell.finished]
-    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], baseline, plan) for arm in arms)
+    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], numbers, passed, plan) for arm in arms)
     comparisons = _corrected(_comparisons(rows, plan))
     rate = plan.rate(name)
     return LevelTable(
@@ -163,16 +166,12 @@ MEASURES: dict[str, Callable[[Cell, Plan], float]] = {
 }
 
 
-def _row(level: str, arm: str, cells: Sequence[Cell], baseline: Sequence[Cell], plan: Plan) -> ArmRow:
+_Numbers = Mapping[tuple[str, int], Mapping[Any, float]]
+
+
+def _row(level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed: _Numbers, plan: Plan) -> ArmRow:
     done = [cell for cell in cells if cell.finished]
     started = {cell.seed for cell in cells}
-
-    def measure(number: Callable[[Cell], float]) -> Measure:
-        mine = {cell.seed: number(cell) for cell in done}
-        difference = paired_difference(mine, {cell.seed: number(cell) for cell in baseline})
-        return Measure(mine, seed_interval(list(mine.values())), difference)
-
-    ks = sorted({k for cell in done for k in pass_at_k(cell)})
     example = next(iter(done or cells), None)
     return ArmRow(
         level=level,
@@ -184,14 +183,21 @@ def _row(level: str, arm: str, cells: Sequence[Cell], baseline: Sequence[Cell], 
         failures=_failures(cells),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
         evaluations=min((final_score(cell, plan.metric, plan.last)[1] for cell in done), default=0),
-        measures={
-            name: measure(lambda cell, number=number: number(cell, plan))  # type: ignore[misc]
-            for name, number in MEASURES.items()
+        measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
+        pass_at_k={
+            k: _measure(passed, k, arm, plan) for k in sorted({k for cell in done for k in passed[arm, cell.seed]})
         },
-        pass_at_k={k: measure(lambda cell, k=k: pass_at_k(cell).get(k, math.nan)) for k in ks},  # type: ignore[misc]
         detection=_detection(done),
         curves={metric: stacked(done, [evaluation_series(cell, metric) for cell in done]) for metric in METRICS},
     )
+
+
+def _measure(numbers: _Numbers, name: str | int, arm: str, plan: Plan) -> Measure:
+    mine, theirs = (
+        {seed: row.get(name, math.nan) for (whose, seed), row in numbers.items() if whose == side}
+        for side in (arm, plan.baseline)
+    )
+    return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
 
 
 def _detection(cells: Sequence[Cell]) -> Detection | None:

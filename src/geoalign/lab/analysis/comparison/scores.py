@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from geoalign.lab.analysis.comparison.table import Curve
-from geoalign.lab.analysis.statistics import known, mean
+from geoalign.lab.analysis.statistics import known
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
@@ -17,6 +18,7 @@ from geoalign.lab.store.run import Series
 BEFORE = "before_rl"
 
 
+@lru_cache(maxsize=64)  # most numbers of a cell are of its curves
 def evaluation_series(cell: Cell, metric: str, *, before: bool = True) -> Series:
     """The metric over RL steps, unweighted mean over the evaluation sets; the evaluation before RL is at step 0.
 
@@ -80,7 +82,9 @@ def by_generation(values: Floats, updates: float | None) -> Floats:
     if updates is None or updates != int(updates) or updates < 2:
         return values
     size = int(updates)
-    return np.array([mean(values[start : start + size]) for start in range(0, len(values), size)])
+    rows = np.append(values, np.full(-len(values) % size, np.nan)).reshape(-1, size)
+    counts = (~np.isnan(rows)).sum(axis=1)
+    return np.divide(np.nansum(rows, axis=1), counts, out=np.full(len(rows), np.nan), where=counts > 0)
 
 
 def stacked(cells: Sequence[Cell], series: Sequence[Series]) -> Curve:

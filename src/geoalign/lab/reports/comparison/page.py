@@ -23,7 +23,7 @@ from geoalign.lab.reports.comparison.scores import (
     alpha_panel,
     detection_panel,
     differences_panel,
-    kept_rank_panels,
+    kept_rank_panel,
     recovered_panel,
     robustness_panels,
 )
@@ -115,7 +115,7 @@ def _sections(level: LevelTable, like: ArmRow | None, compared: Compared) -> lis
     projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {inert(level.level, 40)}."]
     if like is not None:
         mine = cells_of(like)
-        ranks = [*kept_rank_panels(level, like.arm, mine), detection_panel(level, like)]
+        ranks = [kept_rank_panel(level, like.arm, mine), detection_panel(level, like)]
         projector = [projector_panel(level, like, mine)]
     swept = sweep(level.rows, like) if like else {}
     return [

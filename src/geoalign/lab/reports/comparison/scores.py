@@ -12,7 +12,7 @@ from geoalign.lab.analysis.comparison.verdicts import Recovery
 from geoalign.lab.analysis.detection import OWN_SCORE, SCORES
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.comparison.curves import numbered, palette, portions, slug
-from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panels
+from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, interval_panel, line_panel
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell, Snapshot
@@ -164,12 +164,12 @@ def detection_panel(level: LevelTable, row: ArmRow) -> Panel | str:
     )
 
 
-def kept_rank_panels(level: LevelTable, arm: str, cells: Sequence[Cell]) -> list[Panel | str]:
+def kept_rank_panel(level: LevelTable, arm: str, cells: Sequence[Cell]) -> Panel | str:
     """The score by rank with crosses at corrupted rollouts, all kept generations pooled."""
     curves = [curve for cell in cells for item in cell.snapshots if len((curve := snapshot_curve(item)).score)]
     if not curves:
-        return [f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."]
-    return [*rank_panels(curves, "corrupted", slug(level.level))]
+        return f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."
+    return rank_panel(curves, "corrupted", slug(level.level))
 
 
 def snapshot_curve(snapshot: Snapshot) -> RankCurve:

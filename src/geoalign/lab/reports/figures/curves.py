@@ -157,34 +157,6 @@ def _step(evaluation: Evaluation) -> int:
 # --- the curator ------------------------------------------------------------------------------------------------------
 
 
-def action_shares(run: Run) -> tuple[Floats, Floats, Floats]:
-    """Steps with scores, and for each the share of its scored rollouts that was flagged and that was replaced."""
-    steps = [step for step in run.rollouts if step.scored.any()]
-    counts = [(step.step, step.scored.sum(), step.anomalous.sum(), step.replaced.sum()) for step in steps]
-    at, scored, flagged, replaced = np.array(counts, dtype=np.float64).reshape(-1, 4).T
-    return at, flagged / scored, replaced / scored
-
-
-def actions_panel(run: Run) -> Panel:
-    """Flagged and replaced shares over steps."""
-    steps, flagged, replaced = action_shares(run)
-    few = len(steps) < 3
-    return line_panel(
-        "actions",
-        "Flagged and replaced",
-        f"Share of the scored rollouts, mean over {len(steps)} steps: flagged {flagged.mean():.1%}, "
-        f"replaced {replaced.mean():.1%}.",
-        "Where the lines part, flagged rollouts had no stable donor, or the curator only observed or acts "
-        "otherwise than by replacing.",
-        [
-            Line("flagged", steps, 100 * flagged, look=Look("orange"), marked=few),
-            Line("replaced", steps, 100 * replaced, look=Look("blue", dash="--"), marked=few),
-        ],
-        y="% of scored rollouts",
-        ylim=(0, max(1.0, 110 * float(flagged.max()), 110 * float(replaced.max()))),
-    )
-
-
 # As a result's series call them; the log has them after "geoalign/".
 ACCURACIES = (
     ("train_accuracy", "training pairs", Look("soft", "v", ":")),

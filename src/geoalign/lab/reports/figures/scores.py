@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoalign.lab.reports.figures.style import Line, Look, Panel, histogram, line_panel, outline
+from geoalign.lab.reports.figures.style import Line, Look, Panel, histogram, line_panel
 from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.rollouts import Density, RolloutStep
 
-TENTHS = 10
 # More marks than this hide one another and swell the page; a regular subset is drawn and the caption says so.
 MAX_POINTS = 2000
 # In two looks: the curve, the rows that matter.
@@ -54,59 +53,30 @@ def pooled_scores(curves: Sequence[RankCurve], points: int = 200) -> tuple[Float
     return grid, np.stack([np.interp(grid, curve.position, curve.score) for curve in curves])
 
 
-def flips_by_tenth(curves: Sequence[RankCurve]) -> Floats:
-    """[10] share of flipped rollouts in each tenth of the within-step ranks, steps pooled; NaN for an empty tenth."""
-    position, flipped = (np.concatenate([getattr(curve, name) for curve in curves]) for name in ("position", "flipped"))
-    tenth = np.minimum((position * TENTHS).astype(np.int64), TENTHS - 1)
-    rollouts = np.bincount(tenth, minlength=TENTHS)
-    flips = np.bincount(tenth, weights=flipped, minlength=TENTHS)
-    return np.divide(flips, rollouts, out=np.full(TENTHS, np.nan), where=rollouts > 0)
-
-
-def rank_panels(curves: Sequence[RankCurve], word: str = "flipped", at: str = "") -> list[Panel]:
-    """The score by within-step rank over all steps, flipped rollouts as crosses, and their share of each tenth, where
-    some are flipped; `word` says what was done to them, `at` where, for title and file."""
+def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "") -> Panel:
+    """The score by within-step rank over all steps, flipped rollouts as crosses; `word` says what was done to them,
+    `at` where, for the file's name."""
     grid, scores = pooled_scores(curves)
     middle, low, high = scores.mean(axis=0), np.quantile(scores, 0.1, axis=0), np.quantile(scores, 0.9, axis=0)
-    rank, score = (np.concatenate([getattr(curve, key)[curve.flipped] for curve in curves]) for key in
-                   ("position", "score"))  # fmt: skip
+    rank = np.concatenate([curve.position[curve.flipped] for curve in curves])
+    score = np.concatenate([curve.score[curve.flipped] for curve in curves])
     flips, every = len(rank), -(-len(rank) // MAX_POINTS) or 1
-    ends = f"{int((rank > 0.9).sum())} of the {flips} {word} rewards lie in the highest tenth" if flips else (
-        f"no {word} rewards are marked"
-    )  # fmt: skip
+    share = f"{int((rank > 0.9).sum())} of the {flips} {word} rewards lie in the highest tenth"
     part = f" Every {every}th cross is drawn." if every > 1 else ""
     crosses = Line(f"{word} reward", 100 * rank[::every], score[::every], look=_CROSS, size=3 if flips > 200 else 5)
-    axis = "rank within the step, % (highest score right)"
-    pooled = line_panel(
+    return line_panel(
         f"rank-pooled{at and '-'}{at}",
         f"Score by rank, {'1 step' if len(curves) == 1 else f'{len(curves)} steps pooled'}",
-        f"The score rises from {middle[0]:.2f} at the lowest to {middle[-1]:.2f} at the highest rank; {ends}.",
+        f"The score rises from {middle[0]:.2f} at the lowest to {middle[-1]:.2f} at the highest rank; "
+        f"{share if flips else f'no {word} rewards are marked'}.",
         "Blue: mean score at each within-step rank, band from the 10% to the 90% quantile over steps. Crosses: "
         f"rollouts whose reward was {word}, at their own rank and score.{part} Crosses spread evenly from left to "
         "right mean that the score knows nothing about them.",
         [Line("mean over steps", 100 * grid, middle, low, high, look=_CURVE), *([crosses] if flips else [])],
-        x=axis,
+        x="rank within the step, % (highest score right)",
         y="score",
         xlim=(0, 100),
     )
-    if not flips:
-        return [pooled]
-    shares, base = flips_by_tenth(curves), flips / sum(len(curve.score) for curve in curves)
-    tenths = line_panel(
-        f"rank-tenths{at and '-'}{at}",
-        f"{word.capitalize()} rewards by tenth of the ranking",
-        f"Share of {word} rewards in the lowest tenth {shares[0]:.1%}, in the highest {shares[-1]:.1%}, "
-        f"overall {base:.1%}.",
-        "Steps above the dashed line hold more of them than chance. A useful score puts them on the right.",
-        [
-            outline("of the tenth", np.linspace(0, 100, TENTHS + 1), 100 * shares, _CURVE),
-            Line(f"overall: {base:.1%}", [0, 100], [100 * base] * 2, look=Look("orange", dash="--")),
-        ],
-        x=axis,
-        y=f"{word}, % of the tenth",
-        xlim=(0, 100),
-    )
-    return [pooled, tenths]
 
 
 # --- flags ------------------------------------------------------------------------------------------------------------
@@ -210,14 +180,14 @@ def cosine_panel(step: int, raw: Floats, projected: Floats) -> Panel:
     before, after = (float((cosines > ALIGNED).mean()) for cosines in (raw, projected))
     edges = np.linspace(-1, 1, 41)
     return line_panel(
-        "cosines",
+        "pair-cosines",
         f"Cosines to the prototype, step {step}",
         f"Histograms of the cosines of {len(raw)} pairs to their prototype: before projection mean {raw.mean():.2f}, "
         f"{before:.0%} above {ALIGNED}; after it mean {projected.mean():.2f}, {after:.0%} above {ALIGNED}.",
         f"{len(raw):,} pairs of step {step}. Above {ALIGNED}, as in the paper: {before:.0%} before, {after:.0%} after.",
         [
             histogram("before projection", raw, edges, Look("soft", dash="--")),
-            histogram("after projection", projected, edges),
+            histogram("after projection", projected, edges, _CURVE),
         ],
         x="cosine to the prototype",
         y="pairs, %",

@@ -138,15 +138,11 @@ def smoothed(name: str, look: Look, series: Series) -> Line:
     return Line(name, series.steps, series.values, smooth=ema(series.values), look=look)
 
 
-def histogram(name: str, values: Floats, edges: Floats, look: Look = Look("blue")) -> Line:
+def histogram(name: str, values: Floats, edges: Floats, look: Look) -> Line:
     """The outline of a histogram, in percent of the values; those outside the edges count at the ends."""
     counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
-    return outline(name, edges, 100 * counts / max(len(values), 1), look)
-
-
-def outline(name: str, edges: Floats, heights: Floats, look: Look) -> Line:
-    """Steps of these heights between edges, down to zero at both ends."""
-    return Line(name, np.repeat(edges, 2), np.concatenate([[0], np.repeat(heights, 2), [0]]), look=look)
+    heights = np.repeat(100 * counts / max(len(values), 1), 2)
+    return Line(name, np.repeat(edges, 2), np.concatenate([[0], heights, [0]]), look=look)
 
 
 def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:

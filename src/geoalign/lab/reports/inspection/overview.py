@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
+from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.reports.documents import Count
 from geoalign.lab.store.inspection import Inspection
-from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.store.run import Run
 from geoalign.lab.text import ends, inert, percent
 
 _COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
@@ -59,14 +57,13 @@ def _count(name: str, value: float, of: float, note: str) -> Count:
 
 
 def verdict(inspection: Inspection) -> Verdict:
-    """Is there a consensus at all? From the summary's own measurement, else from the steps' metrics as for a run."""
+    """Is there a consensus at all? From the summary's measurement."""
     measured = inspection.summary.get("consensus") or {}
     accuracy = measured.get("new_group_accuracy")
     if accuracy is None:
-        other = consensus(as_run(inspection))
-        reason = measured.get("reason")
-        return Verdict(other.level, other.headline, inert(reason), 0) if reason else other
-    interval = Interval(accuracy, *(_known(measured.get(f"new_group_accuracy_{end}")) for end in ("low", "high")))
+        return Verdict("unknown", "No accuracy on new groups was measured.", inert(measured.get("reason") or ""), 0)
+    ends_of = (measured.get(f"new_group_accuracy_{end}") for end in ("low", "high"))
+    interval = Interval(accuracy, *(math.nan if end is None else end for end in ends_of))
     level = level_of(interval, CHANCE)
     over = f" over {measured['groups']:,} groups" if "groups" in measured else ""
     text = (
@@ -82,11 +79,6 @@ _ADVICE = {
     "no": _WITHOUT,
     "against": _WITHOUT,
 }
-
-
-def _known(value: float | None) -> float:
-    """NaN for null, which stands for it in JSON."""
-    return math.nan if value is None else value
 
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:
@@ -136,36 +128,13 @@ def verifier(inspection: Inspection, limit: int = 100) -> Verifier:
     return Verifier(lines, refused_line(inspection.summary), rows, len(prompts))
 
 
-def as_run(inspection: Inspection) -> Run:
+def steps_of(inspection: Inspection) -> list[RolloutStep]:
     """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
-    scored = inspection.scored
     steps = []
-    for step in np.unique(scored["step"]).tolist():
-        rows = scored[scored["step"] == step]
+    for step, rows in inspection.scored.groupby("step"):
         columns = {name: rows[name].to_numpy() for name in _COLUMNS}
         known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
-        steps.append(
-            RolloutStep(
-                step=step,
-                path=inspection.folder,
-                row=rows.index.to_numpy(),
-                flipped=known & (columns["true_reward"] != columns["reward"]),
-                flip_known=known,
-                **columns,
-            )
-        )
-    return Run(
-        folder=inspection.folder,
-        config={"curator": dict(inspection.curator)},
-        config_text="",
-        versions={},
-        metrics=tuple(
-            MetricRow("rl", item["step"], {name: _known(value) for name, value in item["metrics"].items()})
-            for item in inspection.summary["steps"]
-        ),
-        rollouts=tuple(steps),
-        details={},
-        evaluations=(),
-        finished=True,
-        notes=(),
-    )
+        flipped = known & (columns["true_reward"] != columns["reward"])
+        row = rows.index.to_numpy()
+        steps.append(RolloutStep(int(step), inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
+    return steps

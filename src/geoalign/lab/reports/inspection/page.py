@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from geoalign.lab.reports.documents import Drawn, Gallery, Inline, first_middle_last, inline, write_page
-from geoalign.lab.reports.figures.curves import projector_panel, reward_panel
-from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panels
+from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
-from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict, verifier
+from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict, verifier
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
-from geoalign.lab.store.rollouts import Density
-from geoalign.lab.store.run import Run
+from geoalign.lab.store.rollouts import Density, RolloutStep
 from geoalign.lab.store.values import number
 from geoalign.lab.text import inert
 
@@ -31,7 +30,6 @@ def build_inspection(folder: Path) -> Path:
     Files are replaced in one piece, so that a reader never sees half of one.
     """
     inspection = read_inspection(folder)
-    run = as_run(inspection)
     gallery = Gallery(inspection.folder / FIGURES)
     packed = bundle(inspection)
     lines, total = skipped(inspection)
@@ -45,7 +43,7 @@ def build_inspection(folder: Path) -> Path:
         verdict=verdict(inspection),
         counts=counts(inspection.scored),
         verifier=verifier(inspection),
-        sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection, run)],
+        sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)],
         bundle=packed,
         settings=_settings(inspection, packed),
         has=_known(inspection),
@@ -95,16 +93,16 @@ def _known(inspection: Inspection) -> dict[str, bool]:
 GEOMETRIC = ("geoalign", "geoalign_released")
 
 
-def inspection_sections(inspection: Inspection, run: Run) -> list[tuple[str, str, list[Drawn]]]:
+def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Drawn]]]:
     """The figures in their order; a section without a picture says why."""
-    suspects = [*_scores(inspection, run), *_densities(inspection, run)]
-    sections = [
+    steps = steps_of(inspection)
+    curves = rank_curves(steps)
+    flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
+    suspects = [*flag_panels(steps, score_name(inspection)), *flips, *_densities(inspection, steps)]
+    return [
         ("scores", "Who is suspected, and where the threshold lies", suspects),
         ("directions", "Directions before and after the projector", _directions(inspection)),
     ]
-    if len(run.rollouts) > 1:
-        sections.append(("steps", "From step to step", [reward_panel(run), projector_panel(run)]))
-    return sections
 
 
 def score_name(inspection: Inspection) -> str:
@@ -113,18 +111,12 @@ def score_name(inspection: Inspection) -> str:
     return "GDI" if kind in GEOMETRIC else "log-odds" if kind == "denoise" else "score"
 
 
-def _scores(inspection: Inspection, run: Run) -> list[Drawn]:
-    curves = rank_curves(run.rollouts)
-    flips = rank_panels(curves) if any(curve.flipped.any() for curve in curves) else []
-    return [*flag_panels(run.rollouts, score_name(inspection)), *flips]
-
-
-def _densities(inspection: Inspection, run: Run) -> list[Drawn]:
+def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Drawn]:
     table = inspection.densities
     if table is None or not len(table):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
     alpha = number(inspection.curator.get("alpha"))
-    rollouts = {step.step: step for step in run.rollouts}
+    rollouts = {step.step: step for step in steps}
     panels: list[Drawn] = []
     for step in first_middle_last(np.unique(table["step"]).tolist()):
         rows = table[table["step"] == step]

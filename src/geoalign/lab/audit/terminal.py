@@ -67,9 +67,9 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         if line:
             say(console, line)
     for prompt in doubtful_prompts(summary)[:_SHOWN]:
-        answer = "" if prompt.answer is None else f" {shown(prompt.answer)}"
-        where = f"group {prompt.group} of step {prompt.step}"
-        say(console, f"  Refused: {where}, answer{answer} given {prompt.count} times ({prompt.share:.0%})")
+        answer = "" if prompt["answer"] is None else f" {shown(prompt['answer'])}"
+        where = f"group {prompt['group']} of step {prompt['step']}"
+        say(console, f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})")
     if summary["redacted"]:
         say(console, "Redacted: no texts were written.")
     say(console, f"Written to {folder}; the page: {report}")

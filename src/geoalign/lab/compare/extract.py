@@ -33,32 +33,21 @@ _SERIES = {
     "ppo_kl": "ppo_kl",
     "clip_fraction": "clip_ratio/region_mean",
     "mean_abs_advantage": "mean_abs_advantage",
-    "pairs": "geoalign/pairs",
-    "anomalous": "geoalign/anomalous",
-    "replaced": "geoalign/replaced",
-    "new_group_accuracy": "geoalign/new_group_accuracy",
-    "new_group_accuracy_low": "geoalign/new_group_accuracy_low",
-    "heldout_pair_accuracy": "geoalign/heldout_pair_accuracy",
-    "advantage_cosine": "geoalign/advantage_cosine",
-    "observed_advantage_cosine": "geoalign/observed_advantage_cosine",
-    "train_accuracy": "geoalign/train_accuracy",
-    "hidden_seconds": "geoalign/hidden_seconds",
     "step_seconds": "step_time",
 }
+_SERIES |= {
+    name: f"geoalign/{name}"
+    for name in (
+        "pairs", "anomalous", "replaced", "new_group_accuracy", "new_group_accuracy_low", "heldout_pair_accuracy",
+        "advantage_cosine", "observed_advantage_cosine", "train_accuracy", "hidden_seconds",
+    )
+}  # fmt: skip
 # Left out where the log has none of it, because not every version of the trainer or curator logs it.
 _OPTIONAL = ("mean_abs_advantage", "hidden_seconds", "advantage_cosine", "observed_advantage_cosine")
 
 
 def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a finished run, read from its own files alone.
-
-    Args:
-        folder: the run's folder.
-        curator: its resolved settings, `type` included.
-
-    Returns:
-        `evaluations`, `series`, `detection`, `snapshots`, `seconds_per_step`.
-    """
+    """The result of a finished run, from its own files alone; `curator`: its resolved settings, `type` included."""
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     generations = list(read_rollouts(folder.rollouts))
     mean_score = sums_over_pairs(curator)

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.reports.documents import Count
 from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.text import ends, inert, percent
 
 _COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
-
-
-@dataclass(frozen=True)
-class Verifier:
-    """Sentences on the verifier, one on refused answers, and rows of prompts with their agreed and gold answers."""
-
-    lines: list[str]
-    refused: str
-    prompts: list[tuple[DoubtfulPrompt, str, str]]
-    listed: int
 
 
 def counts(scored: pandas.DataFrame) -> list[Count]:
@@ -120,21 +110,26 @@ def repeated(inspection: Inspection) -> list[str]:
     ]
 
 
-def verifier(inspection: Inspection, limit: int = 100) -> Verifier:
+def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
     """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
-    lines = verifier_lines(inspection.summary)
     prompts = doubtful_prompts(inspection.summary)
-    rows = [(prompt, inert(prompt.answer or "", 120), inert(prompt.gold or "", 120)) for prompt in prompts[:limit]]
-    return Verifier(lines, refused_line(inspection.summary), rows, len(prompts))
+    rows = [{**prompt, **{key: inert(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
+    return {
+        "lines": verifier_lines(inspection.summary),
+        "refused": refused_line(inspection.summary),
+        "prompts": rows[:limit],
+        "listed": len(prompts),
+    }
 
 
 def steps_of(inspection: Inspection) -> list[RolloutStep]:
     """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
     steps = []
-    for step, rows in inspection.scored.groupby("step"):
+    for step in sorted(inspection.scored["step"].unique().tolist()):
+        rows = inspection.scored[inspection.scored["step"] == step]
         columns = {name: rows[name].to_numpy() for name in _COLUMNS}
         known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
         flipped = known & (columns["true_reward"] != columns["reward"])
         row = rows.index.to_numpy()
-        steps.append(RolloutStep(int(step), inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
+        steps.append(RolloutStep(step, inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
     return steps

@@ -209,12 +209,8 @@ def detection(
     base_rate: Interval,
     interval: Callable[[Floats], Interval],
 ) -> Detection | None:
-    """Detection over steps or seeds; None where none has the AUROC of a score.
-
-    Args:
-        units: of each step or seed AUROC and average precision by score, NaN where undefined.
-        interval: that of the mean over them.
-    """
+    """Detection over steps or seeds, of each the AUROC and average precision by score, NaN where undefined; None where
+    no score has any."""
     unknown = (math.nan, math.nan)
     names = list(dict.fromkeys(name for scores in units.values() for name in scores))
     areas = {name: {unit: scores.get(name, unknown)[0] for unit, scores in units.items()} for name in names}

@@ -19,12 +19,8 @@ _LOOK_SECONDS = 0.25
 
 
 class Board:
-    """Counts finished, failed and waiting runs, in one line that is drawn until the end of the block.
-
-    Args:
-        total: runs to do in this call.
-        before: runs that were finished before it.
-    """
+    """Counts finished, failed and waiting runs, `total` in this call and `before` it, in one line that is drawn until
+    the end of the block."""
 
     def __init__(self, console: Console, folder: ComparisonFolder, *, total: int, before: int) -> None:
         self.console = console
@@ -104,13 +100,7 @@ def run_all(
 ) -> dict[str, str]:
     """Runs every run, at most `workers` at a time, in order; a failure stops none of the others.
 
-    However this call ends, no process is left.
-
-    Args:
-        base_seed: seed of the base run, whose warm start lies in the folder's `shared`.
-
-    Returns:
-        The error of each failed run by the name of its cell.
+    However this call ends, no process is left. Returns the error of each failed run by the name of its cell.
     """
     waiting = deque(runs)
     running: dict[WorkerProcess, PlannedRun] = {}

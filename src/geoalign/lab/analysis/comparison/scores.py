@@ -73,11 +73,8 @@ def by_generation(values: Floats, updates: float | None) -> Floats:
     """The mean over the updates made on each generation, [generations]; NaN where none is known.
 
     The first of them is made by the policy that generated, so its KL and clip fraction are 0 by construction: a median
-    over single updates would be 0 with two updates a generation, however far the policy moves.
-
-    Args:
-        values: one for each update, in order.
-        updates: updates per generation; None, or no whole number: the values as they are.
+    over single updates would be 0 with two updates a generation, however far the policy moves. Where `updates` is None
+    or no whole number the values stay as they are.
     """
     if updates is None or updates != int(updates) or updates < 2:
         return values

@@ -220,14 +220,8 @@ class Recovered:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What wrong rewards cost the baseline at a level.
-
-    Attributes:
-        rate: share of wrong rewards, all kinds together.
-        baseline, clean: the arm that believes every reward, and the one without wrong rewards.
-        cost: its final score minus the baseline's, paired by seed.
-        arms: all others, the oracle included, best first.
-    """
+    """What wrong rewards, a share `rate` of all, cost the baseline, which believes them, at a level: the final score of
+    the `clean` arm without any minus its own, paired by seed; all other arms, the oracle included, best first."""
 
     rate: float
     baseline: ArmRow

@@ -42,10 +42,7 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
     """Writes report.html and figures/*.svg into a comparison's folder and returns the page.
 
     Needs `results/` and `compare.yaml` alone, so that the page can be built again from what was committed; the page
-    lists cells that are missing or failed. Files are replaced in one piece.
-
-    Args:
-        compared: what the folder holds, where it was read before.
+    lists cells that are missing or failed. `compared` is what the folder holds, where it was read before.
     """
     files = ComparisonFolder(folder)
     compared = compared or read_compared(files.root)

@@ -58,15 +58,8 @@ DARK = Theme(
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: its file name, what it is called, its words for those who cannot see it, and how to draw it.
-
-    Attributes:
-        name: file stem under figures/.
-        title: short heading, drawn above the axes.
-        alt: what the picture shows, with its numbers, in words.
-        caption: how to read it.
-        draw: draws on empty, styled axes.
-    """
+    """One picture: the stem of its file, the title above its axes, what it shows in words and numbers (`alt`), how to
+    read it, and how to draw it on empty, styled axes."""
 
     name: str
     title: str
@@ -174,15 +167,10 @@ def line_panel(
     legend: Literal["best", "lower left", "above"] = "best",
     **limits: Any,
 ) -> Panel:
-    """Lines and their legend.
+    """Lines and their legend, "above" in room made for it at the top, so that bands stay uncovered.
 
-    Args:
-        x, y: what the axes are called.
-        chance: where a dotted line stands for chance.
-        powers: the ticks of an x axis in powers of two.
-        scientific: a quantity so small that its axis needs powers of ten.
-        legend: where it stands; "above": in room made for it at the top, so that bands stay uncovered.
-        limits: of the axes, as matplotlib calls them.
+    `chance` is where a dotted line stands, `powers` are the ticks of an x axis in powers of two, a `scientific` y axis
+    has powers of ten, `limits` are those of the axes as matplotlib calls them.
     """
 
     def draw(axes: Axes, theme: Theme) -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from dumps import verl, write_dump, write_lines
 
-from geoalign.errors import ConfigError
 from geoalign.lab import cli
 from geoalign.lab.audit.command import audit
 from geoalign.lab.config.audit import load_audit_config
@@ -95,14 +94,6 @@ def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
     assert {name: row[name] for name in expected} == expected
     assert row["group_mean"] == pytest.approx(0.15)
     assert row["group_std"] == pytest.approx((1 / 60) ** 0.5)
-
-
-def test_two_files_of_one_step(tmp_path, run):
-    paths = [write_lines(tmp_path / f"{name}.jsonl", verl(7)) for name in ("a", "b")]
-    with pytest.raises(ConfigError, match=r"b.jsonl: step: expected another step than .*a.jsonl, got 7 again; --field"):
-        run(*paths)
-    summary = run(*paths, fields=("step=",))
-    assert [one["step"] for one in summary["steps"]] == [1, 2]
 
 
 def die_at(number, paths, output, *, overwrite=False):

@@ -83,14 +83,6 @@ def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
         assert donor.group == old.group
 
 
-def test_nothing_is_copied_unasked(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    run(path)
-    assert not (tmp_path / "out" / "filtered.jsonl").exists()
-    with pytest.raises(ConfigError, match="--filtered: expected without --redact"):
-        run(path, filtered=True, redact=True, output=tmp_path / "other")
-
-
 @pytest.mark.parametrize("name", ["trl", "responses"])
 def test_rows_that_are_dropped_are_not_written(name, tmp_path, run):
     path = write_dump(tmp_path / "in", name)

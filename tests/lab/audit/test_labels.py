@@ -108,22 +108,6 @@ def test_bad_labels(tmp_path, run, name):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"step,line,sample,label\n1,1,0\n", r"line 2: expected 4 cells as in the first line, got 3"),
-        (b'step,line,sample,label\n1,1,0,"1"x\n', r"expected CSV in UTF-8, got"),
-        (b"step,line,sample,label\n1,1,0,\xff\n", r"expected CSV in UTF-8, got"),
-        (b"step,line,sample,label,label\n", r"line 1: expected each column once, got label again"),
-        (b"", r"line 1: expected the columns step, line, sample, label"),
-    ],
-)
-def test_files_that_are_no_labels(tmp_path, run, data, message):
-    (tmp_path / "labels.csv").write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        run(write_lines(tmp_path / "d.jsonl", verdicts(2)), curator="denoise", labels=(tmp_path / "labels.csv",))
-
-
 def test_what_cannot_be(tmp_path, run):
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
     labels = fill(tmp_path / "labels.csv", [GOOD])

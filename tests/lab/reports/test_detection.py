@@ -87,12 +87,6 @@ def test_a_run_in_which_the_score_knows_the_flips(make_run):
     assert found.precision.low > result.flags.base_rate
 
 
-def test_unscored_flips_are_counted(make_run, write_rows):
-    folder = make_run(steps=1)
-    write_rows(folder, 1, [{"reward": 1.0, "score": 1.0, "true_reward": 1.0}, {"reward": 0.0, "true_reward": 1.0}])
-    assert detect(read_run(folder)).unscored == 1
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"curator": "grpo"}, "gives no scores"), ({"flip": 0.0}, "No reward of this run was flipped")],

@@ -128,14 +128,6 @@ def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_compa
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_zero_by_construction_is_said(make_comparison):
-    one = {"run": {"grpo": {"steps_per_generation": 1}}}
-    said = words(build_report(make_comparison({"x": {"grpo": 0.5}}, seeds=(0,), compare=one)).read_text("utf-8"))
-    assert "zero by construction: one update per generation" in said
-    assert "PPO KL is zero by construction: each generation is used for a single update." in said
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_dialogue_shows_proxy_and_gold(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.8}}, seeds=(0, 1, 2), metric="reward", gold=-0.2)
     text = build_report(folder).read_text(encoding="utf-8")

@@ -148,14 +148,6 @@ def test_no_claim_for_geoalign_without_its_difference_to_the_pair_count():
     assert "No claim for geoalign: its paired difference to pair_count has no interval (2 paired seeds give" in few.text
 
 
-def test_geoalign_without_headroom():
-    statement = geoalign_statement(against(WIN), against(WIN, other="pair_count"), "pair_count", decidable=False)
-    assert statement.verdict == "none"
-    assert "better" not in statement.text
-    assert statement.text.count("without headroom no verdict") == 2
-    assert geoalign_statement(against(WIN), None, "pair_count", decidable=False).verdict == "none"
-
-
 # --- bounds and detection ---------------------------------------------------------------------------------------------
 
 

@@ -52,31 +52,6 @@ def test_what_is_not_marked_is_the_same_on_both_sides_and_as_much_as_can_be(blan
         assert len(kept(left, found["left"])) == longest_common(left, right), (left, right)
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "expected"),
-    [
-        ([], [], ([], [])),
-        ([1, 2], [], ([1, 1], [])),
-        ([1, 2, 3], [1, 2, 3], ([0, 0, 0], [0, 0, 0])),
-        ([1, 2, 3], [4, 5], ([1, 1, 1], [1, 1])),
-        ([1, 2, 3, 4], [1, 9, 3, 4], ([0, 1, 0, 0], [0, 1, 0, 0])),
-        ([1, 2, 3, 4], [2, 3, 4], ([1, 0, 0, 0], [0, 0, 0])),
-    ],
-)
-def test_differences_by_hand(blank, left, right, expected):
-    found = blank.evaluate(DIFF, [left, right])
-    assert (found["left"], found["right"], found["exact"]) == (*expected, True)
-
-
-def test_an_equal_word_between_large_changes_is_marked_with_them(blank):
-    source = (ASSETS / "diff.js").read_text(encoding="utf-8")
-    blank.evaluate(f"() => {{ {source}; window.islands = (a, b) => diff(Int32Array.from(a), Int32Array.from(b)); }}")
-    found = blank.evaluate(
-        "() => { const m = islands([1,2,3,7,4,5,6,8], [11,12,13,7,14,15,16,8]); return [...m.left, ...m.right]; }"
-    )
-    assert found == [1, 1, 1, 1, 1, 1, 1, 0] * 2
-
-
 def test_long_texts_without_anything_in_common_end_within_the_budget(blank):
     left, right = list(range(12_000)), list(range(20_000, 32_000))
     found = blank.evaluate(DIFF, [left, right])

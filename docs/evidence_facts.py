@@ -162,7 +162,7 @@ def _paper() -> Iterator[str]:
         f"dialogue 20%: AUROC {_auroc(twenty[0], 'score'):.2f}, on new seeds {_auroc(twenty[1], 'score'):.2f}; "
         f"40%: {_auroc(forty, 'score'):.2f}"
     )
-    held = [level.row("geoalign").heldout_accuracy.interval.estimate for level in clean.values()]
+    held = [level.row("geoalign").measures["heldout_accuracy"].interval.estimate for level in clean.values()]
     new = [_on_new_groups(level) for level in clean.values()]
     yield f"{held[0]:.2f} and {held[1]:.2f} without errors; on new groups, the relevant number"
     yield f"on new groups, the relevant number, {new[0]:.2f} and {new[1]:.2f}"
@@ -190,11 +190,11 @@ def _final(level: Level, arm: str) -> float:
 
 
 def _on_new_groups(level: Level, arm: str = "geoalign") -> float:
-    return level.row(arm).new_group_accuracy.interval.estimate
+    return level.row(arm).measures["new_group_accuracy"].interval.estimate
 
 
 def _held_out(level: Level) -> list[float]:
-    return [row.heldout_accuracy.interval.estimate for row in level.table.rows if "layers" in row.arm]
+    return [row.measures["heldout_accuracy"].interval.estimate for row in level.table.rows if "layers" in row.arm]
 
 
 def _auroc(level: Level, score: str, arm: str = "geoalign") -> float:

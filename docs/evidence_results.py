@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score, mean
+from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import (
     Interval,
     PairedDifference,
     auroc,
+    mean,
     paired_difference,
     share_interval,
 )
@@ -239,4 +240,4 @@ def auroc_at_reward(cell: Cell, reward: float) -> float:
         for snapshot in cell.snapshots
         if snapshot.corrupted is not None and (rows := np.isclose(snapshot.reward, reward)).any()
     ]
-    return mean(np.array(areas))
+    return mean(areas)

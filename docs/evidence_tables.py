@@ -11,6 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from evidence_count import SEED, WARM_START, Gain, counted, gains
@@ -169,20 +170,35 @@ KINDS: dict[str, Callable[..., str]] = {
 }
 
 
+@cache
+def made(kind: str, *arguments: str) -> str:
+    """A table of the results."""
+    return KINDS[kind](*arguments)
+
+
+@cache
+def stated() -> list[tuple[str, str]]:
+    """Pages with the words that they must have."""
+    from evidence_facts import facts
+
+    return list(facts())
+
+
 def with_tables(page: str) -> str:
     """The page with every table made anew."""
-    return TABLE.sub(lambda match: f"{match[1]}{KINDS[match[2]](*match[3].split())}{match[4]}", page)
+    return TABLE.sub(lambda match: f"{match[1]}{made(match[2], *match[3].split())}{match[4]}", page)
 
 
 def wrong(path: Path) -> list[str]:
     """What of a page is not as the results have it: its tables, and the sentences that state figures."""
-    from evidence_facts import facts
-
     text = path.read_text(encoding="utf-8")
     words = " ".join(text.split())
     found = [] if with_tables(text) == text else [f"{path.name}: a table differs: run python docs/evidence_tables.py"]
-    stated = [fact for page, fact in facts() if page == path.name]
-    return found + [f"{path.name}: expected the words {fact!r}" for fact in stated if fact not in words]
+    return found + [
+        f"{path.name}: expected the words {fact!r}"
+        for page, fact in stated()
+        if page == path.name and fact not in words
+    ]
 
 
 if __name__ == "__main__":

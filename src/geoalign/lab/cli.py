@@ -152,7 +152,7 @@ def audit_command(request: AuditRequest) -> None:
 
       geoalign audit scores.jsonl --curator geoalign --hidden states/ --field reward=rm_score
     """
-    from geoalign.lab.audit.bounds import exceeded, parse_bounds
+    from geoalign.lab.audit.terminal import exceeded, parse_bounds
     from geoalign.lab.config.audit import load_audit_config
 
     trusted = ["trust_remote_code=true"] if request.trust_remote_code else []

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
+from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.analysis.statistics import seed_interval
 from geoalign.lab.store.comparison_plan import Plan
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoalign.errors import ConfigError
-from geoalign.lab.audit.bounds import exceeded, parse_bounds
+from geoalign.lab.audit.terminal import exceeded, parse_bounds
 from geoalign.lab.cli import app
 
 # Of its wrong answers the verifier rewards 31% (20% to 43%), of the right ones it refuses none.

@@ -83,14 +83,6 @@ def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
         assert donor.group == old.group
 
 
-def test_nothing_is_copied_unasked(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    run(path)
-    assert not (tmp_path / "out" / "filtered.jsonl").exists()
-    with pytest.raises(ConfigError, match="--filtered: expected without --redact"):
-        run(path, filtered=True, redact=True, output=tmp_path / "other")
-
-
 @pytest.mark.parametrize("name", ["trl", "responses"])
 def test_rows_that_are_dropped_are_not_written(name, tmp_path, run):
     path = write_dump(tmp_path / "in", name)
@@ -118,26 +110,6 @@ def test_weights_and_advantages_of_a_curator_are_written(tmp_path, run):
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["advantage"].to_pylist() == advantages
 
 
-@pytest.mark.parametrize("name", ["responses"])
-def test_rewards_that_a_curator_changes_are_written(name, tmp_path, run, monkeypatch):
-    from geoalign.curators.baselines.rewards import PAR
-
-    path = write_dump(tmp_path / "in", name)
-    monkeypatch.setattr(PAR, "requires", ())
-    monkeypatch.setattr(PAR, "curate", lambda self, rollouts, **_: halved(rollouts))
-    summary = run(path, curator="par", filtered=True)
-    assert summary["counts"]["changed_rewards"] == sum(reward != 0 for _, _, reward in each())
-    assert [row["reward"] for row in filtered(tmp_path / "out")] == [reward / 2 for _, _, reward in each()]
-
-
-def halved(rollouts):
-    from dataclasses import replace
-
-    from geoalign.curators.base import identity
-
-    return replace(identity(rollouts), rewards=rollouts.rewards / 2)
-
-
 def test_a_table_of_trl_with_conversations_and_several_rewards(tmp_path):
     table = trl()
     table["prompt"] = [[{"role": "user", "content": text}] for text in table["prompt"]]
@@ -152,16 +124,6 @@ def test_a_table_of_trl_with_conversations_and_several_rewards(tmp_path):
     assert dump.rows[5].response == "answer 1.1"
 
 
-def test_a_missing_reward_of_one_function_does_not_count(tmp_path):
-    table = trl()
-    table.insert(4, "other", [None, 1.0] * (GROUPS * SIZE // 2))
-    table.loc[0, "accuracy_reward"] = None
-    table.to_parquet(tmp_path / "t.parquet")
-    rows = read(tmp_path / "t.parquet", fields={"reward": "accuracy_reward+other"}).rows
-    assert rows[0].reward != rows[0].reward  # nobody scored it
-    assert [row.reward for row in rows[1:4]] == [1.1, 0.2, 1.3]
-
-
 def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
     bare = [{key: value for key, value in row.items() if key != "uid"} for row in verl()]
     groups = [row.group_name for row in read(write_lines(tmp_path / "a.jsonl", bare)).rows]
@@ -170,16 +132,6 @@ def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
     twice = [{**row, "input": "question"} for row in verl_v1()]
     groups = [row.group_name for row in read(write_lines(tmp_path / "b.jsonl", twice)).rows]
     assert groups == [f"u-{g}" for g, _, _ in each()]
-
-
-def test_trinity_without_reward_and_cut_off(tmp_path):
-    rows = trinity()
-    del rows[1]["reward"]
-    rows[2]["truncate_status"] = "response_truncated"
-    found = read(write_lines(tmp_path / "a.jsonl", rows)).rows
-    assert found[1].reward != found[1].reward
-    assert found[2].truncated is True
-    assert found[3].truncated is None
 
 
 def test_another_format_by_its_fields(tmp_path):

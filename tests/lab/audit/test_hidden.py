@@ -1,14 +1,10 @@
 """Hidden states from files, by row; the projector stays warm over the dumps."""
 
-import gzip
-import json
-import os
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import GROUPS, QUICK, ROWS, SIZE, loaded, responses, trinity, verl, write_dump, write_lines
+from dumps import GROUPS, QUICK, ROWS, SIZE, responses, verl, write_dump, write_lines
 
 from geoalign import GeoAlign, Rollouts
 from geoalign.errors import ConfigError, InputError
@@ -156,32 +152,3 @@ def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
     lists.write_text(lists.read_text().replace('{"idx": 4', '{"idx" 4'))
     with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted, .*where row 5"):
         run(lists, curator="geoalign", hidden=[h], skip_bad=True, output=tmp_path / "lists")
-
-
-def test_steps_inside_one_file_take_their_own_rows(tmp_path, run):
-    rows = [row for pair in zip(trinity(1), trinity(2), strict=True) for row in pair]  # steps in turn
-    path = write_lines(tmp_path / "dump.jsonl", rows)
-    values = states(rows=2 * ROWS)
-    run(path, curator="geoalign", hidden=[save_npy(tmp_path / "h.npy", values)], settings=QUICK)
-    rewards = torch.tensor([row["reward"] for row in trinity()], dtype=torch.float64)
-    first = Rollouts(rewards=rewards, groups=torch.arange(ROWS) // SIZE, hidden=values[::2])
-    expected = GeoAlign(load_audit_config("geoalign", QUICK).curator).curate(
-        first, generator=torch.Generator().manual_seed(0)
-    )
-    scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
-    assert [row["score"] for row in scores[::2]] == expected.scores.tolist()
-    assert [row["step"] for row in scores[:4]] == [1, 2, 1, 2]
-    assert [row["index"] for row in scores] == list(range(2 * ROWS))
-
-
-def test_states_of_a_dump_that_breaks_off_are_not_guessed_at(tmp_path, run):
-    whole = gzip.compress(
-        b"".join(json.dumps({**row, "noise": os.urandom(40).hex()}).encode() + b"\n" for row in verl())
-    )
-    path = tmp_path / "dump.jsonl.gz"
-    path.write_bytes(whole[: len(whole) // 2])
-    rows = len(loaded(path, skip_bad=True).frame)
-    # As many states as rollouts and one bad row, by chance.
-    h = save_npy(tmp_path / "h.npy", states(rows=rows + 1))
-    with pytest.raises(InputError, match=r"expected a dump whose rollouts can be counted"):
-        run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)

@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dumps import HOSTILE, QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
+from dumps import QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 
 from geoalign.errors import ConfigError
 from geoalign.lab.audit import hidden_model
@@ -115,14 +115,6 @@ def test_a_redacted_folder_keeps_no_states(tiny, tmp_path, run):
     assert len(list((tmp_path / "c").iterdir())) == 1
 
 
-def test_hostile_texts_reach_the_model(tiny, tmp_path, run):
-    rows = [{**row, "response": HOSTILE[place % len(HOSTILE)], "prompt": row["prompt"] + "\ud800"}
-            for place, row in enumerate(plain())]  # fmt: skip
-    rows[0]["response"] = ""
-    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="geoalign", model=str(tiny), settings=QUICK)
-    assert summary["counts"]["scored"] == ROWS
-
-
 def test_which_model(tiny, tmp_path):
     run_folder = tmp_path / "run"
     (run_folder / "checkpoints").mkdir(parents=True)
@@ -178,15 +170,12 @@ def test_states_of_another_question_are_not_taken_from_the_cache(tiny, tmp_path)
     save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=64), tokenizer, seed=1),
          tokenizer, other)  # fmt: skip
     shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
-    reworded = [{**row, "input": row["input"].replace("q", "Q")} for row in verl()]
     cases = [
         (tiny, (), verl()),
         (other, (), verl()),
         (tiny, ("dtype=bfloat16",), verl()),
-        (tiny, ("hidden_position=mean",), verl()),
         (tiny, ("hidden_layer=[0,1.0]",), verl()),
         (tiny, (), shifted),
-        (tiny, (), reworded),
     ]
     dump = tmp_path / "dump.jsonl"
     for count, (folder, settings, rows) in enumerate(cases, start=1):

@@ -6,7 +6,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import write_dump, write_lines
+from dumps import write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab import cli
@@ -78,27 +78,6 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
 
 
-def test_a_rollout_without_a_reward_gets_one(tmp_path, run):
-    rows = [{**verdicts()[0], "reward": None}, *verdicts()[1:]]
-    labels = fill(tmp_path / "l.csv", [{"step": 1, "line": 1, "sample": 0, "label": " 1e0 "}], separator=";")
-    run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", labels=(labels,))
-    row = table(tmp_path / "out")[0]
-    assert (row["reward"], row["weight"], row["trusted"]) == (None, 1.0, True)
-    assert row["new_reward"] == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(("name", "line", "sample"), [("trl", 2, 1), ("geoalign", 2, 1), ("responses", 1, 1)])
-def test_every_kind_of_dump(tmp_path, run, name, line, sample):
-    """The second rollout of the first prompt is 0.1; it becomes 0.7."""
-    dump = write_dump(tmp_path / "in", name)
-    step = {"trl": 2, "geoalign": 4, "responses": 1}[name]
-    cells = {"step": step, "line": line, "sample": sample, "response": "answer 0.1", "label": "0.7"}
-    run(dump, curator="denoise", labels=(fill(tmp_path / "l.csv", [cells]),))
-    rows = table(tmp_path / "out")
-    assert [row["index"] for row in rows if row["trusted"]] == [1]
-    assert (rows[1]["reward"], rows[1]["new_reward"]) == (0.1, 0.7)
-
-
 GOOD = dict(zip(PLACE, ("1", "2", "1", "1"), strict=True))
 BAD = {
     "a label that is no number": ([{**GOOD, "label": "yes"}], r"line 2: label: expected a number, .* got 'yes'"),
@@ -117,22 +96,6 @@ def test_bad_labels(tmp_path, run, name):
     with pytest.raises(InputError, match=message):
         run(dump, curator="denoise", labels=(fill(tmp_path / "labels.csv", rows),))
     assert not (tmp_path / "out" / "summary.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"step,line,sample,label\n1,1,0\n", r"line 2: expected 4 cells as in the first line, got 3"),
-        (b'step,line,sample,label\n1,1,0,"1"x\n', r"expected CSV in UTF-8, got"),
-        (b"step,line,sample,label\n1,1,0,\xff\n", r"expected CSV in UTF-8, got"),
-        (b"step,line,sample,label,label\n", r"line 1: expected each column once, got label again"),
-        (b"", r"line 1: expected the columns step, line, sample, label"),
-    ],
-)
-def test_files_that_are_no_labels(tmp_path, run, data, message):
-    (tmp_path / "labels.csv").write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        run(write_lines(tmp_path / "d.jsonl", verdicts(2)), curator="denoise", labels=(tmp_path / "labels.csv",))
 
 
 def test_what_cannot_be(tmp_path, run):

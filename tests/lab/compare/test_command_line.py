@@ -60,16 +60,6 @@ def test_options_reach_the_settings(
     assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
 
 
-def test_the_folder_is_named_for_the_file(
-    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path
-) -> None:
-    assert call(monkeypatch, "compare", path) == 0
-    assert passed_on["root"] == Path("runs/mine")
-    assert call(monkeypatch, "compare") == 0
-    assert passed_on["root"] == Path("runs/compare")
-    assert "oracle" in passed_on["config"].arms
-
-
 def test_resuming_takes_the_folders_settings_and_options_over_them(
     monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ SETTINGS: dict[str, Any] = {
     },
     "levels": {"flip_40": {"reward": {"flip": 0.4}}},
     "seeds": [0, 1],
+    "seeds_per_warm_start": 1,
     "workers": 2,
     "keep_runs": True,
 }
@@ -132,22 +133,6 @@ def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.Te
     return (root, *forked_comparison(plugins, with_a_broken_arm, "--output", root))
 
 
-def test_each_block_of_seeds_starts_from_a_warm_start_of_its_own(tmp_path: Path, plugins: Path) -> None:
-    path, root = tmp_path / "blocks.yaml", tmp_path / "comparison"
-    blocks = {**SETTINGS, "arms": {"grpo": None}, "seeds_per_warm_start": 1}
-    path.write_text(dump_yaml(blocks))
-    said, code = forked_comparison(plugins, path, "--output", root)
-    assert code == 0, said
-    assert "2 warm starts that the seeds share" in said
-    begun = []
-    for shared, seed in (("shared", 0), ("shared-1", 1)):
-        made = (root / shared / "checkpoints" / "warm_start" / "model.safetensors").read_bytes()
-        run = root / "runs" / "flip_40" / "grpo" / f"seed-{seed}"
-        assert (run / "checkpoints" / "warm_start" / "model.safetensors").read_bytes() == made
-        begun.append(made)
-    assert begun[0] != begun[1]
-
-
 def result(root: Path, cell: str) -> dict[str, Any]:
     return json.loads((root / "results" / f"{cell}.json").read_text())
 
@@ -196,16 +181,20 @@ def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupte
     assert masks[0] != masks[1]
 
 
-def test_all_runs_start_from_the_one_warm_start(compared: tuple[Path, str, int]) -> None:
-    root = compared[0]
-    stages = {json.loads(line)["stage"] for line in (root / "shared" / "metrics.jsonl").read_text().splitlines()}
-    assert stages == {"sft"}
-    shared = (root / "shared" / "checkpoints" / "warm_start" / "model.safetensors").read_bytes()
-    for cell in ("flip_40/grpo/seed-0", "flip_40/geoalign/seed-1"):
-        run = root / "runs" / cell
-        assert (run / "checkpoints" / "warm_start" / "model.safetensors").read_bytes() == shared
-        assert {json.loads(line)["stage"] for line in (run / "metrics.jsonl").read_text().splitlines()} == {"rl"}
-        assert not (run / "report.html").exists()
+def test_the_arms_of_a_block_of_seeds_start_from_one_warm_start_of_its_own(compared: tuple[Path, str, int]) -> None:
+    root, said, _ = compared
+    assert "2 warm starts that the seeds share" in said
+    begun = []
+    for shared, seed in (("shared", 0), ("shared-1", 1)):
+        stages = {json.loads(line)["stage"] for line in (root / shared / "metrics.jsonl").read_text().splitlines()}
+        assert stages == {"sft"}
+        begun.append((root / shared / "checkpoints" / "warm_start" / "model.safetensors").read_bytes())
+        for arm in ("grpo", "geoalign"):
+            run = root / "runs" / "flip_40" / arm / f"seed-{seed}"
+            assert (run / "checkpoints" / "warm_start" / "model.safetensors").read_bytes() == begun[-1]
+            assert {json.loads(line)["stage"] for line in (run / "metrics.jsonl").read_text().splitlines()} == {"rl"}
+            assert not (run / "report.html").exists()
+    assert begun[0] != begun[1]
 
 
 def test_what_it_leaves_and_says(compared: tuple[Path, str, int]) -> None:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.compare.extract import Generation, detection, snapshot
+from geoalign.lab.compare.extract import detection, snapshot
+from geoalign.lab.store.rollouts import RolloutStep
 
 NAN = float("nan")
 
 
-def batch() -> Generation:
+def batch() -> RolloutStep:
     """Group 7 has rewards 1, 0, 0, 0; group 3 is tied; group 5 has a reward that could not be scored, 1 and 0.
 
-    Corrupted: the first row of each. That of group 3 is in no pair.
+    Corrupted: the first row of each. That of group 3 is in no pair. Replaced: rows 0 and 8.
     """
-    return Generation(
+    return RolloutStep(
         step=4,
+        path=Path("none"),
+        row=np.arange(9),
         group=np.array([7, 7, 7, 7, 3, 3, 5, 5, 5]),
         reward=np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, NAN, 1.0, 0.0]),
         true_reward=np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, NAN, 0.0, 0.0]),
-        corrupted=np.array([True, False, False, False, True, False, False, True, False]),
+        flipped=np.array([True, False, False, False, True, False, False, True, False]),
+        flip_known=np.ones(9, dtype=bool),
         score=np.array([0.9, 0.2, 0.3, 0.1, NAN, NAN, NAN, 0.25, 0.6]),
         anomalous=np.array([True, False, False, False, False, False, False, False, True]),
-        replaced=np.array([True, False, False, False, False, False, False, False, True]),
+        source=np.array([1, 1, 2, 3, 4, 5, 6, 7, -1]),
+        weight=np.ones(9),
     )
 
 
@@ -63,7 +69,7 @@ def test_areas_by_hand() -> None:
 
 
 def test_areas_are_averaged_over_generations_that_hold_both_kinds() -> None:
-    clean = dataclasses.replace(batch(), corrupted=np.zeros(9, dtype=bool))
+    clean = dataclasses.replace(batch(), flipped=np.zeros(9, dtype=bool))
     # The score turned round gives 1 - 6/8 on the same batch.
     turned = dataclasses.replace(batch(), score=-batch().score)
     found = detection([batch(), clean, turned], mean_score=False)
@@ -75,10 +81,10 @@ def test_areas_are_averaged_over_generations_that_hold_both_kinds() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
-    unknown = dataclasses.replace(batch(), corrupted=None)
+    unknown = dataclasses.replace(batch(), flip_known=np.zeros(9, dtype=bool))
     assert detection([unknown], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
     assert detection([], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
-    clean = dataclasses.replace(batch(), corrupted=np.zeros(9, dtype=bool))
+    clean = dataclasses.replace(batch(), flipped=np.zeros(9, dtype=bool))
     assert detection([clean], mean_score=True) == {"precision_among_replaced": None, "base_rate": 0.0}
     unscored = dataclasses.replace(batch(), score=np.full(9, NAN))
     assert "score" not in detection([unscored], mean_score=False)

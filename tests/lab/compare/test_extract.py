@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.compare.extract import extract, sums_over_pairs
+from geoalign.lab.analysis.detection import sums_over_pairs
+from geoalign.lab.compare.extract import extract
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
@@ -75,15 +76,6 @@ def test_series_stand_side_by_side(folder: RunFolder) -> None:
     assert {len(column) for column in series.values()} == {3}
 
 
-def test_a_curator_that_takes_no_time_has_no_seconds(folder: RunFolder) -> None:
-    folder.metrics.unlink()
-    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "reward": 0.5}])
-    found = extract(folder, {"type": "grpo"})
-    assert found["series"]["curation_seconds"] == [None]
-    assert "hidden_seconds" not in found["series"]
-    assert found["seconds_per_step"] is None
-
-
 def test_the_rest_of_the_result(folder: RunFolder) -> None:
     found = extract(folder, GEOALIGN)
     assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
@@ -95,17 +87,6 @@ def test_the_rest_of_the_result(folder: RunFolder) -> None:
     assert found["detection"]["precision_among_replaced"] == 1.0  # anomalous row 3 was not replaced
     assert found["detection"]["base_rate"] == 0.25
     assert [item["step"] for item in found["snapshots"]] == [0, 2]
-
-
-def test_what_is_unknown_stays_unknown(folder: RunFolder) -> None:
-    unknown = rollouts(0, corrupted=[None] * 4, true_reward=[None] * 4, score=[None] * 4)
-    for path in folder.rollouts.iterdir():
-        pq.write_table(unknown, path)
-    found = extract(folder, GEOALIGN)
-    assert found["detection"] == {"precision_among_replaced": None, "base_rate": None}
-    assert found["series"]["true_reward"] == [None, None, None]
-    assert found["snapshots"][0]["corrupted"] is None
-    assert found["snapshots"][0]["score"] == [None] * 4
 
 
 def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFolder) -> None:

@@ -48,14 +48,6 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path: Path) -> None:
     assert not folder.finished(clean)
 
 
-def test_a_failed_result_is_not_finished(tmp_path: Path) -> None:
-    folder = ComparisonFolder(tmp_path)
-    folder.write_result(planned("a/grpo/seed-0"), {"status": "failed", "error": "no"})
-    assert not folder.finished(planned("a/grpo/seed-0"))
-    # Failed with other settings: they were changed because of it.
-    assert not folder.finished(planned("a/grpo/seed-0", changed(grpo={"learning_rate": 0.1})))
-
-
 def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path: Path) -> None:
     folder = ComparisonFolder(tmp_path)
     folder.write_result(planned("a/grpo/seed-0"), DONE)
@@ -122,15 +114,3 @@ def test_versions_of_a_later_start_are_added(tmp_path: Path) -> None:
     versions = json.loads(folder.versions.read_text())
     assert (versions["torch"], [item["torch"] for item in versions["later"]]) == ("0.1", [first["torch"]])
     assert "type" in yaml.safe_load(folder.config.read_text())["run"]["curator"]
-
-
-def test_what_a_finished_run_left_is_removed(tmp_path: Path) -> None:
-    folder = ComparisonFolder(tmp_path)
-    run, other = planned("a/grpo/seed-0"), planned("a/geoalign/seed-0")
-    for item in (run, other):
-        folder.run(item.cell).rollouts.mkdir(parents=True)
-        folder.log(item.cell).write_text("x")
-        folder.attempts(item.cell).write_text("{}\n")
-    folder.discard(run)
-    left = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob("seed-0*"))
-    assert left == [f"runs/a/geoalign/seed-0{end}" for end in ("", ".attempts.jsonl", ".log")]

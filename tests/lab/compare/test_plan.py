@@ -39,20 +39,6 @@ def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level() -> 
     assert all(len(run.cells) == 1 for run in plan_of() if run.cell.arm != "clean")
 
 
-def test_a_level_without_corruption_is_the_clean_arm() -> None:
-    runs = plan_of(levels={"none": {}}, seeds=[0])
-    assert [run.cells for run in runs] == [
-        (Cell("none", "grpo", 0), Cell("none", "clean", 0)),
-        (Cell("none", "geoalign", 0),),
-    ]
-
-
-def test_an_arm_may_run_at_some_levels_only() -> None:
-    names = {run.cell.name for run in plan_of(arms_at={"geoalign": ["flip_20"]}, seeds=[0])}
-    assert "flip_20/geoalign/seed-0" in names
-    assert "flip_10/geoalign/seed-0" not in names
-
-
 def test_runs_have_their_settings_and_the_same_seed_for_every_arm() -> None:
     by_name = {run.cell.name: run.settings for run in plan_of()}
     one, other = by_name["flip_10/grpo/seed-3"], by_name["flip_20/geoalign/seed-3"]
@@ -76,13 +62,6 @@ def test_the_key_changes_with_everything_that_decides_the_numbers_and_with_nothi
         {"arms": {"grpo": {"curator": {"type": "grpo"}, "grpo": {"beta": 0.1}}}},
     ]
     assert len({key(), *(key(**other) for other in others)}) == 1 + len(others)
-
-
-def test_the_warm_starts_seed_decides_too_where_the_task_has_a_seed() -> None:
-    task = {"task": {"seed": 5}}
-    one, other = (plan_of(seeds=[0], run={**task, "seed": seed})[0] for seed in (0, 1))
-    assert one.settings == other.settings
-    assert one.key != other.key
 
 
 def test_blocks_of_seeds_share_a_warm_start_and_its_problems() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -33,13 +32,6 @@ def test_a_broken_job_is_told_by_the_last_line_of_the_log(tmp_path: Path) -> Non
     assert ended(process) == 1
     assert process.error() == "KeyError: 'kind'"
     assert "Traceback" in process.log.read_text()
-
-
-def test_a_killed_worker_is_told_by_its_signal(tmp_path: Path) -> None:
-    process = WorkerProcess({"kind": "run"}, log=tmp_path / "worker.log", threads=1)
-    os.kill(process.number, signal.SIGKILL)
-    assert ended(process) == -9
-    assert process.error() == "killed by signal 9 (SIGKILL)"
 
 
 def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) -> None:

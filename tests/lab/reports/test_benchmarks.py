@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from geoalign.lab.reports.benchmarks import MOST_LINES, checkpoint_panel, pass_at_k_panel, write_figures
+from geoalign.lab.reports.benchmarks import MOST_LINES, Gallery, checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.style import Line
 
 KS = [1, 2, 4, 8]
@@ -16,12 +16,13 @@ def test_figures_are_files_with_the_same_bytes_each_time(tmp_path: Path) -> None
         pass_at_k_panel("aime24", [_line("one"), _line("two", 0.3)]),
         checkpoint_panel("run", "average", "accuracy", Line("average", [10, 20], [0.1, 0.3], smooth=[0.1, 0.18])),
     ]
-    files = write_figures(panels, tmp_path / "figures")
-    assert [file.name for file in files] == ["pass-at-k-aime24.svg", "checkpoints-run-average.svg"]
+    Gallery(tmp_path / "figures").section("figures", "", panels)
+    files = sorted((tmp_path / "figures").iterdir())
+    assert [file.name for file in files] == ["checkpoints-run-average.svg", "pass-at-k-aime24.svg"]
     before = [file.read_bytes() for file in files]
     assert all(content.startswith(b"<?xml") for content in before)
-    assert [file.read_bytes() for file in write_figures(panels, tmp_path / "figures")] == before
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(file.name for file in files)
+    Gallery(tmp_path / "figures").section("figures", "", panels)
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_the_words_have_the_ends_of_every_line() -> None:

@@ -1,93 +1,90 @@
-"""Ranking of flipped rewards: pair counts, sum and mean, AUROC per step, flags; and why they may be undefined."""
+"""The definition of detection quality, by hand on one batch, and over the steps of a run."""
 
 import math
 
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.run_detection import (
-    FEWEST_PAIRS,
-    GDI,
-    MEAN_GDI,
-    MOST_PAIRS,
+from geoalign.lab.analysis.detection import (
+    Ranking,
+    ScoreDetection,
+    Tally,
     detect,
-    detect_step,
-    pairs_used,
-    sum_and_mean,
+    detection,
+    mean_ranking,
+    rankings_of,
+    tally_of,
 )
-from geoalign.lab.store.rollouts import Details, read_details
+from geoalign.lab.analysis.statistics import Interval, mean_interval
 from geoalign.lab.store.run import read_run
 
 NAN = math.nan
+UNKNOWN = Interval(NAN, NAN, NAN)
 
 
-def test_mean_is_the_score_over_the_pairs_whichever_the_run_keeps(rollout_step):
-    # Rewards 1, 0, 0 in one group: 2 pairs for the first row, 1 for the others.
-    step = rollout_step(reward=[1, 0, 0], score=[3.0, 1.0, NAN])
-    summed, mean = sum_and_mean(step, "sum")
-    assert summed[:2].tolist() == [3, 1]
-    assert mean[:2].tolist() == [1.5, 1]
-    assert np.isnan(summed[2])
-    assert np.isnan(mean[2])
-    summed, mean = sum_and_mean(step, "mean")
-    assert summed[:2].tolist() == [6, 1]
-    assert mean[:2].tolist() == [3, 1]
-
-
-def test_pairs_used_are_counted_in_the_details_where_there_are_some(rollout_step):
-    # Rows 10, 11, 12; the pair (10, 12) was left out, so 10 is in one pair where its rewards would say two.
-    step = rollout_step(reward=[1, 0, 0], row=[10, 11, 12])
-    empty = np.empty((0, 2))
-    details = Details(1, np.array([10]), np.array([11]), np.ones(1), np.ones(1), None, np.empty(0, int), empty, empty)
-    assert pairs_used(step, details).tolist() == [1, 1, 0]
-    assert pairs_used(step, None).tolist() == [2, 1, 1]
-
-
-def test_one_step_by_hand(rollout_step):
-    # One group, rewards 1, 0, 0, 0: pairs 3, 1, 1, 1; the first is flipped. GDI 4, 5, 1, 2: it beats two of three.
-    # Mean GDI 4/3, 5, 1, 2: it beats one of three. The pair count puts it first, its negative last.
-    step = rollout_step(reward=[1, 0, 0, 0], score=[4.0, 5, 1, 2], flipped=[True, False, False, False])
-    found = detect_step(step, "sum")
-    assert found.auroc == pytest.approx({GDI: 2 / 3, MEAN_GDI: 1 / 3, MOST_PAIRS: 1, FEWEST_PAIRS: 0})
-    # Second in the order by GDI: precision 1/2 at the only gain in recall.
-    assert found.precision[GDI] == pytest.approx(0.5)
-    assert (found.flips, found.unscored_flips) == (1, 0)
-
-
-def test_unscored_flips_are_counted_and_rows_of_unknown_truth_stay_out(rollout_step):
-    step = rollout_step(
-        reward=[1, 0, 0, 1, 3],
-        score=[4.0, 1, 9, NAN, NAN],
-        flipped=[True, False, False, True, False],
-        flip_known=[True, True, False, True, True],
+@pytest.fixture
+def batch(rollout_step):
+    """Group 0: rewards 1, 0, 0; group 1: a tie; group 2: a reward, and a row without one. Rows 0 and 1 count."""
+    return rollout_step(
+        reward=[1.0, 0.0, 0.0, 1.0, 1.0, 2.0, NAN],
+        group=[0, 0, 0, 1, 1, 2, 2],
+        flipped=[True, False, False, True, False, False, True],
+        flip_known=[True, True, False, True, True, True, True],
+        score=[0.5, 0.4, 9.0, 0.0, 9.0, 9.0, 0.0],
     )
-    found = detect_step(step, "sum")
-    # Row 2 has the highest score, but nothing says whether it was flipped; row 3 was, and has no score.
-    assert found.auroc[GDI] == 1
-    # Of the rows in a pair whose truth is known, 0 and 1 and 3 are in three pairs each, row 4 in four: the flipped
-    # ones, 0 and 3, tie with 1 and lose to 4.
-    assert found.auroc[MOST_PAIRS] == 0.25
-    assert (found.flips, found.unscored_flips) == (2, 1)
 
 
-def test_a_run_in_which_gdi_knows_the_flips(make_run):
-    folder = make_run(steps=8)
-    run = read_run(folder)
-    details = {step: read_details(path) for step, path in run.details.items()}
-    found = detect(run, {})
-    rows = {row.name: row for row in found.rows}
-    assert found.undefined == ""
-    assert rows[GDI].auroc.low > 0.8
-    assert rows[MOST_PAIRS].auroc.estimate + rows[FEWEST_PAIRS].auroc.estimate == pytest.approx(1)
-    assert rows[GDI].steps == 8
-    assert found.control == MOST_PAIRS
-    assert found.gain.estimate == pytest.approx(rows[GDI].auroc.estimate - rows[MOST_PAIRS].auroc.estimate)
-    assert found.gain.low > 0
-    assert found.flag_precision.low > found.flags.base_rate
-    # The generated details belong to other pairs, so they must change the mean GDI and nothing else.
-    other = {row.name: row for row in detect(run, details).rows}
-    assert other[GDI] == rows[GDI]
-    assert other[MEAN_GDI] != rows[MEAN_GDI]
+def test_tally_by_hand(batch):
+    found = tally_of(batch, np.array([True, True, True, True, False, False, False]))
+    # Of the four marked, row 2 is of unknown truth; rows 0 and 3 are corrupted; of these row 0 alone is in a pair.
+    assert found == Tally(rows=2, corrupted=1, marked=3, marked_corrupted=2, found=1)
+    assert (found.base_rate, found.precision, found.recall) == (1 / 2, 2 / 3, 1)
+    twice = found + found
+    assert (twice.rows, twice.base_rate, twice.precision, twice.recall) == (4, 1 / 2, 2 / 3, 1)
+    nothing = Tally()
+    assert all(math.isnan(value) for value in (nothing.base_rate, nothing.precision, nothing.recall))
+
+
+def test_scores_of_rows_that_do_not_count_are_not_ranked(batch):
+    # Of the two rows that count the corrupted one is higher; over all rows it would not be.
+    assert rankings_of(batch)["score"] == Ranking(1.0, 1.0)
+
+
+def test_the_mean_is_over_batches_where_it_is_defined():
+    mean, batches = mean_ranking([Ranking(0.5, 0.25), Ranking(NAN, NAN), Ranking(1.0, 0.75)])
+    assert batches == 2
+    assert (mean.auroc, mean.average_precision) == pytest.approx((0.75, 0.5))
+    nothing, batches = mean_ranking([Ranking(NAN, NAN)])
+    assert (batches, math.isnan(nothing.auroc)) == (0, True)
+
+
+def test_the_control_is_the_pair_counts_better_direction():
+    units = {
+        seed: {"score": (area, 0.5), "pair_count": (0.1, NAN), "fewest_pairs": (0.9, NAN)}
+        for seed, area in enumerate((0.7, 0.8, 0.75))
+    }
+    found = detection(units, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval)
+    assert found.control == "fewest_pairs"
+    assert found.gain.interval.estimate == pytest.approx(0.75 - 0.9)
+    assert found.gain.pairs == 3
+    row = found.row("score")
+    assert row == ScoreDetection("score", mean_interval(np.array([0.7, 0.8, 0.75])), Interval(0.5, 0.5, 0.5), 3)
+    nothing = {0: {"score": (NAN, NAN)}, 1: {}}
+    assert detection(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
+
+
+def test_a_run_in_which_the_score_knows_the_flips(make_run):
+    result = detect(read_run(make_run(steps=8)))
+    found = result.found
+    assert result.undefined == ""
+    assert found.row("score").auroc.low > 0.8
+    assert found.row("pair_count").auroc.estimate + found.row("fewest_pairs").auroc.estimate == pytest.approx(1)
+    assert found.row("score").count == 8
+    assert found.control == "pair_count"
+    gain = found.row("score").auroc.estimate - found.row("pair_count").auroc.estimate
+    assert found.gain.interval.estimate == pytest.approx(gain)
+    assert found.gain.interval.low > 0
+    assert found.precision.low > result.flags.base_rate
 
 
 @pytest.mark.parametrize(
@@ -95,14 +92,14 @@ def test_a_run_in_which_gdi_knows_the_flips(make_run):
     [({"curator": "grpo"}, "gives no scores"), ({"flip": 0.0}, "No reward of this run was flipped")],
 )
 def test_why_nothing_is_found(make_run, settings, message):
-    assert message in detect(read_run(make_run(steps=2, **settings)), {}).undefined
+    assert message in detect(read_run(make_run(steps=2, **settings))).undefined
 
 
 def test_unknown_truth_and_absent_rollouts_are_told_apart(make_run, write_rows):
     folder = make_run(steps=1)
     write_rows(folder, 1, [{"reward": 1.0, "score": 1.0}, {"reward": 0.0, "score": 2.0}])
-    assert "Nothing says which rewards are wrong" in detect(read_run(folder), {}).undefined
+    assert "Nothing says which rewards are wrong" in detect(read_run(folder)).undefined
     write_rows(folder, 1, [{"reward": 1.0}, {"reward": 1.0}])
-    assert "no group held two rollouts with different rewards" in detect(read_run(folder), {}).undefined
+    assert "no group held two rollouts with different rewards" in detect(read_run(folder)).undefined
     (folder / "rollouts" / "step-000001.parquet").unlink()
-    assert "holds no rollouts" in detect(read_run(folder), {}).undefined
+    assert "holds no rollouts" in detect(read_run(folder)).undefined

@@ -3,15 +3,13 @@
 import html
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 from pages import Page, words
 
-from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.documents import gain, interval, span
+from geoalign.lab.reports.documents import environment, gain
 from geoalign.lab.text import number, percent, points
 
 RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
@@ -31,11 +29,11 @@ def test_the_page_of_a_whole_run(whole_run):
     page = Page(text)
     said = words(text)
     for expected in (
-        "there was a consensus to trust", "30.0%", "62.0%", "+32.0 points", "pair count, few = suspect", "PPO KL",
+        "there was a consensus to trust", "30.0%", "62.0%", "+32.0 points", "pair count, few", "PPO KL",
     ):  # fmt: skip
         assert expected in said or expected in text
     images = page.named("img")
-    assert len(images) == len(page.named("source")) == len(list((folder / "figures").glob("*.svg"))) == 19
+    assert len(images) == len(page.named("source")) == len(list((folder / "figures").glob("*.svg"))) == 10
     assert all(len(image["alt"]) > 40 for image in images)
     assert len({attributes["id"] for _, attributes in page.tags if "id" in attributes}) == len(
         [1 for _, attributes in page.tags if "id" in attributes]
@@ -110,20 +108,11 @@ def test_grpo_sections_say_why_they_are_empty(make_run):
 def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
     folder = make_run(steps=1, curator="grpo")
     (folder / "figures").mkdir()
-    for name in ("gdi-rank-step-000099.svg", "mine.svg"):
+    for name in ("gdi-density-step-000099.svg", "mine.svg"):
         (folder / "figures" / name).write_text("<svg/>")
     build_report(folder)
-    assert not (folder / "figures" / "gdi-rank-step-000099.svg").exists()
+    assert not (folder / "figures" / "gdi-density-step-000099.svg").exists()
     assert (folder / "figures" / "mine.svg").exists()
-
-
-def test_reports_load_no_torch_and_no_global_plotting():
-    code = (
-        "import sys, geoalign.lab.reports; "
-        "print([name for name in ('torch', 'transformers', 'trl', 'matplotlib.pyplot') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -131,12 +120,14 @@ def test_reports_load_no_torch_and_no_global_plotting():
     [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],
 )
 def test_gain_over_the_pair_count_in_words(ends, said):
-    assert said in gain(Interval(sum(ends) / 2, *ends))
-    assert "Too few steps" in gain(Interval(0.1, math.nan, math.nan))
+    assert said in gain(PairedDifference(Interval(sum(ends) / 2, *ends), 0.5, 5, 0))
+    assert "Too few steps" in gain(PairedDifference(Interval(0.1, math.nan, math.nan), math.nan, 2, 0))
 
 
 def test_numbers_of_a_table():
     assert [number(value) for value in (math.nan, None, 3.0, 1234.0, 0.12345)] == ["–", "–", "3", "1,234", "0.123"]
     assert (percent(0.1234), percent(math.nan)) == ("12.3%", "–")
     assert (points(-0.016), points(0.32), points(math.nan)) == ("-1.6 points", "+32.0 points", "–")
-    assert (span(Interval(0.5, 0.25, 0.75)), interval(Interval(0.5, math.nan, math.nan))) == ("25.0% to 75.0%", "–")
+    filters = environment().filters
+    assert filters["span"](Interval(0.5, 0.25, 0.75)) == "25.0% to 75.0%"
+    assert filters["interval"](Interval(0.5, math.nan, math.nan)) == "–"

@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.figures.curves import proxy_panels
+from geoalign.lab.reports.figures.curves import evaluation_panels
 from geoalign.lab.reports.figures.style import LIGHT
-from geoalign.lab.reports.tables import accuracy_rows, reward_rows
+from geoalign.lab.reports.tables import evaluation_rows
 from geoalign.lab.store.logs import parse_evaluation
 from geoalign.lab.store.run import read_run
 
@@ -44,17 +44,18 @@ def dialogue_run(make_run):
 
 def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
     run = read_run(dialogue_run)
-    assert accuracy_rows(run) == []
-    (row,) = reward_rows(run)
+    (row,) = evaluation_rows(run)
+    assert (row.binary, row.scored) == (False, True)
     assert (row.set, row.before.reward, row.after.reward) == ("held out", 0.5, 2.0)
     assert (row.before.gold_utility, row.after.gold_utility) == (0.4, 0.2)
-    proxy, gold = proxy_panels(run)
+    said, proxy, gold = evaluation_panels(run)
+    assert "there is no accuracy" in said
     axes = Figure().add_subplot()
     proxy.draw(axes, LIGHT)
     # At step 2 the evaluation after RL counts.
     assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2]
     assert axes.get_lines()[0].get_ydata().tolist() == [0.5, 1.0, 2.0]
-    assert "held out from 0.400 to 0.200" in gold.alt
+    assert "held out from 0.400 at step 0 to 0.200 at step 2" in gold.alt
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -71,4 +72,4 @@ def test_an_unknown_gold_utility_is_not_drawn(dialogue_run):
     path = dialogue_run / "evaluation.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**line, "gold_utility": None}) + "\n" for line in lines))
-    assert [panel.name for panel in proxy_panels(read_run(dialogue_run))] == ["evaluation-reward"]
+    assert [panel.name for panel in evaluation_panels(read_run(dialogue_run))[1:]] == ["evaluation-reward"]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.rollouts import read_details, read_texts
 from geoalign.lab.store.run import read_run
 
 
@@ -59,20 +58,6 @@ def test_only_true_reward_and_corrupted_tell_flips(make_run, write_rows):
     assert np.isnan(step.reward[3])
 
 
-def test_left_out_rows_have_source_minus_one_and_are_not_replaced(make_run, write_rows):
-    folder = make_run(steps=1)
-    write_rows(folder, 1, [{"source": 1}, {"source": 1}, {"source": -1}])
-    step = read_run(folder).rollouts[0]
-    assert step.replaced.tolist() == [True, False, False]
-
-
-def test_texts_are_read_for_the_rows_asked_for(make_run, write_rows):
-    folder = make_run(steps=1)
-    write_rows(folder, 1, [{"row": 7, "prompt": "p", "response": "r"}, {"row": 9, "prompt": "q", "response": "s"}])
-    step = read_run(folder).rollouts[0]
-    assert read_texts(step, [9, 1234]) == {9: ("q", "s")}
-
-
 def test_a_truncated_last_line_is_left_out_and_noted(make_run):
     folder = make_run(steps=3)
     path = folder / "metrics.jsonl"
@@ -91,16 +76,6 @@ def test_a_run_that_has_only_just_begun_is_read(make_run):
     assert run.rollouts == ()
     assert run.evaluations == ()
     assert any("metrics.jsonl" in note for note in run.notes)
-
-
-def test_details_are_read(make_run):
-    folder = make_run(steps=3)
-    path = folder / "details" / "step-000003.safetensors"
-    details = read_details(path)
-    assert details.step == 3
-    assert details.raw_plane.shape == (200, 2)
-    assert details.density is not None
-    assert details.density.alpha == 0.05
 
 
 def test_what_is_no_run_folder_is_refused(make_run, tmp_path):

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoalign.lab.analysis.statistics import Interval, mean_interval
+from geoalign.lab.analysis.statistics import Interval, known, mean_interval
 from geoalign.lab.store.run import Floats, Run
+from geoalign.lab.text import ends, percent
 
 CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.
@@ -36,7 +37,7 @@ def consensus(run: Run) -> Verdict:
     """Compares accuracy on new groups with chance, over the run and over its last quarter.
 
     The interval over the run is Student's t over steps, which takes steps as independent; with one step it is that
-    step's own interval over groups. The share of steps whose own interval holds chance is stated beside it.
+    step's own interval over groups.
     """
     series = run.series("geoalign/new_group_accuracy")
     if not len(series):
@@ -48,13 +49,13 @@ def consensus(run: Run) -> Verdict:
     late = _interval(run, last) if len(series) >= LATE_FROM else overall
     if level == "yes" and level_of(late, chance) != "yes":
         level = "faded"
+    over = "one step" if len(series) == 1 else f"mean over {len(series)} steps"
     text = [
         f"On groups the projector had not been trained on, it told the better response of a pair from the worse one in "
-        f"{overall.estimate:.1%} of pairs ({_over(len(series))}; 95% interval {_span(overall)}; chance {chance:.0%})."
+        f"{overall.estimate:.1%} of pairs ({over}; 95% interval {ends(overall, percent)}; chance {chance:.0%})."
     ]
     if len(series) >= LATE_FROM:
-        text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({_span(late)}).")
-    text.extend(_doubtful_steps(run, chance))
+        text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({ends(late, percent)}).")
     return Verdict(level, HEADLINES[level], " ".join(text), len(series))
 
 
@@ -77,42 +78,16 @@ def level_of(interval: Interval, chance: float) -> str:
 
 
 def accuracy_on_new_groups(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Interval:
-    """A run's accuracy on new groups: the mean over its steps with Student's t interval.
-
-    One step's interval is its own, over its groups; NaN without any step.
-
-    Args:
-        values: the accuracy at each step.
-        low, high: the ends of the steps' own intervals.
-    """
-    if len(values) == 0:
-        return Interval(math.nan, math.nan, math.nan)
-    if len(values) > 1:
+    """A run's accuracy on new groups: the mean over its steps with Student's t interval; one step has its own ends."""
+    if len(values) != 1:
         return mean_interval(np.asarray(values, dtype=np.float64))
-    ends = (float(low[-1]), float(high[-1])) if len(low) and len(high) else (math.nan, math.nan)
-    return Interval(float(values[0]), *ends)
+    bounds = (float(low[-1]), float(high[-1])) if len(low) and len(high) else (math.nan, math.nan)
+    return Interval(float(values[0]), *bounds)
 
 
 def _interval(run: Run, values: Floats) -> Interval:
     low, high = (run.series(f"geoalign/new_group_accuracy_{end}").values for end in ("low", "high"))
     return accuracy_on_new_groups(values.tolist(), low.tolist(), high.tolist())
-
-
-def _doubtful_steps(run: Run, chance: float) -> list[str]:
-    """How often a step's own interval held chance, and how many rollouts were replaced in such steps all the same."""
-    low = run.series("geoalign/new_group_accuracy_low")
-    lows = dict(zip(low.steps.tolist(), low.values.tolist(), strict=True))
-    if not lows:
-        return []
-    doubtful = {step for step, value in lows.items() if value <= chance}
-    if not doubtful:
-        return ["In no step did the step's own interval, over its groups, reach down to chance."]
-    replaced = run.series("geoalign/replaced")
-    acted = sum(value for step, value in zip(replaced.steps, replaced.values, strict=True) if int(step) in doubtful)
-    sentence = (
-        f"In {len(doubtful)} of {len(lows)} steps the step's own interval, over its groups, reached down to chance"
-    )
-    return [f"{sentence}; {acted:,.0f} rollouts were replaced in those steps all the same."]
 
 
 def _chance(run: Run) -> float:
@@ -129,23 +104,10 @@ def _why_unmeasured(run: Run) -> str:
     )
 
 
-def _over(count: int) -> str:
-    return "one step" if count == 1 else f"mean over {count} steps"
-
-
-def _span(interval: Interval) -> str:
-    if math.isnan(interval.low) or math.isnan(interval.high):
-        return "undefined"
-    return f"{interval.low:.1%} to {interval.high:.1%}"
-
-
 @dataclass(frozen=True)
 class Agreement:
-    """How close a run's advantages came to those of the true rewards.
-
-    Mean cosines over `generations` with Student's t intervals, NaN where none was logged: of the advantages as they
-    were applied, and of those of the rewards as they came, which GRPO would have been trained with.
-    """
+    """Mean cosines with the advantages of the true rewards over `generations`, with Student's t intervals: of the
+    advantages as applied, and of those of the rewards as they came, which GRPO would have been trained with."""
 
     applied: Interval
     observed: Interval
@@ -158,7 +120,7 @@ def agreement(
     """A run's agreement from the cosines of its generations; steps without a generation, NaN, are left out."""
     values = np.asarray(applied, dtype=np.float64)
     as_they_came = mean_interval(np.asarray(observed, dtype=np.float64))
-    return Agreement(mean_interval(values), as_they_came, int((~np.isnan(values)).sum()))
+    return Agreement(mean_interval(values), as_they_came, len(known(values)))
 
 
 def agreement_of(run: Run) -> Agreement:
@@ -170,5 +132,5 @@ def agreement_of(run: Run) -> Agreement:
 def curation_seconds(logged: Mapping[str, Any]) -> float | None:
     """What the curator added to a step: its own seconds and those of its pass for hidden states; None where neither was
     logged."""
-    known = [value for name in CURATION_SECONDS if (value := logged.get(name)) is not None]
-    return sum(known, 0.0) if known else None
+    seconds = [value for name in CURATION_SECONDS if (value := logged.get(name)) is not None]
+    return sum(seconds, 0.0) if seconds else None

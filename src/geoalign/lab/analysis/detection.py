@@ -15,14 +15,37 @@ that could not be ranked answers for it. "Marked" is what the caller looks at: f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 
-from geoalign.lab.analysis.statistics import auroc, average_precision
+from geoalign.lab.analysis.statistics import (
+    Interval,
+    PairedDifference,
+    auroc,
+    average_precision,
+    mean_interval,
+    paired_difference,
+    wilson_interval,
+)
+from geoalign.lab.store.columns import Bools, Floats
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.run import Run
+
+# Scores and controls that are looked at, in the order of the tables, and what a figure calls them.
+SCORES = {
+    "score": "own score",
+    "mean_score": "score per pair",
+    "pair_count": "pair count, many",
+    "fewest_pairs": "pair count, few",
+    "distance": "distance to mean",
+}
+OWN_SCORE = "score"
+# The pair count as a score, and turned round: the control is whichever ranks better.
+PAIR_COUNTS = ("pair_count", "fewest_pairs")
 
 
 @dataclass(frozen=True)
@@ -51,13 +74,7 @@ class Tally:
     found: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.rows + other.rows,
-            self.corrupted + other.corrupted,
-            self.marked + other.marked,
-            self.marked_corrupted + other.marked_corrupted,
-            self.found + other.found,
-        )
+        return Tally(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Tally)))
 
     @property
     def base_rate(self) -> float:
@@ -91,38 +108,6 @@ def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"])
     return counts
 
 
-def rows_that_count(
-    rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"], known: Bool[np.ndarray, " b"]
-) -> Bool[np.ndarray, " b"]:
-    """[B] True for the rows of known truth that are in a pair."""
-    return known & (pair_counts(rewards, groups) > 0)
-
-
-def ranking(
-    scores: Float[np.ndarray, " b"], corrupted: Bool[np.ndarray, " b"], counting: Bool[np.ndarray, " b"]
-) -> Ranking:
-    """How a score ranks the corrupted rows of one batch above the others; rows without a score are left out."""
-    return Ranking(
-        auroc(scores[counting], corrupted[counting]), average_precision(scores[counting], corrupted[counting])
-    )
-
-
-def tally(
-    marked: Bool[np.ndarray, " b"],
-    corrupted: Bool[np.ndarray, " b"],
-    counting: Bool[np.ndarray, " b"],
-    known: Bool[np.ndarray, " b"],
-) -> Tally:
-    """The counts of one batch."""
-    return Tally(
-        rows=_count(counting),
-        corrupted=_count(counting & corrupted),
-        marked=_count(known & marked),
-        marked_corrupted=_count(known & marked & corrupted),
-        found=_count(counting & marked & corrupted),
-    )
-
-
 def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
     """The mean over the batches where the ranking is defined, and their number; NaN and 0 where there is none."""
     defined = [item for item in rankings if item.defined]
@@ -132,5 +117,168 @@ def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
     return Ranking(area, sum(item.average_precision for item in defined) / len(defined)), len(defined)
 
 
-def _count(rows: NDArray[np.bool_]) -> int:
-    return int(rows.sum())
+# --- every score and control of a run, or of the seeds of an arm ------------------------------------------------------
+
+
+def sums_over_pairs(curator: Mapping[str, Any]) -> bool:
+    """True where a curator's score is a sum over all pairs of a rollout, so that dividing by their number says
+    something: GeoAlign with aggregation "sum" and no restriction to the best and worst, unless it is signed."""
+    summed = curator.get("aggregation") == "sum" and curator.get("top_m") is None
+    return summed and not curator.get("signed", False)
+
+
+def scores_of(step: RolloutStep, *, mean_score: bool) -> dict[str, Floats]:
+    """Every score and control of a generation; NaN for rows in no pair, which nobody could rank.
+
+    `score` is the curator's own; `mean_score` the same per pair (where it is a sum over pairs); `distance` |reward -
+    group mean|; `pair_count` and `fewest_pairs` know nothing but how many rows of the group have another reward.
+    """
+    count = pair_counts(step.reward, step.group).astype(np.float64)
+    count[count == 0] = np.nan
+    distance = np.full(len(count), np.nan)
+    for group in np.unique(step.group):
+        rows = (step.group == group) & ~np.isnan(step.reward)
+        if rows.any():
+            distance[rows] = np.abs(step.reward[rows] - step.reward[rows].mean())
+    paired = ~np.isnan(count)
+    own = np.where(paired, step.score, np.nan)
+    per_pair = {"mean_score": own / count} if mean_score else {}
+    distance = np.where(paired, distance, np.nan)
+    return {"score": own, **per_pair, "pair_count": count, "fewest_pairs": -count, "distance": distance}
+
+
+def rankings_of(step: RolloutStep, *, mean_score: bool = False) -> dict[str, Ranking]:
+    """How each score and control ranks the corrupted rows that count above the others; rows without a score are left
+    out."""
+    rows = _counting(step)
+    corrupted, scores = step.flipped[rows], scores_of(step, mean_score=mean_score)
+    return {
+        name: Ranking(auroc(values[rows], corrupted), average_precision(values[rows], corrupted))
+        for name, values in scores.items()
+    }
+
+
+def tally_of(step: RolloutStep, marked: Bool[np.ndarray, " b"]) -> Tally:
+    """The counts of a generation."""
+    counting, known_marked = _counting(step), step.flip_known & marked
+    each = (
+        counting, counting & step.flipped, known_marked, known_marked & step.flipped, counting & marked & step.flipped
+    )  # fmt: skip
+    return Tally(*(int(rows.sum()) for rows in each))
+
+
+def _counting(step: RolloutStep) -> Bools:
+    """[B] True for the rows of known truth that are in a pair."""
+    rows: Bools = step.flip_known & (pair_counts(step.reward, step.group) > 0)
+    return rows
+
+
+@dataclass(frozen=True)
+class ScoreDetection:
+    """How one score ranks corrupted rewards: means over `count` steps of a run, or seeds of an arm, with intervals."""
+
+    score: str
+    auroc: Interval
+    auprc: Interval
+    count: int
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Detection in a run or by an arm: each score, precision among the marked, what its score has above the pair count.
+
+    `control` is the direction of the pair count that ranks better over these steps or seeds, empty where there is none;
+    `gain` the own score's AUROC minus that one's, paired by step or seed.
+    """
+
+    rows: tuple[ScoreDetection, ...]
+    precision: Interval
+    base_rate: Interval
+    control: str
+    gain: PairedDifference
+
+    def row(self, score: str) -> ScoreDetection | None:
+        """The row of a score; None where it was not measured."""
+        return next((row for row in self.rows if row.score == score), None)
+
+
+def detection(
+    units: Mapping[int, Mapping[str, tuple[float, float]]],
+    *,
+    precision: Interval,
+    base_rate: Interval,
+    interval: Callable[[Floats], Interval],
+) -> Detection | None:
+    """Detection over steps or seeds, of each the AUROC and average precision by score, NaN where undefined; None where
+    no score has any."""
+    unknown = (math.nan, math.nan)
+    names = list(dict.fromkeys(name for scores in units.values() for name in scores))
+    areas = {name: {unit: scores.get(name, unknown)[0] for unit, scores in units.items()} for name in names}
+    if all(math.isnan(value) for column in areas.values() for value in column.values()):
+        return None
+    rows = tuple(
+        ScoreDetection(
+            score=name,
+            auroc=interval(np.array(list(areas[name].values()))),
+            auprc=interval(np.array([scores.get(name, unknown)[1] for scores in units.values()])),
+            count=sum(not math.isnan(value) for value in areas[name].values()),
+        )
+        for name in names
+    )
+    controls = [row for row in rows if row.score in PAIR_COUNTS and not math.isnan(row.auroc.estimate)]
+    control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
+    gain = paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {}))
+    return Detection(rows, precision, base_rate, control, gain)
+
+
+@dataclass(frozen=True)
+class RunDetection:
+    """What a run's page says of its flags: detection over its steps, None for the reason `undefined`; flagged and
+    flipped rollouts over all steps; how many flipped ones had no score."""
+
+    found: Detection | None
+    flags: Tally
+    unscored: int
+    undefined: str
+
+
+def detect(run: Run) -> RunDetection:
+    """Detection over all steps of a run; the precision is that of its flags, with Wilson's interval."""
+    mean_score = sums_over_pairs(run.curator)
+    flags, unscored, units = Tally(), 0, {}
+    for step in run.rollouts:
+        ranked = rankings_of(step, mean_score=mean_score)
+        units[step.step] = {name: (item.auroc, item.average_precision) for name, item in ranked.items()}
+        flags += tally_of(step, step.anomalous)
+        unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
+    precision = wilson_interval(flags.marked_corrupted, flags.marked)
+    base_rate = Interval(flags.base_rate, math.nan, math.nan)
+    found = detection(units, precision=precision, base_rate=base_rate, interval=mean_interval)
+    reason = _why_undefined(run, found)
+    return RunDetection(None if reason else found, flags, unscored, reason)
+
+
+def why_no_scores(run: Run) -> str:
+    """Why no rollout of this run has a score; empty where one has."""
+    if not run.rollouts:
+        return "The run folder holds no rollouts (yet)."
+    if any(step.scored.any() for step in run.rollouts):
+        return ""
+    if run.curator_name in ("grpo", "unknown"):
+        return f"The curator of this run ({run.curator_name}) gives no scores: it changes nothing."
+    return (
+        f"No rollout of this run has a score, though its curator is {run.curator_name}: "
+        "no group held two rollouts with different rewards, or every batch was too small."
+    )
+
+
+def _why_undefined(run: Run, found: Detection | None) -> str:
+    if no_scores := why_no_scores(run):
+        return no_scores
+    if not any(step.flip_known.any() for step in run.rollouts):
+        return "Nothing says which rewards are wrong: this run records neither true rewards nor corrupted rows."
+    if not any((step.flipped & step.flip_known).any() for step in run.rollouts):
+        return "No reward of this run was flipped (reward.flip is 0, or none was drawn), so there is nothing to find."
+    if found is None:
+        return "No step has both a flipped and an unflipped rollout with a score, so nothing can be ranked."
+    return ""

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
-
-
-@dataclass(frozen=True)
-class DoubtfulPrompt:
-    """A prompt whose most frequent answer was refused every time; texts are None where they were left out."""
-
-    step: int
-    group: int
-    index: int
-    answer: str | None
-    gold: str | None
-    count: int
-    share: float
-    other_rewarded: bool
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -55,10 +40,10 @@ def refused_line(summary: Mapping[str, Any]) -> str:
     )
 
 
-def doubtful_prompts(summary: Mapping[str, Any]) -> list[DoubtfulPrompt]:
-    """The listed prompts, strongest agreement first."""
-    listed = (summary.get("prompts") or {}).get("listed", ())
-    return [DoubtfulPrompt(**{field.name: item.get(field.name) for field in fields(DoubtfulPrompt)}) for item in listed]
+def doubtful_prompts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The prompts whose most frequent answer was refused every time, strongest agreement first; texts are None where
+    they were left out."""
+    return [{"answer": None, "gold": None, **item} for item in (summary.get("prompts") or {}).get("listed", ())]
 
 
 def _rate(rate: Mapping[str, float | None], form: str) -> str:

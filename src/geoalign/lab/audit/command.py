@@ -35,7 +35,7 @@ from geoalign.lab.audit.steps import (
     pair_columns,
     without_states,
 )
-from geoalign.lab.audit.terminal import show_input, show_result
+from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
@@ -49,7 +49,7 @@ from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say
 from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
 
@@ -58,11 +58,6 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
-
-    Raises:
-        ConfigError: settings, formats or files that do not go together; the message says what was expected.
-        InputError: a row, a field or states that are not what they should be; the message has file, line and field.
-        RunFolderError: another process writes to the folder.
     """
     console = console or Console(quiet=True)
     if request.hidden and request.model is not None:
@@ -75,7 +70,7 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     folder = CuratedFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     for source in inputs:
-        show_input(console, source.path, source.layout, source.step)
+        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
     with locked(folder.root):
         folder.start()
         try:
@@ -142,12 +137,11 @@ def _files(path: Path) -> list[Path]:
     files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
-    return sorted(files, key=lambda item: _natural(item.name))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that puts "2.jsonl" before "10.jsonl"."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"([0-9]+)", name)]
+    # "2.jsonl" before "10.jsonl".
+    return sorted(
+        files,
+        key=lambda item: [part.zfill(20) if part.isdecimal() else part for part in re.split("([0-9]+)", item.name)],
+    )
 
 
 @dataclass

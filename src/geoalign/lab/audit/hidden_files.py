@@ -40,11 +40,9 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
 
 
 def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None) -> Float[Tensor, "n d"]:
-    """The states of all rollouts of a dump, as a view of the file: nothing is read yet.
+    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read yet.
 
-    Args:
-        rows: rollouts in the dump, those left out included.
-        tensor: the name of the states in a safetensors file; None: `hidden`, or the only one there.
+    `tensor` is their name in a safetensors file; None: `hidden`, or the only one there.
     """
     states = _npy(path) if path.suffix == ".npy" else _safetensors(path, tensor)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:

@@ -27,7 +27,7 @@ from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype
-from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
@@ -128,10 +128,7 @@ def compute_states(
 
     Rows go through the model by falling length in batches that depend on nothing else, so states computed in one go or
     in several are the same bits. Finished states lie in `cache` as `<dump>-<key>.npy`, float32; the key is a hash of
-    the model's files, of every token and of the settings.
-
-    Args:
-        progress: called with the number of rows that are done.
+    the model's files, of every token and of the settings. `progress` is called with the number of rows that are done.
     """
     how = _reading(source, dump, config)
     prompts, responses, lengths, cut = _tokens(source, dump, how, config)
@@ -141,7 +138,7 @@ def compute_states(
     rows = len(dump.frame)
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
-        _compute(source, prompts, responses, answers, config, path, key, progress)
+        _compute(source, prompts, responses, answers, config, path, progress)
     if progress is not None:
         progress(rows)
     states = torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
@@ -158,13 +155,12 @@ def _compute(
     answers: Sequence[int] | None,
     config: AuditConfig,
     path: Path,
-    key: str,
     progress: Callable[[int], None] | None,
 ) -> None:
     rows = len(prompts)
     order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))
-    partial, note = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress.json")
-    done, table = _resumed(partial, note, key, rows)
+    partial, note = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress")
+    done, table = _resumed(partial, note, rows)
     size = config.batch_size
     for number, first in enumerate(range(done, rows, size), start=1):
         batch = order[first : first + size]
@@ -183,7 +179,7 @@ def _compute(
         done = first + len(batch)
         if number % _BATCHES == 0:
             table.flush()
-            write_json(note, {"key": key, "done": done})
+            write_atomically(note, str(done))
         if progress is not None:
             progress(done)
     assert table is not None
@@ -193,17 +189,13 @@ def _compute(
     note.unlink(missing_ok=True)
 
 
-def _resumed(partial: Path, note: Path, key: str, rows: int) -> tuple[int, Any]:
+def _resumed(partial: Path, note: Path, rows: int) -> tuple[int, Any]:
     """How many rows an earlier call came to, and its table; 0 and None where nothing fits."""
     try:
-        value = json.loads(note.read_text(encoding="utf-8"))
-        table = np.lib.format.open_memmap(partial, mode="r+")
-        done = value["done"]
-    except (OSError, ValueError, KeyError, TypeError):
+        done, table = int(note.read_text(encoding="utf-8")), np.lib.format.open_memmap(partial, mode="r+")
+    except (OSError, ValueError):
         return 0, None
-    if value["key"] != key or len(table) != rows or not isinstance(done, int) or not 0 < done <= rows:
-        return 0, None
-    return done, table
+    return (done, table) if len(table) == rows and 0 < done <= rows else (0, None)
 
 
 def _reading(source: StateModel, dump: Dump, config: AuditConfig) -> str:

@@ -18,8 +18,8 @@ from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
-from geoalign.curators.registry import CURATORS, CuratorSection
-from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.curators.registry import CuratorSection
+from geoalign.errors import ConfigError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.method.advantages import group_advantages
@@ -56,7 +56,7 @@ def available_fields(frame: pandas.DataFrame, *, model: bool, hidden: bool) -> s
 
 
 def check_curator(name: str, curator: Curator, available: set[str]) -> None:
-    """Raises ConfigError, with the curators that can be used, unless the fields available are enough for this one."""
+    """Raises ConfigError unless the fields available are enough for this curator."""
     missing = [need for need in curator.requires if need not in available]
     if curator.library_only is not None:
         raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
@@ -68,24 +68,7 @@ def check_curator(name: str, curator: Curator, available: set[str]) -> None:
         "true_rewards": "true rewards (--field true_reward=NAME)",
     }
     wanted = " and ".join(needs.get(need, f"{need}, which no dump has") for need in missing)
-    raise ConfigError(
-        f"curator: {name} needs {wanted}, got none; without them --curator takes one of "
-        f"{', '.join(_offered(available))}"
-    )
-
-
-def _offered(available: set[str]) -> list[str]:
-    """The curators, by name, that need no more than these fields."""
-    names = []
-    for name in CURATORS:
-        try:
-            curator = CURATORS[name]()
-        except (GeoAlignError, TypeError, ImportError):
-            continue  # of another package, and with settings that have no default
-        curator = type(curator)(without_states(curator.config))
-        if set(curator.requires) <= available and curator.library_only is None and name not in ("chain", "grpo"):
-            names.append(name)
-    return names
+    raise ConfigError(f"curator: {name} needs {wanted}, got none; denoise, the default, does without")
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:

@@ -1,27 +1,22 @@
-"""What `geoalign audit` says on the terminal."""
+"""What `geoalign audit` says on the terminal, and where `--fail-above` makes it fail."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoalign.errors import ConfigError
 from geoalign.lab.analysis.consensus import CHANCE, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
-from geoalign.lab.dumps.formats import Layout
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
 
 # Skipped rows, and prompts, that are named; all of them stand in the summary.
 _SHOWN = 5
-
-
-def show_input(console: Console, path: Path, layout: Layout, step: int | None) -> None:
-    """Says how a file is read; --format and --field say otherwise."""
-    say(console, f"{path}: {layout}" + ("" if step is None else f", step {step}"))
 
 
 def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:
@@ -72,9 +67,9 @@ def show_result(console: Console, summary: Mapping[str, Any], folder: Path, repo
         if line:
             say(console, line)
     for prompt in doubtful_prompts(summary)[:_SHOWN]:
-        answer = "" if prompt.answer is None else f" {shown(prompt.answer)}"
-        where = f"group {prompt.group} of step {prompt.step}"
-        say(console, f"  Refused: {where}, answer{answer} given {prompt.count} times ({prompt.share:.0%})")
+        answer = "" if prompt["answer"] is None else f" {shown(prompt['answer'])}"
+        where = f"group {prompt['group']} of step {prompt['step']}"
+        say(console, f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})")
     if summary["redacted"]:
         say(console, "Redacted: no texts were written.")
     say(console, f"Written to {folder}; the page: {report}")
@@ -93,3 +88,34 @@ def consensus_in_words(consensus: Mapping[str, Any]) -> str:
     if level == "against":
         return f"Consensus: against chance. It orders {span}: look at the rewards' sign."
     return f"Consensus: none to be seen. It orders {span}: what is flagged is flagged by chance."
+
+
+# --- bounds on the verifier's error rates, for a job that is to fail where they are exceeded --------------------------
+
+RATES = ("false_positive", "false_negative")
+
+
+def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
+    """`RATE=BOUND` of `--fail-above`, by rate; ConfigError for another rate, no number between 0 and 1, one twice."""
+    bounds: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            bound = float(number)
+        except ValueError:
+            bound = -1.0
+        if name not in RATES or not 0 <= bound < 1 or name in bounds:
+            raise ConfigError(f"--fail-above: expected {' or '.join(RATES)} once, =0 to 1; got {shown(text)}")
+        bounds[name] = bound
+    return bounds
+
+
+def exceeded(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> list[str]:
+    """A sentence for each rate whose whole interval lies above its bound; a rate that cannot be told is not above."""
+    rates = summary["verifier"].get("rates") or {}
+    found = []
+    for name, bound in bounds.items():
+        low = rates.get(f"{name}_rate", {}).get("low")
+        if low is not None and low > bound:
+            found.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
+    return found

@@ -59,14 +59,8 @@ def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
 def verdict_counts(
     label: Int[Tensor, " n"], group: Int[Tensor, " n"], right: Bool[Tensor, " n"], counted: Bool[Tensor, " n"]
 ) -> tuple[int, int]:
-    """Groups in which rows of one label got two verdicts or more, and groups in which these were not all the same.
-
-    Args:
-        label: [N] answer or response of each row, unique over groups.
-        group: [N] group of each row.
-        right: [N] whether the verdict says right.
-        counted: [N] rows that have a verdict, and a label worth comparing.
-    """
+    """Groups in which counted rows of one label (an answer or response, unique over groups) got two verdicts or more,
+    and groups in which these were not all the same."""
     size = int(label.max()) + 1 if len(label) else 0
     yes = torch.bincount(label[counted & right], minlength=size)
     no = torch.bincount(label[counted & ~right], minlength=size)

@@ -25,10 +25,8 @@ from geoalign.settings.locations import Locations
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """How many updates each run makes, and how many on each generation, by the run's key.
 
-    Runs that differ in nothing but their seed are checked once, and a task is made once for all runs that share it.
-
-    Args:
-        runs: key to {"name": "level/arm/seed-0", "settings": resolved settings}.
+    Runs, by key {"name": "level/arm/seed-0", "settings": resolved settings}, that differ in nothing but their seed are
+    checked once, and a task is made once for all runs that share it.
     """
     tasks: dict[str, Task] = {}
     by_settings: dict[str, dict[str, int]] = {}
@@ -46,12 +44,7 @@ def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
 
 
 def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) -> dict[str, int]:
-    """How many updates a run makes, and how many on each generation.
-
-    Args:
-        settings: resolved.
-        tasks: those made before, by their settings; a new one is added.
-    """
+    """How many updates a run makes, and how many on each generation; `tasks` are those made before, by settings."""
     config = parse_run_config(settings)
     made = {} if tasks is None else tasks
     name = json.dumps([settings.get("task"), settings.get("seed")], sort_keys=True)

@@ -5,15 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
-
-from rich.console import Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun
@@ -25,12 +19,8 @@ _LOOK_SECONDS = 0.25
 
 
 class Board:
-    """Counts finished, failed and waiting runs, and shows each running one with its step.
-
-    Args:
-        total: runs to do in this call.
-        before: runs that were finished before it.
-    """
+    """Counts finished, failed and waiting runs, `total` in this call and `before` it, in one line that is drawn until
+    the end of the block."""
 
     def __init__(self, console: Console, folder: ComparisonFolder, *, total: int, before: int) -> None:
         self.console = console
@@ -41,18 +31,14 @@ class Board:
         self.failed = 0
         self._started = time.monotonic()
         self._running: dict[Cell, tuple[WorkerProcess, int]] = {}
-        self._stack = ExitStack()
-        self._live: Live | None = None
+        self._status = console.status("")
 
     def __enter__(self) -> Board:
-        """The board is drawn until the end of the block."""
-        if self.console.is_terminal:
-            self._live = self._stack.enter_context(Live(console=self.console, auto_refresh=False, transient=True))
+        self._status.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Takes the board off the terminal, also where the comparison broke off."""
-        self._stack.close()
+        self._status.stop()
 
     def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
         """A run has begun."""
@@ -66,15 +52,13 @@ class Board:
         else:
             self.failed += 1
             self.console.print(f"{cell.name} failed: {error}", style="red", markup=False, highlight=False)
-        if self._live is None:
-            done = "failed" if error is not None else "finished"
-            line = f"{cell.name} {done} after {_clock(process.seconds)}. {self.headline()}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        done = "failed" if error is not None else "finished"
+        line = f"{cell.name} {done} after {_clock(process.seconds)}. {self.headline()}"
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def refresh(self) -> None:
-        """Draws the board anew."""
-        if self._live is not None:
-            self._live.update(self._drawn(), refresh=True)
+        """Draws the line anew."""
+        self._status.update(self.headline())
 
     def headline(self) -> str:
         """Counts, time gone by, time left."""
@@ -90,21 +74,12 @@ class Board:
 
     def remaining(self) -> float | None:
         """Seconds left if the rest goes as what is done; None while nothing is."""
-        parts = [step / steps for cell, (_, steps) in self._running.items() if (step := self._step(cell)) and steps]
-        done = self.finished + self.failed + sum(parts)
+        begun = [last_step(self.folder.run(cell).metrics) / steps for cell, (_, steps) in self._running.items()]
+        done = self.finished + self.failed + sum(begun)
         return self._elapsed() * (self.total - done) / done if done else None
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
-
-    def _step(self, cell: Cell) -> int:
-        return last_step(self.folder.run(cell).metrics)
-
-    def _drawn(self) -> Group:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        for cell, (process, steps) in self._running.items():
-            table.add_row(Text(cell.name), f"step {self._step(cell)} of {steps}", _clock(process.seconds))
-        return Group(Text(self.headline(), style="bold"), table)
 
 
 def _clock(seconds: float) -> str:
@@ -125,13 +100,7 @@ def run_all(
 ) -> dict[str, str]:
     """Runs every run, at most `workers` at a time, in order; a failure stops none of the others.
 
-    However this call ends, no process is left.
-
-    Args:
-        base_seed: seed of the base run, whose warm start lies in the folder's `shared`.
-
-    Returns:
-        The error of each failed run by the name of its cell.
+    However this call ends, no process is left. Returns the error of each failed run by the name of its cell.
     """
     waiting = deque(runs)
     running: dict[WorkerProcess, PlannedRun] = {}

@@ -17,13 +17,8 @@ _WORKER = "geoalign.lab.compare.worker"
 
 
 class WorkerProcess:
-    """A process that does one job; it ends when `stop` is called or this process dies.
-
-    Args:
-        job: what it reads from its standard input.
-        log: the file that takes what it writes, appended to.
-        threads: threads of its numerical libraries.
-    """
+    """A process that does the one job on its standard input, its words appended to the log; it ends when `stop` is
+    called or this process dies."""
 
     def __init__(self, job: Mapping[str, Any], *, log: Path, threads: int) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)

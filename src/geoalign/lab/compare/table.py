@@ -6,21 +6,19 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import astuple
 
 from rich.table import Table as Drawn
 
-from geoalign.lab.analysis.comparison.analysis import read_compared, table_as_json
-from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
+from geoalign.lab.analysis.comparison.analysis import MEASURES, read_compared, table_as_json
+from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
+from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import estimate, megabytes, short, signed
-
-_MEASURES = tuple(field.name for field in fields(ArmRow) if field.type == "Measure")
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
@@ -70,20 +68,19 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
 
 def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
     shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
-    samples = sorted({k for row in level.rows for k in row.pass_at_k})
-    shown = samples[-1:]
+    shown = sorted({k for row in level.rows for k in row.pass_at_k})[-1:]
     drawn = _columns(
         f"{level.level}: how the runs went, means over seeds",
         ("arm", "swing", *shift, "s/step", "memory", *(f"pass@{k}" for k in shown)),
     )
     for row in level.rows:
-        kl, clipped = _both(row.kl_mean, row.kl_median, 1e4), _both(row.clip_mean, row.clip_median, 100)
+        kl, clipped = _both(row, "kl", 1e4), _both(row, "clip", 100)
         drawn.add_row(
             row.arm,
-            short(row.oscillation.interval.estimate),
+            _mean(row, "oscillation"),
             *(["zero by construction"] if plan.zero_by_construction else [kl, clipped]),
-            short(row.curation_seconds.interval.estimate),
-            "" if row.arm == plan.baseline else megabytes(row.memory.difference.interval.estimate),
+            _mean(row, "curation_seconds"),
+            "" if row.arm == plan.baseline else megabytes(row.measures["memory"].difference.interval.estimate),
             *(short(row.pass_at_k[k].interval.estimate if k in row.pass_at_k else None) for k in shown),
         )
     return drawn
@@ -104,17 +101,21 @@ def _detection(level: LevelTable) -> Drawn | None:
             short(own.auroc.estimate if own else None),
             short(control.auroc.estimate if control else None),
             short(own.auprc.estimate if own else None),
-            short(row.replaced.interval.estimate),
+            _mean(row, "replaced"),
             short(detection.precision.estimate if detection else None),
             short(detection.base_rate.estimate if detection else None),
-            short(row.advantage_cosine.interval.estimate),
-            short(row.observed_advantage_cosine.interval.estimate),
+            _mean(row, "advantage_cosine"),
+            _mean(row, "observed_advantage_cosine"),
         )
     return drawn
 
 
-def _both(mean: Measure, median: Measure, unit: float) -> str:
-    return f"{short(unit * mean.interval.estimate)}, {short(unit * median.interval.estimate)}"
+def _mean(row: ArmRow, name: str, unit: float = 1) -> str:
+    return short(unit * row.measures[name].interval.estimate)
+
+
+def _both(row: ArmRow, name: str, unit: float) -> str:
+    return f"{_mean(row, f'{name}_mean', unit)}, {_mean(row, f'{name}_median', unit)}"
 
 
 def _columns(title: str, names: Iterable[str]) -> Drawn:
@@ -129,7 +130,7 @@ def as_csv(table: Table) -> str:
     the baseline with its interval. Undefined values are empty."""
     parts = ("mean", "low", "high", "difference", "difference_low", "difference_high")
     columns = ["level", "rate", "arm", "role", "curator", "seeds", "failed"]
-    columns += [f"{name}_{part}" for name in _MEASURES for part in parts]
+    columns += [f"{name}_{part}" for name in MEASURES for part in parts]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -137,14 +138,9 @@ def as_csv(table: Table) -> str:
         for row in level.rows:
             head = [level.level, *_cells([level.rate]), row.arm, row.role, row.curator]
             counts = [len(row.seeds), len(row.failures)]
-            writer.writerow([*head, *counts, *_cells(number for name in _MEASURES for number in _six(row, name))])
+            found = (of for name in MEASURES for of in (row.measures[name], row.measures[name].difference))
+            writer.writerow([*head, *counts, *_cells(number for of in found for number in astuple(of.interval))])
     return text.getvalue()
-
-
-def _six(row: ArmRow, name: str) -> tuple[float, ...]:
-    measure: Measure = getattr(row, name)
-    mean, difference = measure.interval, measure.difference.interval
-    return (mean.estimate, mean.low, mean.high, difference.estimate, difference.low, difference.high)
 
 
 def _cells(numbers: Iterable[float]) -> list[str]:

@@ -165,7 +165,7 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
 def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
     """Draws pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
     try:
-        from geoalign.lab.reports.benchmarks import Line, checkpoint_panel, pass_at_k_panel, write_figures
+        from geoalign.lab.reports.benchmarks import Gallery, Line, checkpoint_panel, pass_at_k_panel
     except MissingExtraError as error:
         return f"No figures: {error}"
     panels, models = [], _last_ones(scores.models)
@@ -182,10 +182,10 @@ def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
         for name, curve in curves.items():
             line = Line(name, curve.steps, curve.values, smooth=curve.smoothed)
             panels.append(checkpoint_panel(series, name, "mean reward" if name in rewards else "accuracy", line))
-    files = write_figures(panels, folder.figures)
-    return (
-        f"{len(files)} figures in {folder.figures}" if files else "No figures: they need several samples or checkpoints"
-    )
+    if not panels:
+        return "No figures: they need several samples or checkpoints"
+    Gallery(folder.figures).section("figures", "", panels)
+    return f"{len(panels)} figures in {folder.figures}"
 
 
 def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:

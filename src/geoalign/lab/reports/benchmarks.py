@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from geoalign.lab.reports.documents import write
-from geoalign.lab.reports.figures.style import LIGHT, Line, Look, Panel, line_panel, render
+from geoalign.lab.reports.documents import Gallery
+from geoalign.lab.reports.figures.style import Line, Look, Panel, line_panel
 from geoalign.lab.text import inert, label
 
-__all__ = ["MOST_LINES", "Line", "checkpoint_panel", "pass_at_k_panel", "write_figures"]
+__all__ = ["MOST_LINES", "Gallery", "Line", "checkpoint_panel", "pass_at_k_panel"]
 
 _LOOKS = (
     Look("blue", "o", "-"), Look("orange", "s", "--"), Look("green", "D", "-."), Look("purple", "^", ":"),
@@ -46,15 +45,6 @@ def checkpoint_panel(series: str, name: str, axis: str, line: Line) -> Panel:
         _looking([line]),
         y=axis,
     )
-
-
-def write_figures(panels: Sequence[Panel], folder: Path) -> list[Path]:
-    """Writes each panel as `folder`/<name>.svg; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{panel.name}.svg" for panel in panels]
-    for panel, file in zip(panels, files, strict=True):
-        write(file, render(panel, LIGHT))
-    return files
 
 
 def _looking(lines: Sequence[Line]) -> list[Line]:

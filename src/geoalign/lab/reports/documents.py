@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from geoalign.errors import InputError, RunFolderError
-from geoalign.lab.analysis.statistics import Interval, spread
+from geoalign.lab.analysis.statistics import PairedDifference, spread
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import beside
 from geoalign.lab.text import (
@@ -84,57 +83,37 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update(number=number, percent=percent, points=points, interval=interval, span=span, gain=gain)
-    templates.filters.update(short=short, ends=_ends, signed=signed, probability=probability, megabytes=megabytes)
-    templates.filters.update(inert=inert, spread=spread)
+    written = (number, percent, points, short, signed, probability, megabytes, inert, spread, gain)
+    templates.filters.update({write.__name__: write for write in written})
+    templates.filters.update(
+        interval=partial(ends, write=partial(decimals, digits=3)),
+        span=partial(ends, write=percent),
+        ends=ends,
+        signed_ends=partial(ends, write=signed),
+    )
     templates.globals.update(stylesheet=stylesheet, policy=policy)
     return templates
 
 
-def interval(value: Interval | None, digits: int = 3) -> str:
-    """The two ends of an interval with as many decimals."""
-    return ends(value, partial(decimals, digits=digits))
-
-
-def span(value: Interval | None) -> str:
-    """The two ends of an interval of a share, as percentages."""
-    return ends(value, percent)
-
-
-def _ends(value: Interval, sign: bool = False) -> str:
-    return ends(value, signed if sign else short)
-
-
-def gain(difference: Interval) -> str:
-    """What GDI has above the pair count, in words, by the interval of their difference in AUROC."""
-    if math.isnan(difference.low):
-        return "Too few steps to tell GDI from the pair count alone"
-    if difference.low > 0:
-        return "GDI ranks the flips better than the pair count alone: the hidden states add something"
-    if difference.high < 0:
-        return "The pair count alone ranks the flips better than GDI: here the hidden states take away"
-    return "GDI and the pair count alone cannot be told apart: no sign that the hidden states add anything"
+def gain(found: PairedDifference) -> str:
+    """What the own score has above the pair count, in words, by the interval of their difference in AUROC."""
+    if not found.defined:
+        return "Too few steps to tell the score from the pair count alone"
+    if not found.excludes_zero:
+        return "The score and the pair count alone cannot be told apart: no sign that the hidden states add anything"
+    if found.interval.low > 0:
+        return "The score ranks the flips better than the pair count alone: the hidden states add something"
+    return "The pair count alone ranks the flips better than the score: here the hidden states take away"
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading with pictures under it, and sentences that say why others are missing."""
+class Count:
+    """A number in a card: how much, as a share of what (NaN: of nothing), and what it means."""
 
     name: str
-    title: str
-    panels: tuple[Panel, ...]
-    reasons: tuple[str, ...]
-
-
-def section(name: str, title: str, pictures: Iterable[Drawn]) -> Section:
-    """Sorts what was drawn from the reasons why something was not."""
-    drawn = list(pictures)
-    return Section(
-        name=name,
-        title=title,
-        panels=tuple(picture for picture in drawn if isinstance(picture, Panel)),
-        reasons=tuple(picture for picture in drawn if isinstance(picture, str)),
-    )
+    value: float
+    share: float
+    note: str
 
 
 def first_middle_last(items: Sequence[Item]) -> list[Item]:
@@ -147,24 +126,60 @@ class Picture:
     """A panel as the template embeds it: words, and data addresses for light and dark pages."""
 
     name: str
-    title: str
     alt: str
     caption: str
     light: str
     dark: str
 
 
-def picture(panel: Panel, folder: Path) -> Picture:
-    """Draws the panel, writes it as `folder`/<name>.svg and returns it for the page."""
-    light = render(panel, LIGHT)
-    dark = recoloured(light, LIGHT, DARK)
-    write(folder / f"{panel.name}.svg", light)
-    return Picture(panel.name, panel.title, panel.alt, panel.caption, _address(light), _address(dark))
+@dataclass(frozen=True)
+class Section:
+    """A heading with pictures under it, and sentences that say why others are missing."""
+
+    name: str
+    title: str
+    pictures: tuple[Picture, ...]
+    reasons: tuple[str, ...]
+
+
+class Gallery:
+    """Draws the pictures of a page, each also as `folder`/<name>.svg."""
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self.names: set[str] = set()
+
+    def section(self, name: str, title: str, drawn: Iterable[Drawn]) -> Section:
+        """Draws the panels; sentences say why there is none."""
+        found = list(drawn)
+        pictures = tuple(self._picture(panel) for panel in found if isinstance(panel, Panel))
+        return Section(name, title, pictures, tuple(reason for reason in found if isinstance(reason, str)))
+
+    def _picture(self, panel: Panel) -> Picture:
+        light = render(panel, LIGHT)
+        dark = recoloured(light, LIGHT, DARK)
+        write(self.folder / f"{panel.name}.svg", light)
+        self.names.add(f"{panel.name}.svg")
+        return Picture(panel.name, panel.alt, panel.caption, _address(light), _address(dark))
+
+    def remove_outdated(self, pattern: str) -> None:
+        """Removes pictures of single steps that an earlier report of a shorter run chose and this one does not."""
+        for path in self.folder.glob(pattern):
+            if path.name not in self.names:
+                path.unlink()
 
 
 def _address(svg: bytes) -> str:
     # As an image a drawing can run no script and load nothing, whatever it holds.
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
+
+
+def write_page(path: Path, template: str, **values: Any) -> Path:
+    """Fills the template and writes the page; half a pair of surrogates becomes a question mark."""
+    page = environment().get_template(template).render(values)
+    write(path, page.encode("utf-8", errors="replace"))
+    return path
 
 
 def make_folder(folder: Path) -> None:

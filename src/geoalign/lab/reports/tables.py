@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from geoalign.lab.analysis.consensus import CURATION_SECONDS
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
-from geoalign.lab.reports.documents import first_middle_last
+from geoalign.lab.reports.documents import Count, first_middle_last
+from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import RolloutStep, read_texts
 from geoalign.lab.store.run import Run
@@ -44,83 +46,45 @@ class EvaluationRow:
         """Accuracy after minus before; NaN where one is not there."""
         return self.after.accuracy - self.before.accuracy if self.before and self.after else math.nan
 
+    @property
+    def binary(self) -> bool:
+        """Whether its answers are right or wrong."""
+        return any(line is not None and line.correct is not None for line in (self.before, self.after))
 
-@dataclass(frozen=True)
-class Total:
-    """One thing the curator did, over the run."""
-
-    name: str
-    value: float
-    share: float
-    note: str
-
-
-@dataclass(frozen=True)
-class FlaggedRow:
-    """A flagged rollout with the one that replaced it; texts are made inert. Numbers are NaN where not known."""
-
-    step: int
-    row: int
-    prompt: str
-    response: str
-    reward: float
-    true_reward: float
-    flipped: bool
-    score: float
-    rank: int
-    scored: int
-    outcome: str
-    donor_row: int | None
-    donor_response: str
-    donor_reward: float
+    @property
+    def scored(self) -> bool:
+        """Whether reward and accuracy are different things: the reward is not 0 or 1."""
+        lines = [line for line in (self.before, self.after) if line is not None]
+        return any(line.correct is None and not math.isnan(line.reward) for line in lines)
 
 
-def accuracy_rows(run: Run) -> list[EvaluationRow]:
-    """One row per evaluation set whose answers are right or wrong."""
-    return [row for row in _evaluation_rows(run) if any(line.correct is not None for line in _known(row))]
-
-
-def reward_rows(run: Run) -> list[EvaluationRow]:
-    """One row per evaluation set on which reward and accuracy are different things: the reward is not 0 or 1."""
-    rows = _evaluation_rows(run)
-    return [row for row in rows if any(line.correct is None and not math.isnan(line.reward) for line in _known(row))]
-
-
-def _known(row: EvaluationRow) -> list[Evaluation]:
-    return [line for line in (row.before, row.after) if line is not None]
-
-
-def _evaluation_rows(run: Run) -> list[EvaluationRow]:
+def evaluation_rows(run: Run) -> list[EvaluationRow]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
     sets = []
     for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
-        before, after, during = (
-            _last([line for line in run.evaluations if (line.set, line.stage) == (name, stage)])
-            for stage in ("before_rl", "after_rl", "rl")
-        )
+        lines = sorted((line for line in run.evaluations if line.set == name), key=lambda line: line.step)
+        latest = {line.stage: line for line in lines}
+        before, after, during = (latest.get(stage) for stage in ("before_rl", "after_rl", "rl"))
         sets.append(EvaluationRow(inert(name, 80), before, after or during))
     return sets
 
 
-def curator_totals(run: Run) -> list[Total]:
+def curator_totals(run: Run) -> list[Count]:
     """What the curator did, summed over the logged steps; rollouts and what became of them counted in their files.
 
     Where there are no rollout files, the logged metrics are summed instead.
     """
     steps = run.rollouts
     rollouts = sum(len(step) for step in steps)
-    counted = [
-        ("rollouts", rollouts, "rows of the rollout files"),
-        ("scored", sum(int(step.scored.sum()) for step in steps), "in at least one pair"),
-        ("flagged", sum(int(step.anomalous.sum()) for step in steps), "anomalous by the density criterion"),
-        ("replaced", sum(int(step.replaced.sum()) for step in steps), "the content of another rollout instead"),
+    totals = [
+        Count("rollouts", rollouts, 1, "rows of the rollout files"),
+        _counted("scored", [step.scored for step in steps], "in at least one pair"),
+        _counted("flagged", [step.anomalous for step in steps], "anomalous by the density criterion"),
+        _counted("replaced", [step.replaced for step in steps], "the content of another rollout instead"),
     ]
-    totals = []
-    if rollouts:
-        totals = [Total(name, value, value / rollouts, note) for name, value, note in counted]
-    else:
-        for name, key in (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced")):
-            totals.extend(_logged(run, name, key, "sum over logged steps"))
+    if not rollouts:
+        logged = (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced"))
+        totals = [total for name, key in logged for total in _logged(run, name, key, "sum over logged steps")]
     for name, key, note in _ALWAYS_SHOWN:
         totals.extend(_logged(run, name, key, note))
     totals.extend(_seconds(run))
@@ -129,15 +93,18 @@ def curator_totals(run: Run) -> list[Total]:
     return totals
 
 
-def flagged_rows(run: Run) -> tuple[list[FlaggedRow], int]:
-    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are."""
+def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are.
+
+    Each with the one that replaced it; texts are made inert, numbers are NaN where not known.
+    """
     steps = [step for step in run.rollouts if step.anomalous.any()]
     total = sum(int(step.anomalous.sum()) for step in steps)
     shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]
     return shown, total
 
 
-def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[FlaggedRow]:
+def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[dict[str, Any]]:
     score = np.where(rollouts.scored, rollouts.score, -np.inf)
     order = [at for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]][:FLAGGED_PER_STEP]
     index = {row: at for at, row in enumerate(rollouts.row.tolist())}
@@ -149,22 +116,22 @@ def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[Fl
         prompt, response = texts.get(row, _MISSING)
         donor = source if source not in (row, -1) else None
         rows.append(
-            FlaggedRow(
-                step=rollouts.step,
-                row=row,
-                prompt=inert(prompt),
-                response=inert(response),
-                reward=float(rollouts.reward[at]),
-                true_reward=float(rollouts.true_reward[at]),
-                flipped=bool(rollouts.flipped[at] and rollouts.flip_known[at]),
-                score=float(rollouts.score[at]),
-                rank=int((score > score[at]).sum()) + 1,
-                scored=int(rollouts.scored.sum()),
-                outcome=_outcome(rollouts, int(at), curator),
-                donor_row=donor,
-                donor_response="" if donor is None else inert(texts.get(donor, _MISSING)[1]),
-                donor_reward=float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
-            )
+            {
+                "step": rollouts.step,
+                "row": row,
+                "prompt": inert(prompt),
+                "response": inert(response),
+                "reward": float(rollouts.reward[at]),
+                "true_reward": float(rollouts.true_reward[at]),
+                "flipped": bool(rollouts.flipped[at] and rollouts.flip_known[at]),
+                "score": float(rollouts.score[at]),
+                "rank": int((score > score[at]).sum()) + 1,
+                "scored": int(rollouts.scored.sum()),
+                "outcome": _outcome(rollouts, int(at), curator),
+                "donor_row": donor,
+                "donor_response": "" if donor is None else inert(texts.get(donor, _MISSING)[1]),
+                "donor_reward": float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
+            }
         )
     return rows
 
@@ -185,19 +152,20 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> s
     return "unchanged: no stable donor in its group, or before start_step"
 
 
-def _logged(run: Run, name: str, key: str, note: str) -> list[Total]:
+def _counted(name: str, masks: Sequence[Bools], note: str) -> Count:
+    value, of = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
+    return Count(name, value, value / of if of else math.nan, note)
+
+
+def _logged(run: Run, name: str, key: str, note: str) -> list[Count]:
     series = run.series(f"geoalign/{key}")
-    return [Total(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
+    return [Count(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
 
 
-def _seconds(run: Run) -> list[Total]:
+def _seconds(run: Run) -> list[Count]:
     logged = [series.values.sum() for key in CURATION_SECONDS if len(series := run.series(key))]
     note = "in the curator and in its pass for hidden states, over logged steps"
-    return [Total("seconds", float(sum(logged)), math.nan, note)] if logged else []
-
-
-def _last(evaluations: list[Evaluation]) -> Evaluation | None:
-    return sorted(evaluations, key=lambda evaluation: evaluation.step)[-1] if evaluations else None
+    return [Count("seconds", float(sum(logged)), math.nan, note)] if logged else []
 
 
 def wilson(evaluation: Evaluation | None) -> Interval | None:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
-from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
+from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known
 from geoalign.lab.store.json_files import read_json, read_lines
@@ -69,9 +69,8 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
     the rollouts in a pair (`geoalign.lab.analysis.detection`)."""
     rankings, counts = [], Tally()
     for step in read_rollouts(rollouts):
-        counting = rows_that_count(step.reward, step.group, step.flip_known)
-        counts += tally(step.anomalous, step.flipped, counting, step.flip_known)
-        rankings.append(ranking(step.score, step.flipped, counting))
+        counts += tally_of(step, step.anomalous)
+        rankings.append(rankings_of(step)["score"])
     mean, generations = mean_ranking(rankings)
     return {
         "auroc": _defined(mean.auroc),

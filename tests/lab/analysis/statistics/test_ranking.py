@@ -8,12 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.lab.analysis.statistics import auroc, average_precision
-from geoalign.lab.analysis.statistics.ranking import midranks
-
-
-def test_midranks_share_the_mean_of_their_places():
-    # 1 takes ranks 1 and 2 (midrank 1.5), 3 rank 3, 7 ranks 4, 5 and 6 (midrank 5).
-    assert midranks(np.array([7.0, 1.0, 7.0, 3.0, 1.0, 7.0])).tolist() == [5, 1.5, 5, 3, 1.5, 5]
 
 
 def test_auroc_without_ties():

@@ -3,10 +3,16 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.analysis import (
+    analyse,
+    differing,
+    reference,
+    sweep,
+    table_as_json,
+    variants,
+)
 from geoalign.lab.analysis.statistics import holm, paired_difference
 from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
@@ -60,20 +66,6 @@ def test_what_was_fixed_beforehand_is_primary_and_the_rest_is_corrected(level):
     assert level.decidable
 
 
-def test_variants_of_geoalign_are_also_held_against_the_pair_count(make_comparison):
-    scores = {"grpo": 0.5, "pair_count": 0.5, "geoalign": 0.5, "geoalign_released": 0.5, "oracle": 0.7}
-    found = table_of(make_comparison({"x": scores})).levels[0].comparisons
-    assert ("geoalign_released", "pair_count", "exploratory") in [(i.arm, i.against, i.kind) for i in found]
-
-
-def test_holm_counts_the_comparisons_of_one_level_only(make_comparison):
-    table = table_of(make_comparison({"a": ARMS, "b": ARMS}))
-    first, second = ([item.adjusted_p for item in level.comparisons] for level in table.levels)
-    np.testing.assert_array_equal(first, second)
-    alone = table_of(make_comparison({"a": ARMS}, name="alone")).levels[0]
-    np.testing.assert_array_equal(first, [item.adjusted_p for item in alone.comparisons])
-
-
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
     folder = make_comparison(
         {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]
@@ -88,15 +80,6 @@ def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_compar
     assert not row.score.difference.defined
 
 
-def test_an_arm_that_was_not_planned_at_a_level_is_not_missing_there(make_comparison):
-    folder = make_comparison(
-        {"a": {"grpo": 0.5}, "b": {"grpo": 0.5, "random": 0.5}}, compare={"arms_at": {"random": ["b"]}}
-    )
-    first, second = table_of(folder).levels
-    assert [row.arm for row in first.rows] == ["grpo"]
-    assert [row.arm for row in second.rows] == ["grpo", "random"]
-
-
 def test_results_outside_the_plan_are_left_out_and_counted(make_comparison):
     scores = {"x": {"grpo": 0.5, "random": 0.5}, "y": {"grpo": 0.5}}
     plan = {"arms": {"grpo": {}}, "levels": {"x": {}}, "seeds": [0, 1, 2]}
@@ -108,30 +91,21 @@ def test_results_outside_the_plan_are_left_out_and_counted(make_comparison):
     assert table.failures == ()
 
 
-def test_cells_evaluated_on_other_sets_are_noted(make_comparison, make_result):
-    folder = make_comparison({"x": {"grpo": 0.5}})
-    path = folder / "results" / "x" / "grpo" / "seed-0.json"
-    path.write_text(
-        json.dumps(make_result(arm="grpo", level="x", seed=0, final=0.5, curator={"type": "grpo"}, sets=("a", "b")))
-    )
-    assert "Not all cells were evaluated on the same sets (a, b; test)" in " ".join(table_of(folder).notes)
-
-
 def test_trust_region_and_cost(level):
     row, plain = level.row("geoalign"), level.row("grpo")
     # Every second update has a KL of 0.002 and clips 2%, the others nothing.
-    assert row.kl_mean.interval.estimate == pytest.approx(0.001)
-    assert row.kl_median.interval.estimate == pytest.approx(0.001)
-    assert row.clip_mean.interval.estimate == pytest.approx(0.01)
-    assert row.curation_seconds.interval.estimate == pytest.approx(0.1)
+    assert row.measures["kl_mean"].interval.estimate == pytest.approx(0.001)
+    assert row.measures["kl_median"].interval.estimate == pytest.approx(0.001)
+    assert row.measures["clip_mean"].interval.estimate == pytest.approx(0.01)
+    assert row.measures["curation_seconds"].interval.estimate == pytest.approx(0.1)
     # 0.1 of 2 seconds.
-    assert row.curation_share.interval.estimate == pytest.approx(0.05)
+    assert row.measures["curation_share"].interval.estimate == pytest.approx(0.05)
     # 20 MB and 1 MB times the seed more than the baseline: 20 + (0+1+2+3+4)/5 = 22.
-    assert row.memory.difference.interval.estimate == pytest.approx(22e6)
-    assert plain.curation_seconds.interval.estimate == 0
-    assert row.replaced.interval.estimate == 8
-    assert row.new_group_accuracy.interval.estimate == pytest.approx(0.6)
-    assert math.isnan(plain.new_group_accuracy.interval.estimate)
+    assert row.measures["memory"].difference.interval.estimate == pytest.approx(22e6)
+    assert plain.measures["curation_seconds"].interval.estimate == 0
+    assert row.measures["replaced"].interval.estimate == 8
+    assert row.measures["new_group_accuracy"].interval.estimate == pytest.approx(0.6)
+    assert math.isnan(plain.measures["new_group_accuracy"].interval.estimate)
 
 
 def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
@@ -139,9 +113,9 @@ def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
     shape = [0, 0, 0, 0, 0, 0, 0.1, 0, 0.1, 0]
     rough = table_of(make_comparison({"x": {"grpo": 0.5}}, shape=shape, name="rough")).levels[0].row("grpo")
     smooth = table_of(make_comparison({"x": {"grpo": 0.5}}, name="smooth")).levels[0].row("grpo")
-    assert rough.oscillation.interval.estimate > 0.04 > smooth.oscillation.interval.estimate
-    assert rough.largest_drop.interval.estimate == pytest.approx(0.1)
-    assert smooth.largest_drop.interval.estimate == 0
+    assert rough.measures["oscillation"].interval.estimate > 0.04 > smooth.measures["oscillation"].interval.estimate
+    assert rough.measures["largest_drop"].interval.estimate == pytest.approx(0.1)
+    assert smooth.measures["largest_drop"].interval.estimate == 0
     assert rough.score.interval.estimate == pytest.approx(0.54)
 
 
@@ -150,7 +124,7 @@ def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(le
     rows = {row.score: row for row in found.rows}
     assert list(rows) == ["score", "mean_score", "pair_count", "distance", "fewest_pairs"]
     assert rows["score"].auroc.estimate == pytest.approx(0.75)
-    assert rows["score"].seeds == 5
+    assert rows["score"].count == 5
     assert rows["mean_score"].auprc.estimate == pytest.approx(0.65 / 3)
     assert found.control == "pair_count"
     assert found.gain.interval.estimate == pytest.approx(0.05)
@@ -174,32 +148,13 @@ def test_intervals_of_shares_stay_between_0_and_1(make_comparison):
     assert 0.85 < row.auroc.low < 0.95
 
 
-def test_the_control_is_the_pair_counts_better_direction(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.5, "geoalign": 0.5}}, detection={"pair_count": 0.1, "fewest_pairs": 0.93})
-    found = table_of(folder).levels[0].row("geoalign").detection
-    assert found.control == "fewest_pairs"
-    assert found.gain.interval.estimate == pytest.approx(0.75 - 0.93)
-
-
-def test_without_corruption_there_is_no_detection(make_comparison):
-    level = table_of(make_comparison({"none": ARMS}, rates={"none": 0.0})).levels[0]
-    assert all(row.detection is None for row in level.rows)
-    assert not any(item.kind == "detection" for item in level.statements)
-
-
-def test_reward_hacking_shows_as_the_gap_between_proxy_and_gold(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=-0.3)
-    row = table_of(folder).levels[0].row("grpo")
-    assert row.score.interval.estimate == row.reward.interval.estimate == pytest.approx(0.9)
+def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
+    row = table_of(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=-0.3)).levels[0].row("grpo")
+    assert row.score.interval.estimate == row.measures["reward"].interval.estimate == pytest.approx(0.9)
     # Gold falls from 0.5 at step 0 by 0.003 a step: at steps 60 to 100 its mean is 0.5 - 0.24.
     assert row.gold.interval.estimate == pytest.approx(0.26)
-    assert row.gold_drop.interval.estimate == pytest.approx(0.3)
-    # Gold's rise is -0.24 of a range of 0.3: -0.8. Proxy's range is that of the highest seed, 0.98 - 0.2 = 0.78, its
-    # mean rise 0.7.
-    assert row.hacking_gap.interval.estimate == pytest.approx(0.7 / 0.78 + 0.8)
-    assert row.gold_curve.values.shape == (5, 11)
-    faithful = table_of(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=0.3, name="faithful"))
-    assert faithful.levels[0].row("grpo").hacking_gap.interval.estimate == pytest.approx(0.7 / 0.78 - 0.8)
+    assert row.measures["gold_drop"].interval.estimate == pytest.approx(0.3)
+    assert row.curves["gold_utility"].values.shape == (5, 11)
 
 
 def test_the_table_as_json_holds_no_nan(make_comparison):
@@ -213,3 +168,36 @@ def test_the_table_as_json_holds_no_nan(make_comparison):
     assert value["arms"][0]["pass_at_k"]["2"]["interval"]["estimate"] == pytest.approx(0.6)
     assert value["comparisons"][0]["difference"]["pairs"] == 5
     assert value["statements"][0]["verdict"] == "better"
+
+
+# --- which arms belong together: by their settings alone --------------------------------------------------------------
+
+BASE = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
+
+
+def test_differing_settings_in_both_directions():
+    assert differing({"a": 1, "b": 2}, {"a": 1, "b": 3}) == {"b": 2}
+    assert differing({"a": 1, "new": True}, {"a": 1}) == {"new": True}
+    assert differing({"projector": None}, {"projector": {"layers": 3}}) == {"projector": None}
+    assert differing(BASE, BASE) == {}
+
+
+def test_alpha_alone_is_swept_and_variants_say_what_they_change(make_comparison):
+    changes = {
+        "geoalign": {}, "same": {}, "sensitive": {"alpha": 0.2}, "raw": {"projector": None}, "gated": {"gate": True},
+        "both": {"alpha": 0.2, "strategy": "drop"}, "amplify": {"aggregation": "mean", "strategy": "amplify"},
+    }  # fmt: skip
+    kinds = {name: {"type": "geoalign", **BASE, **value} for name, value in changes.items()}
+    folder = make_comparison({"x": dict.fromkeys(["grpo", *changes], 0.5)}, settings=kinds, seeds=(0,))
+    rows, plan = table_of(folder).levels[0].rows, read_plan(folder)
+    like = reference(rows, plan)
+    assert like.arm == "geoalign"
+    assert [(value, row.arm) for value, row in sweep(rows, like).items()] == [(0.05, "geoalign"), (0.2, "sensitive")]
+    assert sweep(rows[:2], like) == {}
+    assert {row.arm: words for row, words in variants(rows, like)} == {
+        "raw": "projector = none",
+        "gated": "gate = true",
+        "both": "alpha = 0.2, strategy = drop",
+        "amplify": "strategy = amplify, aggregation = mean",
+    }
+    assert reference(rows[:1], plan) is None

@@ -10,15 +10,11 @@ from geoalign.lab.analysis.comparison.scores import (
     by_generation,
     evaluation_series,
     final_score,
-    mean,
-    median,
     pass_at_k,
     series_of,
-    stacked,
 )
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
-from geoalign.lab.store.run import Series
 
 NAN = math.nan
 EMPTY = Cell(
@@ -51,13 +47,10 @@ def test_the_curve_is_the_mean_over_sets_with_before_rl_at_step_0():
 def test_a_step_at_which_a_set_is_missing_is_left_out():
     found = evaluation_series(cell(line(10, 0.2), line(10, 0.6, name="two"), line(20, 0.9)), "accuracy")
     assert found.steps.tolist() == [10]
-
-
-def test_a_set_without_the_metric_is_no_set():
+    # A set without the metric is no set.
     lines = cell(line(10, NAN, reward=1.0), line(10, 0.6, name="two", reward=3.0))
     assert evaluation_series(lines, "accuracy").values.tolist() == [0.6]
     assert evaluation_series(lines, "reward").values.tolist() == [2.0]
-    assert len(evaluation_series(lines, "gold_utility")) == 0
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -97,24 +90,6 @@ def test_logged_series_leave_out_what_is_missing_and_average_updates_of_one_step
     assert (found.steps.tolist(), found.values.tolist()) == ([1, 3], [1.5, 5])
     assert len(series_of(logged, "unheard_of")) == 0
     assert len(series_of(EMPTY, "x")) == 0
-
-
-def test_seeds_are_stacked_over_all_their_steps():
-    curve = stacked(
-        [EMPTY, replace(EMPTY, seed=4)],
-        [Series(np.array([0, 10]), np.array([1.0, 2.0])), Series(np.array([10, 20]), np.array([3.0, 4.0]))],
-    )
-    assert curve.seeds == (0, 4)
-    assert curve.steps.tolist() == [0, 10, 20]
-    np.testing.assert_array_equal(curve.values, [[1, 2, NAN], [NAN, 3, 4]])
-    assert stacked([], []).values.shape == (0, 0)
-
-
-def test_mean_and_median_of_what_is_known():
-    assert mean(np.array([1.0, NAN, 6.0, 2.0])) == 3
-    assert median(np.array([1.0, NAN, 6.0, 2.0])) == 2
-    assert math.isnan(mean(np.array([NAN])))
-    assert math.isnan(median(np.array([])))
 
 
 def test_the_first_update_on_a_generation_does_not_make_the_median():

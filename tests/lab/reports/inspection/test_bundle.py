@@ -52,17 +52,6 @@ def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_inspection, monkeypat
     assert {1: 5, 16: 2}.get(size, 1) == len(pieces)
 
 
-def test_numbers_that_json_does_not_know_are_null(tmp_path, write_inspection):
-    def odd(rows):
-        rows[0].update(reward=None)
-        rows[2].update(reward=float("inf"), score=float("nan"))
-
-    columns = opened(bundle(read_inspection(write_inspection(tmp_path, groups=1, size=4, change=odd))).columns)
-    assert columns["reward"] == [None, 1 / 6, None, 0.5]
-    assert columns["score"][2] is None
-    assert columns["correct"] == [0, 1, 0, 1]
-
-
 def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path, write_inspection):
     inspection = read_inspection(write_inspection(tmp_path, groups=7, size=4))
     packed = bundle(inspection, rollouts=15)
@@ -100,17 +89,3 @@ def test_an_empty_folder_and_a_redacted_one(tmp_path, write_inspection):
     assert redacted.texts == []
     assert set(opened(redacted.columns)["openings"]) == {""}
     assert redacted.pairs
-
-
-@pytest.mark.parametrize(
-    ("files", "names"),
-    [(("/data/a.jsonl", "/data/b.jsonl"), ["a.jsonl", "b.jsonl"]), (("/one/a", "/two/a"), ["/one/a", "/two/a"])],
-)
-def test_files_go_by_their_names_where_these_tell_them_apart(tmp_path, write_inspection, files, names):
-    def apart(rows):
-        for row in rows:
-            row["file"] = files[row["group"]]
-
-    columns = opened(bundle(read_inspection(write_inspection(tmp_path, groups=2, change=apart))).columns)
-    assert columns["files"] == names
-    assert columns["group_file"] == [0, 1]

@@ -35,7 +35,3 @@ def test_groups_are_numbered_by_first_appearance_wherever_their_rows_stand(tmp_p
     assert found.scored["group"].tolist() == [0, 1, 0, 1, 2, 0]
     assert found.pairs is None
     assert found.densities is None
-
-
-def test_a_redacted_folder_has_no_texts(tmp_path, write_inspection):
-    assert read_inspection(write_inspection(tmp_path, redact=True)).redacted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from geoalign.lab.reports.inspection.overview import as_run, counts, facts, repeated, skipped, verdict
+from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict
 from geoalign.lab.store.inspection import read_inspection
 
 
@@ -48,20 +48,15 @@ def test_counts_that_say_nothing_are_left_out(tmp_path, write_inspection):
         ({"new_group_accuracy": 0.3, "new_group_accuracy_low": 0.2, "new_group_accuracy_high": 0.4},
          "against", "30.0%"),
         ({"new_group_accuracy": 0.62, "new_group_accuracy_low": None, "new_group_accuracy_high": None},
-         "unknown", "undefined"),
-        ({"new_group_accuracy": None, "reason": "One <group> only."}, "yes", "One <group> only."),
-        (None, "yes", "61.0%"),
+         "unknown", "(95% interval: –; chance 50%)"),
+        ({"new_group_accuracy": None, "reason": "One <group> only."}, "unknown", "One <group> only."),
+        ({}, "unknown", ""),
     ],
 )  # fmt: skip
 def test_the_verdict(tmp_path, write_inspection, consensus, level, words):
     found = verdict(read_inspection(write_inspection(tmp_path, consensus=consensus)))
     assert found.level == level
     assert words in found.text
-
-
-def test_without_any_measurement_nothing_is_claimed(tmp_path, write_inspection):
-    folder = write_inspection(tmp_path, consensus={}, steps=0, groups=0)
-    assert verdict(read_inspection(folder)).level == "unknown"
 
 
 def test_facts_and_what_was_skipped(tmp_path, write_inspection):
@@ -87,9 +82,9 @@ def test_the_folder_as_a_run(tmp_path, write_inspection):
         rows[1]["true_reward"] = 1.0
         rows[2]["true_reward"] = rows[2]["reward"]
 
-    run = as_run(read_inspection(write_inspection(tmp_path, groups=2, size=4, steps=2, change=truth)))
-    assert [step.step for step in run.rollouts] == [1, 2]
-    assert run.rollouts[0].flipped.tolist() == [False, True] + [False] * 6
-    assert run.rollouts[0].flip_known.tolist() == [False, True, True] + [False] * 5
-    assert run.rollouts[1].replaced.sum() == 1
-    assert run.series("geoalign/new_group_accuracy").values.tolist() == [0.61, 0.62]
+    folder = write_inspection(tmp_path, groups=2, size=4, steps=2, change=truth)
+    first, second = steps_of(read_inspection(folder))
+    assert (first.step, second.step) == (1, 2)
+    assert first.flipped.tolist() == [False, True] + [False] * 6
+    assert first.flip_known.tolist() == [False, True, True] + [False] * 5
+    assert second.replaced.sum() == 1

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from geoalign.lab.analysis.comparison.scores import (
     by_generation,
-    detection,
     evaluation_series,
     final_score,
-    mean,
     median,
     pass_at_k,
     stacked,
@@ -32,12 +31,20 @@ from geoalign.lab.analysis.comparison.table import (
     Table,
 )
 from geoalign.lab.analysis.comparison.verdicts import level_statements
-from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, Agreement, agreement
-from geoalign.lab.analysis.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
-from geoalign.lab.store.comparison_plan import Plan, read_plan
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
+from geoalign.lab.analysis.detection import Detection, detection
+from geoalign.lab.analysis.statistics import (
+    Interval,
+    holm,
+    largest_drop,
+    mean,
+    oscillation,
+    paired_difference,
+    seed_interval,
+)
+from geoalign.lab.config.layers import flat
+from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
 from geoalign.lab.store.comparison_results import Cell, read_results
-
-_Numbers = dict[int, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +67,12 @@ def read_compared(folder: Path) -> Compared:
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
 
+def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
+    """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
+    arms = {level: {arm for arm in plan.arms if plan.planned(arm, level)} for level in plan.levels}
+    return tuple(cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ()))
+
+
 def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
     """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
@@ -69,66 +82,96 @@ def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
     finding, and does not count in the correction.
     """
     kept = planned_cells(cells, plan)
-    failures = tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in kept if not cell.finished)
     levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
-    return Table(levels, failures, tuple(_notes(kept, len(cells) - len(kept), plan)))
+    return Table(levels, _failures(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
 
 
-def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
-    """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
-    return tuple(
-        cell
-        for cell in cells
-        if cell.arm in plan.arms
-        and cell.level in plan.levels
-        and cell.seed in plan.seeds
-        and plan.planned(cell.arm, cell.level)
-    )
+def _failures(cells: Sequence[Cell]) -> tuple[Failure, ...]:
+    return tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
 
 
 def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
+    # Of each finished cell its numbers, and pass@k by k.
+    done = {(cell.arm, cell.seed): cell for cell in cells if cell.finished}
+    numbers = {key: {name: number(cell, plan) for name, number in MEASURES.items()} for key, cell in done.items()}
+    passed = {key: pass_at_k(cell) for key, cell in done.items()}
     arms = [arm for arm in plan.arms if plan.planned(arm, name)]
-    ranges = _ranges([cell for cell in cells if cell.finished])
-    baseline = [cell for cell in cells if cell.arm == plan.baseline and cell.finished]
-    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], baseline, ranges, plan) for arm in arms)
+    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], numbers, passed, plan) for arm in arms)
     comparisons = _corrected(_comparisons(rows, plan))
-    headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
     rate = plan.rate(name)
     return LevelTable(
         level=name,
         rate=rate,
         corruption=plan.corruption.get(name, {}),
         rows=rows,
-        headroom=headroom,
+        headroom=next((item for item in comparisons if item.kind == HEADROOM), None),
         comparisons=comparisons,
         statements=tuple(level_statements(name, rate, comparisons, rows, plan)),
     )
 
 
-def _row(
-    level: str,
-    arm: str,
-    cells: Sequence[Cell],
-    baseline: Sequence[Cell],
-    ranges: tuple[float, float],
-    plan: Plan,
-) -> ArmRow:
+# --- the measures of an arm -------------------------------------------------------------------------------------------
+
+
+def _final(metric: str) -> Callable[[Cell, Plan], float]:
+    return lambda cell, plan: final_score(cell, metric, plan.last)[0]
+
+
+def _logged(name: str) -> Callable[[Cell, Plan], float]:
+    return lambda cell, plan: mean(cell.column(name))
+
+
+def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, Plan], float]:
+    return lambda cell, plan: reduce(by_generation(cell.column(name), plan.updates_per_generation))
+
+
+def _oscillation(cell: Cell, plan: Plan) -> float:
+    curve = evaluation_series(cell, plan.metric)
+    return oscillation(curve.values, curve.steps)
+
+
+def _curation_share(cell: Cell, plan: Plan) -> float:
+    whole = cell.seconds_per_step
+    return mean(cell.column("curation_seconds")) / whole if whole > 0 else math.nan
+
+
+# By name in the order of the CSV: a number of a cell, more of which is averaged over seeds.
+MEASURES: dict[str, Callable[[Cell, Plan], float]] = {
+    # Final score on the plan's metric, final proxy reward and gold utility, the deepest fall of the latter.
+    "score": lambda cell, plan: final_score(cell, plan.metric, plan.last)[0],
+    "reward": _final("reward"),
+    "gold": _final("gold_utility"),
+    "gold_drop": lambda cell, plan: largest_drop(evaluation_series(cell, "gold_utility").values),
+    # Of the evaluation curve.
+    "oscillation": _oscillation,
+    "largest_drop": lambda cell, plan: largest_drop(evaluation_series(cell, plan.metric).values),
+    # Over the generations of a run, each the mean of its updates.
+    "kl_mean": _by_generation("ppo_kl", mean),
+    "kl_median": _by_generation("ppo_kl", median),
+    "clip_mean": _by_generation("clip_fraction", mean),
+    "clip_median": _by_generation("clip_fraction", median),
+    # Of the projector, mean over steps.
+    "new_group_accuracy": _logged("new_group_accuracy"),
+    "heldout_accuracy": _logged("heldout_pair_accuracy"),
+    # Of the advantages as applied with those of the true rewards, mean over generations; of those of the rewards as
+    # they came.
+    "advantage_cosine": _logged(APPLIED),
+    "observed_advantage_cosine": _logged(OBSERVED),
+    # Rollouts per generation; seconds per step and their share of it; the peak of the process in bytes, whose
+    # difference to the baseline is what the curator added.
+    "replaced": _logged("replaced"),
+    "curation_seconds": _logged("curation_seconds"),
+    "curation_share": _curation_share,
+    "memory": lambda cell, plan: cell.peak_memory_bytes,
+}
+
+
+_Numbers = Mapping[tuple[str, int], Mapping[Any, float]]
+
+
+def _row(level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed: _Numbers, plan: Plan) -> ArmRow:
     done = [cell for cell in cells if cell.finished]
-
-    def measure(number: Callable[[Cell], float]) -> Measure:
-        mine = {cell.seed: number(cell) for cell in done}
-        return _measure(mine, {cell.seed: number(cell) for cell in baseline})
-
-    def final(metric: str) -> Measure:
-        return measure(lambda cell: final_score(cell, metric, plan.last)[0])
-
-    def logged(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
-        return measure(lambda cell: reduce(cell.column(name)))
-
-    def trusted(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
-        return measure(lambda cell: reduce(by_generation(cell.column(name), plan.updates_per_generation)))
-
-    ks = sorted({k for cell in done for k in pass_at_k(cell)})
+    started = {cell.seed for cell in cells}
     example = next(iter(done or cells), None)
     return ArmRow(
         level=level,
@@ -137,42 +180,43 @@ def _row(
         curator=example.curator if example else "",
         settings=example.settings if example else {},
         seeds=tuple(cell.seed for cell in done),
-        failures=tuple(Failure(level, arm, cell.seed, cell.error) for cell in cells if not cell.finished),
-        missing=tuple(s for s in plan.seeds if plan.planned(arm, level) and s not in {cell.seed for cell in cells}),
+        failures=_failures(cells),
+        missing=tuple(seed for seed in plan.seeds if seed not in started),
         evaluations=min((final_score(cell, plan.metric, plan.last)[1] for cell in done), default=0),
-        score=final(plan.metric),
-        reward=final("reward"),
-        gold=final("gold_utility"),
-        hacking_gap=measure(lambda cell: _hacking_gap(cell, ranges, plan.last)),
-        gold_drop=measure(lambda cell: largest_drop(evaluation_series(cell, "gold_utility").values)),
-        oscillation=measure(lambda cell: _oscillation(cell, plan.metric)),
-        largest_drop=measure(lambda cell: largest_drop(evaluation_series(cell, plan.metric).values)),
-        kl_mean=trusted("ppo_kl"),
-        kl_median=trusted("ppo_kl", median),
-        clip_mean=trusted("clip_fraction"),
-        clip_median=trusted("clip_fraction", median),
-        new_group_accuracy=logged("new_group_accuracy"),
-        heldout_accuracy=logged("heldout_pair_accuracy"),
-        advantage_cosine=measure(lambda cell: _agreement(cell).applied.estimate),
-        observed_advantage_cosine=measure(lambda cell: _agreement(cell).observed.estimate),
-        replaced=logged("replaced"),
-        curation_seconds=logged("curation_seconds"),
-        curation_share=measure(lambda cell: _share(mean(cell.column("curation_seconds")), cell.seconds_per_step)),
-        memory=measure(lambda cell: cell.peak_memory_bytes),
-        pass_at_k={k: measure(lambda cell, k=k: pass_at_k(cell).get(k, math.nan)) for k in ks},  # type: ignore[misc]
-        detection=detection(done),
-        curve=stacked(done, [evaluation_series(cell, plan.metric) for cell in done]),
-        reward_curve=stacked(done, [evaluation_series(cell, "reward") for cell in done]),
-        gold_curve=stacked(done, [evaluation_series(cell, "gold_utility") for cell in done]),
+        measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
+        pass_at_k={
+            k: _measure(passed, k, arm, plan) for k in sorted({k for cell in done for k in passed[arm, cell.seed]})
+        },
+        detection=_detection(done),
+        curves={metric: stacked(done, [evaluation_series(cell, metric) for cell in done]) for metric in METRICS},
     )
 
 
-def _agreement(cell: Cell) -> Agreement:
-    return agreement(cell.column(APPLIED), cell.column(OBSERVED))
-
-
-def _measure(mine: _Numbers, theirs: _Numbers) -> Measure:
+def _measure(numbers: _Numbers, name: str | int, arm: str, plan: Plan) -> Measure:
+    mine, theirs = (
+        {seed: row.get(name, math.nan) for (whose, seed), row in numbers.items() if whose == side}
+        for side in (arm, plan.baseline)
+    )
     return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
+
+
+def _detection(cells: Sequence[Cell]) -> Detection | None:
+    units = {cell.seed: {name: (found.auroc, found.auprc) for name, found in cell.detection.items()} for cell in cells}
+    return detection(
+        units,
+        precision=_share(cell.replaced_precision for cell in cells),
+        base_rate=_share(cell.base_rate for cell in cells),
+        interval=_share,
+    )
+
+
+def _share(values: Iterable[float]) -> Interval:
+    """The interval over seeds of a quantity from 0 to 1, cut to that range."""
+    interval = seed_interval(list(values))
+    return Interval(interval.estimate, *(float(np.clip(end, 0, 1)) for end in (interval.low, interval.high)))
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
 
 
 def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
@@ -197,12 +241,7 @@ def _kind(row: ArmRow, other: ArmRow, plan: Plan) -> str:
         return PRIMARY
     if other.arm == plan.baseline:
         return {"oracle": HEADROOM, "bound": BOUND}.get(row.role, EXPLORATORY)
-    return EXPLORATORY if other.arm == plan.control and is_geoalign(row) else ""
-
-
-def is_geoalign(row: ArmRow) -> bool:
-    """Whether the arm's curator is GeoAlign in any form, so that the pair count is the control it must beat."""
-    return row.curator.startswith("geoalign")
+    return EXPLORATORY if other.arm == plan.control and row.is_geoalign else ""
 
 
 def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
@@ -211,33 +250,6 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     adjusted = holm([comparisons[at].difference.p for at in explored])
     p = dict(zip(explored, adjusted.tolist(), strict=True))
     return tuple(replace(item, adjusted_p=p.get(at, math.nan)) for at, item in enumerate(comparisons))
-
-
-def _oscillation(cell: Cell, metric: str) -> float:
-    curve = evaluation_series(cell, metric)
-    return oscillation(curve.values, curve.steps)
-
-
-def _ranges(cells: Sequence[Cell]) -> tuple[float, float]:
-    """Largest minus smallest proxy reward and gold utility over all evaluations of a level; NaN where not there."""
-    widths = []
-    for metric in ("reward", "gold_utility"):
-        values = [value for cell in cells for value in evaluation_series(cell, metric).values.tolist()]
-        widths.append(max(values) - min(values) if values else math.nan)
-    return widths[0], widths[1]
-
-
-def _hacking_gap(cell: Cell, ranges: tuple[float, float], last: int) -> float:
-    rises = []
-    for metric, width in zip(("reward", "gold_utility"), ranges, strict=True):
-        first = evaluation_series(cell, metric).values[:1]
-        rise = final_score(cell, metric, last)[0] - first[0] if len(first) else math.nan
-        rises.append(_share(rise, width))
-    return rises[0] - rises[1]
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else math.nan
 
 
 def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
@@ -259,6 +271,56 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
     return notes
 
 
+# --- arms that belong together: by their resolved settings, never by their names --------------------------------------
+
+
+def reference(rows: Sequence[ArmRow], plan: Plan) -> ArmRow | None:
+    """The arm that variants are variants of: GeoAlign in the primary comparison, else the first GeoAlign."""
+    candidates = [row for row in rows if row.is_geoalign and row.seeds]
+    return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
+
+
+def sweep(rows: Sequence[ArmRow], like: ArmRow, key: str = "alpha") -> dict[float, ArmRow]:
+    """The arms of `like`'s kind with its settings in all but `key`, by rising value; none unless there are two."""
+    found: dict[float, ArmRow] = {}
+    for row in _same_kind(rows, like):
+        value = flat(row.settings).get(key)
+        if set(differing(row.settings, like.settings)) <= {key} and isinstance(value, int | float):
+            found.setdefault(float(value), row)
+    return dict(sorted(found.items())) if len(found) > 1 else {}
+
+
+def variants(rows: Sequence[ArmRow], like: ArmRow) -> list[tuple[ArmRow, str]]:
+    """The other arms of `like`'s kind with what they change, in words; alpha alone has its own figure."""
+    changes = [(row, differing(row.settings, like.settings)) for row in _same_kind(rows, like) if row is not like]
+    return [
+        (row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items()))
+        for row, changed in changes
+        if changed and set(changed) != {"alpha"}
+    ]
+
+
+def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `mine` that `theirs` has otherwise or not at all; a section that is null counts as its keys."""
+    left, right = flat(mine), flat(theirs)
+    gone = [key for key, value in left.items() if value is None and any(other.startswith(f"{key}.") for other in right)]
+    return {key: value for key, value in left.items() if key in gone or right.get(key, _MISSING) != value}
+
+
+_MISSING = object()
+
+
+def _same_kind(rows: Sequence[ArmRow], like: ArmRow) -> list[ArmRow]:
+    return [row for row in rows if row.seeds and row.curator == like.curator]
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
 def table_as_json(table: Table, plan: Plan) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     return {
@@ -272,19 +334,20 @@ def table_as_json(table: Table, plan: Plan) -> dict[str, object]:
 
 
 def _level_as_json(level: LevelTable) -> dict[str, object]:
+    arms = [{**_fields(row, leave=("measures", "curves")), **row.measures} for row in level.rows]
     return {
         "level": level.level,
         "rate": _plain(level.rate),
         "corruption": level.corruption,
         "decidable": level.decidable,
-        "arms": [_plain(_fields(row, leave=("curve", "reward_curve", "gold_curve", "level"))) for row in level.rows],
-        "comparisons": [_plain(_fields(item, leave=("level",))) for item in level.comparisons],
-        "statements": [_plain(_fields(item, leave=("level",))) for item in level.statements],
+        "arms": _plain(arms),
+        "comparisons": _plain([_fields(item) for item in level.comparisons]),
+        "statements": _plain([_fields(item) for item in level.statements]),
     }
 
 
 def _fields(item: object, leave: Sequence[str] = ()) -> dict[str, object]:
-    return {name: value for name, value in vars(item).items() if name not in leave}
+    return {name: value for name, value in vars(item).items() if name not in ("level", *leave)}
 
 
 def _plain(value: object) -> object:

@@ -1,14 +1,15 @@
-"""Numbers of cells: evaluation curves, final scores, means over steps; detection over the seeds of an arm."""
+"""Numbers of cells: evaluation curves, final scores, means over steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.table import Curve, Detection, DetectionRow
-from geoalign.lab.analysis.statistics import Interval, paired_difference, seed_interval
+from geoalign.lab.analysis.comparison.table import Curve
+from geoalign.lab.analysis.statistics import known
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
@@ -17,6 +18,7 @@ from geoalign.lab.store.run import Series
 BEFORE = "before_rl"
 
 
+@lru_cache(maxsize=64)  # most numbers of a cell are of its curves
 def evaluation_series(cell: Cell, metric: str, *, before: bool = True) -> Series:
     """The metric over RL steps, unweighted mean over the evaluation sets; the evaluation before RL is at step 0.
 
@@ -30,8 +32,8 @@ def evaluation_series(cell: Cell, metric: str, *, before: bool = True) -> Series
             continue
         step = 0 if line.stage == BEFORE else line.step
         final = line.stage == "after_rl"
-        known = latest.setdefault(step, {}).get(line.set)
-        if known is None or final or not known[0]:
+        earlier = latest.setdefault(step, {}).get(line.set)
+        if earlier is None or final or not earlier[0]:
             latest[step][line.set] = (final, value)
     sets = {name for at_step in latest.values() for name in at_step}
     steps = sorted(step for step, at_step in latest.items() if set(at_step) == sets)
@@ -50,8 +52,8 @@ def pass_at_k(cell: Cell) -> dict[int, float]:
     lines: dict[str, Evaluation] = {}
     for line in cell.evaluations:
         if line.pass_at_k and line.stage != BEFORE:
-            known = lines.get(line.set)
-            if known is None or (line.step, line.stage == "after_rl") >= (known.step, known.stage == "after_rl"):
+            earlier = lines.get(line.set)
+            if earlier is None or (line.step, line.stage == "after_rl") >= (earlier.step, earlier.stage == "after_rl"):
                 lines[line.set] = line
     if not lines:
         return {}
@@ -61,32 +63,25 @@ def pass_at_k(cell: Cell) -> dict[int, float]:
     return {k: float(np.mean([row[k] for row in rows])) for k in sorted(common)}
 
 
-def mean(values: Floats) -> float:
-    """The mean of what is known; NaN without anything."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
-
-
 def median(values: Floats) -> float:
     """The median of what is known; NaN without anything."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else math.nan
+    numbers = known(values)
+    return float(np.median(numbers)) if len(numbers) else math.nan
 
 
 def by_generation(values: Floats, updates: float | None) -> Floats:
     """The mean over the updates made on each generation, [generations]; NaN where none is known.
 
     The first of them is made by the policy that generated, so its KL and clip fraction are 0 by construction: a median
-    over single updates would be 0 with two updates a generation, however far the policy moves.
-
-    Args:
-        values: one for each update, in order.
-        updates: updates per generation; None, or no whole number: the values as they are.
+    over single updates would be 0 with two updates a generation, however far the policy moves. Where `updates` is None
+    or no whole number the values stay as they are.
     """
     if updates is None or updates != int(updates) or updates < 2:
         return values
     size = int(updates)
-    return np.array([mean(values[start : start + size]) for start in range(0, len(values), size)])
+    rows = np.append(values, np.full(-len(values) % size, np.nan)).reshape(-1, size)
+    counts = (~np.isnan(rows)).sum(axis=1)
+    return np.divide(np.nansum(rows, axis=1), counts, out=np.full(len(rows), np.nan), where=counts > 0)
 
 
 def stacked(cells: Sequence[Cell], series: Sequence[Series]) -> Curve:
@@ -101,49 +96,6 @@ def stacked(cells: Sequence[Cell], series: Sequence[Series]) -> Curve:
 def series_of(cell: Cell, name: str) -> Series:
     """A logged quantity over its steps, missing ones left out; of rows with equal steps the mean (several updates)."""
     steps, values = cell.column("step"), cell.column(name)
-    known = ~np.isnan(values)
-    unique, index = np.unique(steps[known].astype(np.int64), return_inverse=True)
-    sums = np.bincount(index, weights=values[known], minlength=len(unique))
+    unique, index = np.unique(steps[~np.isnan(values)].astype(np.int64), return_inverse=True)
+    sums = np.bincount(index, weights=known(values), minlength=len(unique))
     return Series(unique, sums / np.bincount(index, minlength=len(unique)))
-
-
-OWN_SCORE = "score"
-# The pair count as a score, and turned round: the control is whichever ranks better.
-PAIR_COUNT_SCORES = ("pair_count", "fewest_pairs")
-
-
-def detection(cells: Sequence[Cell]) -> Detection | None:
-    """Detection over the seeds; None where no seed holds a score's AUROC."""
-    names = list(dict.fromkeys(name for cell in cells for name in cell.detection))
-    areas = {name: {cell.seed: _quality(cell, name)[0] for cell in cells} for name in names}
-    if not any(not math.isnan(value) for column in areas.values() for value in column.values()):
-        return None
-    rows = tuple(
-        DetectionRow(
-            score=name,
-            auroc=_share_interval(list(areas[name].values())),
-            auprc=_share_interval([_quality(cell, name)[1] for cell in cells]),
-            seeds=sum(not math.isnan(value) for value in areas[name].values()),
-        )
-        for name in names
-    )
-    controls = [row for row in rows if row.score in PAIR_COUNT_SCORES and not math.isnan(row.auroc.estimate)]
-    control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
-    return Detection(
-        rows=rows,
-        precision=_share_interval([cell.replaced_precision for cell in cells]),
-        base_rate=_share_interval([cell.base_rate for cell in cells]),
-        control=control,
-        gain=paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {})),
-    )
-
-
-def _share_interval(values: Sequence[float]) -> Interval:
-    """The interval over seeds of a quantity from 0 to 1, cut to that range."""
-    interval = seed_interval(values)
-    return Interval(interval.estimate, *(float(np.clip(end, 0, 1)) for end in (interval.low, interval.high)))
-
-
-def _quality(cell: Cell, name: str) -> tuple[float, float]:
-    quality = cell.detection.get(name)
-    return (quality.auroc, quality.auprc) if quality else (math.nan, math.nan)

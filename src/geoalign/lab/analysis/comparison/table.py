@@ -7,17 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.lab.analysis.detection import SCORES, Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.store.columns import Floats, Ints
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
-
-
-_SCORES = ("score", "mean_score", "pair_count", "fewest_pairs", "distance")
-
-
-def _in_order(score: str) -> tuple[int, str]:
-    return (_SCORES.index(score) if score in _SCORES else len(_SCORES), score)
 
 
 @dataclass(frozen=True)
@@ -55,35 +49,6 @@ class Comparison:
     adjusted_p: float
 
 
-@dataclass(frozen=True)
-class DetectionRow:
-    """How one score of an arm ranks corrupted rewards: means over seeds with 95% intervals."""
-
-    score: str
-    auroc: Interval
-    auprc: Interval
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Detection:
-    """Detection by one arm: each score, precision among the replaced, and what the score has above the pair count.
-
-    `control` is the direction of the pair count (or of its opposite) that ranks better over these seeds; `gain` the
-    arm's own score minus that, paired by seed.
-    """
-
-    rows: tuple[DetectionRow, ...]
-    precision: Interval
-    base_rate: Interval
-    control: str
-    gain: PairedDifference
-
-    def row(self, score: str) -> DetectionRow | None:
-        """The row of a score; None where it was not measured."""
-        return next((row for row in self.rows if row.score == score), None)
-
-
 @dataclass(frozen=True, eq=False)
 class Curve:
     """A quantity over steps, one row a seed: `values` [seeds, steps], NaN where a seed lacks a step."""
@@ -101,21 +66,9 @@ class ArmRow:
         role: as `Plan.role`.
         seeds: finished seeds; `failures`: seeds that crashed; `missing`: planned seeds without a result.
         evaluations: evaluations behind the final score, the fewest over seeds.
-        score: final score on the plan's metric.
-        reward, gold: final proxy reward and final gold utility, NaN where not there.
-        hacking_gap: rise of the proxy reward minus rise of the gold utility since the first evaluation, each as a share
-            of its own range over the level; NaN without both.
-        gold_drop: deepest fall of the gold utility below its best.
-        oscillation, largest_drop: of the evaluation curve.
-        kl_mean, kl_median, clip_mean, clip_median: over the generations of a run, each the mean of its updates.
-        new_group_accuracy, heldout_accuracy: of the projector, mean over steps.
-        advantage_cosine: of the advantages with those of the true rewards, mean over generations;
-            `observed_advantage_cosine`: that of the rewards as they came.
-        replaced: rollouts replaced per generation.
-        curation_seconds: per step; `curation_share`: of the step's seconds.
-        memory: peak of the process in bytes; its difference to the baseline is what the curator added.
+        measures: those of `analysis.MEASURES`, by name.
         pass_at_k: of the last evaluation, mean over its sets.
-        curve: the plan's metric over steps; `reward_curve`, `gold_curve` likewise.
+        curves: each metric of the evaluations over steps.
     """
 
     level: str
@@ -127,30 +80,25 @@ class ArmRow:
     failures: tuple[Failure, ...]
     missing: tuple[int, ...]
     evaluations: int
-    score: Measure
-    reward: Measure
-    gold: Measure
-    hacking_gap: Measure
-    gold_drop: Measure
-    oscillation: Measure
-    largest_drop: Measure
-    kl_mean: Measure
-    kl_median: Measure
-    clip_mean: Measure
-    clip_median: Measure
-    new_group_accuracy: Measure
-    heldout_accuracy: Measure
-    advantage_cosine: Measure
-    observed_advantage_cosine: Measure
-    replaced: Measure
-    curation_seconds: Measure
-    curation_share: Measure
-    memory: Measure
+    measures: Mapping[str, Measure]
     pass_at_k: Mapping[int, Measure]
     detection: Detection | None
-    curve: Curve
-    reward_curve: Curve
-    gold_curve: Curve
+    curves: Mapping[str, Curve]
+
+    @property
+    def score(self) -> Measure:
+        """The final score on the plan's metric."""
+        return self.measures["score"]
+
+    @property
+    def gold(self) -> Measure:
+        """The final gold utility, NaN where there is none."""
+        return self.measures["gold"]
+
+    @property
+    def is_geoalign(self) -> bool:
+        """Whether the arm's curator is GeoAlign in any form, so that the pair count is the control it must beat."""
+        return self.curator.startswith("geoalign")
 
 
 @dataclass(frozen=True)
@@ -191,14 +139,14 @@ class LevelTable:
         return tuple(
             row
             for row in self.rows
-            if row.detection is not None or not math.isnan(row.advantage_cosine.interval.estimate)
+            if row.detection is not None or not math.isnan(row.measures["advantage_cosine"].interval.estimate)
         )
 
     @property
     def detection_scores(self) -> list[str]:
-        """Names of the scores whose detection was measured for any arm."""
-        rows = [row for arm in self.rows if arm.detection for row in arm.detection.rows]
-        return sorted(dict.fromkeys(row.score for row in rows), key=_in_order)
+        """Names of the scores whose detection was measured for any arm, in their order."""
+        found = {row.score for arm in self.rows if arm.detection for row in arm.detection.rows}
+        return [name for name in SCORES if name in found]
 
     def comparison(self, arm: str, against: str) -> Comparison | None:
         """The comparison of two arms; None where none was made."""

@@ -1,9 +1,11 @@
-"""The findings of a comparison, in sentences: a win only where the interval excludes zero, a loss as plainly."""
+"""What may be said of a comparison, in sentences: a win only where the interval excludes zero, a loss as plainly; and
+what wrong rewards cost at a level, and how much of that each arm won back."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -12,12 +14,19 @@ from geoalign.lab.analysis.comparison.table import (
     PRIMARY,
     ArmRow,
     Comparison,
-    Detection,
+    LevelTable,
     Statement,
 )
-from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference
+from geoalign.lab.analysis.detection import Detection
+from geoalign.lab.analysis.statistics import (
+    MIN_SEEDS,
+    Interval,
+    PairedDifference,
+    paired_difference,
+    share_interval,
+)
 from geoalign.lab.store.comparison_plan import Plan
-from geoalign.lab.text import probability, signed
+from geoalign.lab.text import ends, estimate, probability, short, signed
 
 SIGNIFICANCE = 0.05
 
@@ -30,7 +39,7 @@ def level_statements(
     statements = [headroom_statement(level, rate, headroom, plan)]
     decidable = statements[0].verdict == "better"
     control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
-    curators = {row.arm: row.curator for row in rows}
+    is_geoalign = {row.arm: row.is_geoalign for row in rows}
     started = {row.arm for row in rows if row.seeds}
     for item in comparisons:
         if item.arm not in started and item.kind != PRIMARY:
@@ -38,7 +47,7 @@ def level_statements(
         if item.kind == BOUND:
             statements.append(bound_statement(item))
         elif item.kind in (PRIMARY, EXPLORATORY):
-            geoalign = curators[item.arm].startswith("geoalign")
+            geoalign = is_geoalign[item.arm]
             if geoalign and item.against == plan.baseline:
                 name = plan.control or "pair_count"
                 statements.append(geoalign_statement(item, control.get(item.arm), name, decidable))
@@ -47,7 +56,7 @@ def level_statements(
     statements.extend(
         detection_statement(level, row.arm, row.detection)
         for row in rows
-        if row.detection is not None and curators[row.arm].startswith("geoalign")
+        if row.detection is not None and row.is_geoalign
     )
     return statements
 
@@ -153,7 +162,8 @@ def amount(difference: PairedDifference) -> str:
         return "unknown (no seed has both)"
     seeds = "1 paired seed" if difference.pairs == 1 else f"{difference.pairs} paired seeds"
     left = f", {difference.left_out} left out" if difference.left_out else ""
-    return f"{signed(difference.interval.estimate)} ({_bounds(difference.interval)}, {seeds}{left})"
+    bounds = f"95% interval {ends(difference.interval, signed)}" if difference.defined else "interval undefined"
+    return f"{signed(difference.interval.estimate)} ({bounds}, {seeds}{left})"
 
 
 def _sentence(item: Comparison, decidable: bool) -> str:
@@ -186,11 +196,92 @@ def _why_undefined(difference: PairedDifference) -> str:
     return "All seeds differ by the same amount, which gives no spread to judge it by"
 
 
-def _bounds(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return "interval undefined"
-    return f"95% interval {signed(interval.low)} to {signed(interval.high)}"
-
-
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+# --- what wrong rewards cost ------------------------------------------------------------------------------------------
+
+# With more arms beside the oracle the headline names the primary ones alone; the figure has all.
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """One arm's gain over the baseline, and what share of the cost that is.
+
+    `share` has Fieller's interval over paired seeds; NaN bounds where it is undefined, as with one seed.
+    """
+
+    row: ArmRow
+    gain: PairedDifference
+    share: Interval
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What wrong rewards, a share `rate` of all, cost the baseline, which believes them, at a level: the final score of
+    the `clean` arm without any minus its own, paired by seed; all other arms, the oracle included, best first."""
+
+    rate: float
+    baseline: ArmRow
+    clean: ArmRow
+    cost: PairedDifference
+    arms: tuple[Recovered, ...]
+
+
+def recovery(level: LevelTable, plan: Plan) -> Recovery | None:
+    """The cost of wrong rewards at a level and what was recovered of it.
+
+    None where nothing is corrupted, where the level has no arm without corruption, or where that or the baseline has no
+    result.
+    """
+    baseline = level.row(plan.baseline)
+    clean = next((row for row in level.rows if row.role == BOUND and row.seeds), None)
+    if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:
+        return None
+    arms = [_recovered(row, baseline, clean) for row in level.rows if row.seeds and row not in (baseline, clean)]
+    measured = [arm for arm in arms if not math.isnan(arm.gain.interval.estimate)]
+    best_first = tuple(sorted(measured, key=lambda arm: -arm.gain.interval.estimate))
+    cost = paired_difference(clean.score.values, baseline.score.values)
+    return Recovery(level.rate, baseline, clean, cost, best_first)
+
+
+def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
+    mine, theirs, best = row.score.values, baseline.score.values, clean.score.values
+    seeds = [seed for seed in mine if not any(math.isnan(of.get(seed, math.nan)) for of in (mine, theirs, best))]
+    share = share_interval([mine[seed] - theirs[seed] for seed in seeds], [best[seed] - theirs[seed] for seed in seeds])
+    return Recovered(row, paired_difference(mine, theirs), share)
+
+
+def headline(found: Recovery, plan: Plan) -> str:
+    """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
+    score, cost = found.baseline.score.interval.estimate, found.cost.interval
+    first = (
+        f"{found.rate:.0%} of the rewards were wrong: {found.baseline.arm} ends at {short(score)} instead of "
+        f"{short(found.clean.score.interval.estimate)}"
+    )
+    if not cost.estimate > 0:
+        return f"{first}. That is no loss, so there was nothing to recover."
+    if cost.low <= 0:
+        return f"{first}. The loss is not distinguishable from zero."
+    named = [arm for arm in found.arms if arm.row.arm != plan.oracle]
+    primary = [arm for arm in named if arm.row.role == PRIMARY]
+    shown = primary + [arm for arm in named if arm not in primary] if len(named) <= _MOST_NAMED else primary
+    parts = [f"{arm.row.arm} {_share(arm)}" for arm in shown]
+    parts += [f"{arm.row.arm}, which knows the wrong ones, {_share(arm)}" for arm in found.arms if arm not in named]
+    return f"{first}. Recovered of that loss: {'; '.join(parts)}." if parts else f"{first}."
+
+
+def footnote(found: Recovery) -> str:
+    """What the shares are of, and how far they can be trusted."""
+    shares = f"Shares are of the loss, {found.clean.arm} minus {found.baseline.arm}, by final scores."
+    if found.cost.pairs == 1:
+        return f"{shares} One seed shows what happens, and proves nothing: other seeds give other numbers."
+    if not found.cost.defined:
+        return f"{shares} {found.cost.pairs} seeds give no interval."
+    return f"{shares} Intervals are Fieller's over {found.cost.pairs} paired seeds, uncorrected."
+
+
+def _share(arm: Recovered) -> str:
+    return estimate(arm.share, "{:.0%}".format)

@@ -1,21 +1,72 @@
-"""How the runs of a level went: evaluations, training reward, trust region, projector, pass@k, over seeds."""
+"""How the runs of a level went: evaluations, training reward, trust region, projector, pass@k, over seeds; and how arms
+look, the same in every picture."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
-from geoalign.lab.analysis.statistics import ema, seed_interval
-from geoalign.lab.reports.comparison.looks import numbered, palette, portions, slug
-from geoalign.lab.reports.figures.curves import ACCURACIES, SMOOTHED_FROM
-from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, line_panel
-from geoalign.lab.store.columns import Floats
+from geoalign.lab.analysis.statistics import mean
+from geoalign.lab.reports.figures.curves import ACCURACIES, PROJECTOR
+from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
 from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert, label
+
+# More bands than these hide one another: further arms get further pictures, each with the baseline.
+PER_PICTURE = 5
+_LONGEST_SLUG = 80
+_BY_ROLE = {
+    "baseline": Look("ink", "o", "-"), "primary": Look("blue", "s", "-"), "control": Look("orange", "D", "--"),
+    "oracle": Look("green", "^", "-."), "bound": Look("soft", "v", ":"),
+}  # fmt: skip
+_OTHERS = (
+    Look("purple", "P", "-"), Look("blue", "X", "--"), Look("orange", "s", "-."), Look("green", "D", ":"),
+    Look("soft", "^", "-"),
+)  # fmt: skip
+
+
+def palette(rows: Sequence[ArmRow]) -> dict[str, Look]:
+    """A look for every arm: baseline, primary arms, control and bounds by their role, further ones in turn."""
+    first = {row.role: row.arm for row in reversed(rows) if row.role in _BY_ROLE}
+    others = [row.arm for row in rows if row.arm not in first.values()]
+    return {arm: _BY_ROLE[role] for role, arm in first.items()} | {
+        arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)
+    }
+
+
+def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
+    """The arms in pictures of at most six: the planned parts first, then the others beside the baseline."""
+    done = [row for row in rows if row.seeds]
+    main = [row for row in done if row.role != "exploratory"]
+    others = [row for row in done if row.role == "exploratory"]
+    if len(done) <= PER_PICTURE + 1:
+        return [main + others] if done else []
+    baseline = [row for row in done if row.role == "baseline"]
+    parts = [baseline + others[at : at + PER_PICTURE] for at in range(0, len(others), PER_PICTURE)]
+    return [part for part in [main, *parts] if part]
+
+
+def slug(level: str) -> str:
+    """A level's name as part of a file name and of an address inside the page: names of levels stay as they are.
+
+    A name that is cut or holds other characters ends in eight digits of its hash, so that two stay two.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "-", level)[:_LONGEST_SLUG]
+    if plain == level and level:
+        return level
+    return f"{plain}-{hashlib.sha256(level.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def numbered(name: str, number: int) -> str:
+    """The name of the first, second, ... picture of a kind."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+# --- evaluations ------------------------------------------------------------------------------------------------------
 
 _CAPTION = (
     "Mean over seeds; thick: smoothed seed by seed (s = 0.6 s + 0.4 x, from eight evaluations on), thin: unsmoothed; "
@@ -24,143 +75,43 @@ _CAPTION = (
 )
 
 
-_PLAIN = Look("blue")
-
-
-def band(curve: Curve, name: str = "", look: Look = _PLAIN) -> Line:
-    """Smooths each seed's curve (from eight points on; s = 0.6 s + 0.4 x), then takes mean and t interval over seeds.
-
-    A step that a seed lacks is left out for that seed. The unsmoothed mean is drawn thin.
-    """
-    smooth = np.full_like(curve.values, np.nan)
-    for row, values in enumerate(curve.values):
-        known = ~np.isnan(values)
-        smooth[row, known] = ema(values[known]) if known.sum() >= SMOOTHED_FROM else values[known]
-    intervals = [seed_interval(column) for column in smooth.T]
-    return Line(
-        name,
-        curve.steps,
-        np.array([seed_interval(column).estimate for column in curve.values.T]),
-        low=np.array([item.low for item in intervals]),
-        high=np.array([item.high for item in intervals]),
-        smooth=np.array([item.estimate for item in intervals]),
-        look=look,
-    )
-
-
-# --- evaluations ------------------------------------------------------------------------------------------------------
-
-
-def evaluation_panels(level: LevelTable, metric: str) -> list[Panel | str]:
-    """The compared metric over steps, arms in groups of at most six."""
-    return _panels(level, "curve", f"evaluation-{slug(level.level)}", METRICS[metric])
-
-
-def proxy_and_gold_panels(level: LevelTable, metric: str) -> list[Panel | str]:
-    """Proxy reward and gold utility over steps, and one against the other, where a gold utility is known.
-
-    The curve of the compared metric is among the evaluation curves already and is left out.
-    """
-    if not any(row.gold_curve.values.size for row in level.rows):
-        return []
-    at = slug(level.level)
-    proxy = _panels(level, "reward_curve", f"proxy-reward-{at}", "proxy reward") if metric != "reward" else []
-    gold = _panels(level, "gold_curve", f"gold-utility-{at}", "gold utility") if metric != "gold_utility" else []
-    return [*proxy, *gold, *[_paths(level, part, number) for number, part in enumerate(portions(level.rows), 1)]]
-
-
-def _panels(level: LevelTable, which: str, name: str, metric: str) -> list[Panel | str]:
-    parts = [[row for row in part if getattr(row, which).values.size] for part in portions(level.rows)]
+def evaluation_panels(level: LevelTable, metric: str, name: str = "evaluation") -> list[Panel | str]:
+    """A metric over steps, arms in groups of at most six."""
+    words = METRICS[metric]
+    parts = [[row for row in part if row.curves[metric].values.size] for part in portions(level.rows)]
     panels: list[Panel | str] = []
     for number, part in enumerate([part for part in parts if part], 1):
-        ends = "; ".join(f"{inert(row.arm, 40)} {_ends(getattr(row, which))}" for row in part)
+        lines = _bands(level, [(row, row.curves[metric]) for row in part])
+        ends = "; ".join(f"{inert(row.arm, 40)} {_ends(line)}" for row, line in zip(part, lines, strict=True))
         panels.append(
             line_panel(
-                numbered(name, number),
-                f"{metric[:1].upper()}{metric[1:]}, {label(level.level, 28)}",
-                f"Smoothed mean {metric} over seeds at {inert(level.level, 40)}, first to last: {ends}.",
+                numbered(f"{name}-{slug(level.level)}", number),
+                f"{words[:1].upper()}{words[1:]}, {label(level.level, 28)}",
+                f"Smoothed mean {words} over seeds at {inert(level.level, 40)}, first to last: {ends}.",
                 _CAPTION,
-                _bands(level, [(row, getattr(row, which)) for row in part]),
-                y=metric,
+                lines,
+                y=words,
                 legend="above",
             )
         )
-    return panels or [f"No finished run at {inert(level.level, 40)} has an evaluation with {metric}."]
+    return panels or [f"No finished run at {inert(level.level, 40)} has an evaluation with {words}."]
+
+
+def hacking_panels(level: LevelTable, compared: str) -> list[Panel | str]:
+    """Proxy reward and gold utility over steps where the latter is known; the compared metric's curve stands above."""
+    if not any(row.curves["gold_utility"].values.size for row in level.rows):
+        return [f"No gold utility is known at {inert(level.level, 40)}, so reward hacking cannot be seen."]
+    names = {"reward": "proxy-reward", "gold_utility": "gold-utility"}
+    return [panel for key, name in names.items() if key != compared for panel in evaluation_panels(level, key, name)]
 
 
 def _bands(level: LevelTable, curves: Sequence[tuple[ArmRow, Curve]]) -> list[Line]:
     style = palette(level.rows)
-    return [band(curve, label(row.arm, 24), style[row.arm]) for row, curve in curves]
+    return [band(label(row.arm, 24), style[row.arm], curve.steps, curve.values) for row, curve in curves]
 
 
-def seeds_panels(level: LevelTable, metric: str) -> list[Panel | str]:
-    """Every seed's own curve for the baseline and the primary arm (the paper's stability figure)."""
-    rows = [row for row in level.rows if row.role in ("baseline", "primary") and row.curve.values.size]
-    if not any(len(row.seeds) > 1 for row in rows):
-        return [f"Single seeds are drawn from two seeds on; {inert(level.level, 40)} has fewer."]
-    style = palette(level.rows)
-    spreads = "; ".join(f"{inert(row.arm, 40)}: {len(row.seeds)} seeds, last {_range(row.curve)}" for row in rows)
-    lines = []
-    for row in rows:
-        for seed, values in enumerate(row.curve.values):
-            known, name = ~np.isnan(values), label(row.arm, 24) if seed == 0 else "_further"
-            lines.append(Line(name, row.curve.steps[known], ema(values[known]), look=style[row.arm]))
-    return [
-        line_panel(
-            f"seeds-{slug(level.level)}",
-            f"Seed by seed, {label(level.level, 28)}",
-            f"One smoothed curve a seed. {spreads}.",
-            "Each line is one seed, smoothed. Runs of the same seed saw the same prompts in the same order and "
-            "the same corrupted slots, whatever the arm.",
-            lines,
-            y=METRICS[metric],
-            legend="above",
-        )
-    ]
-
-
-def _paths(level: LevelTable, rows: Sequence[ArmRow], number: int) -> Panel:
-    style = palette(level.rows)
-    known = [row for row in rows if row.gold_curve.values.size and row.reward_curve.values.size]
-    words = "; ".join(
-        f"{inert(row.arm, 40)}: proxy {_ends(row.reward_curve)}, gold {_ends(row.gold_curve)}" for row in known
-    )
-    lines = []
-    for row in known:
-        proxy, gold = path(row)
-        lines.append(Line(label(row.arm, 24), proxy, gold, look=style[row.arm]))
-        lines.append(Line("_end", proxy[-1:], gold[-1:], look=style[row.arm]))
-    return line_panel(
-        numbered(f"proxy-gold-{slug(level.level)}", number),
-        f"Gold against proxy, {label(level.level, 28)}",
-        f"Path of gold utility against proxy reward, first to last: {words}.",
-        "Smoothed means over seeds from the first evaluation to the last (marker). A path that turns down "
-        "while it goes right is reward hacking: the proxy still rises, what it stands for falls.",
-        lines,
-        x="proxy reward",
-        y="gold utility",
-        legend="above",
-    )
-
-
-def path(row: ArmRow) -> tuple[Floats, Floats]:
-    """Smoothed mean proxy reward and gold utility at the steps that have both."""
-    proxy, gold = row.reward_curve, row.gold_curve
-    common = np.intersect1d(proxy.steps, gold.steps)
-    pair = (np.asarray(band(curve).smooth)[np.searchsorted(curve.steps, common)] for curve in (proxy, gold))
-    first, second = pair
-    return first, second
-
-
-def _ends(curve: Curve) -> str:
-    means = band(curve).smooth
-    return f"{means[0]:.3f} to {means[-1]:.3f}" if len(means) else "unknown"
-
-
-def _range(curve: Curve) -> str:
-    last = curve.values[:, -1]
-    last = last[~np.isnan(last)]
-    return f"{last.min():.3f} to {last.max():.3f}" if len(last) else "unknown"
+def _ends(line: Line) -> str:
+    return f"{line.smooth[0]:.3f} to {line.smooth[-1]:.3f}"
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -169,7 +120,6 @@ def _range(curve: Curve) -> str:
 _LOGGED = {
     "reward": ("training-reward", "Training reward", "mean reward of the batch", "As scored, corrupted ones included."),
     "true_reward": ("true-reward", "True training reward", "mean reward", "Before corruption; nobody trains on it."),
-    "mean_abs_advantage": ("advantages", "Advantages", "mean of |advantage|", "After curation, over the batch."),
     "ppo_kl": ("kl", "PPO KL", "PPO KL", "Old minus new log-probability, mean over tokens, whatever beta is."),
     "clip_fraction": ("clip-fraction", "Clip fraction", "share of tokens", "Tokens outside the clipping range."),
 }
@@ -179,30 +129,29 @@ def logged_panels(
     level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: Plan
 ) -> list[Panel | str]:
     """Logged quantities over steps with bands over seeds: baseline, primary arms, control and bounds."""
-    rows = portions(level.rows)[0] if portions(level.rows) else []
+    rows = next(iter(portions(level.rows)), [])
     panels: list[Panel | str] = []
     for name in names:
         stem, title, axis, note = _LOGGED[name]
         if name in ("ppo_kl", "clip_fraction") and plan.zero_by_construction:
             panels.append(f"{title} is zero by construction: each generation is used for a single update.")
             continue
-        curves = [(row, _logged(cells_of(row), name)) for row in rows]
-        curves = [(row, curve) for row, curve in curves if curve.values.size]
-        words = "; ".join(f"{inert(row.arm, 40)} {np.nanmean(curve.values):.4g}" for row, curve in curves)
-        if curves:
-            panels.append(
-                line_panel(
-                    f"{stem}-{slug(level.level)}",
-                    f"{title}, {label(level.level, 28)}",
-                    f"{title} over steps, mean over seeds and steps: {words}.",
-                    f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
-                    _bands(level, curves),
-                    y=axis,
-                    legend="above",
-                )
-            )
-        elif name != "mean_abs_advantage":
+        curves = [(row, curve) for row in rows if (curve := _logged(cells_of(row), name)).values.size]
+        if not curves:
             panels.append(f"{title} was not logged at {inert(level.level, 40)}.")
+            continue
+        words = "; ".join(f"{inert(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
+        panels.append(
+            line_panel(
+                f"{stem}-{slug(level.level)}",
+                f"{title}, {label(level.level, 28)}",
+                f"{title} over steps, mean over seeds and steps: {words}.",
+                f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
+                _bands(level, curves),
+                y=axis,
+                legend="above",
+            )
+        )
     return panels
 
 
@@ -212,18 +161,17 @@ def _logged(cells: Sequence[Cell], name: str) -> Curve:
 
 def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Panel | str:
     """The projector's accuracy on training pairs, held-out pairs and new groups, with bands over seeds."""
-    curves = [(_logged(cells, name), words, look) for name, words, look in ACCURACIES]
-    curves = [item for item in curves if item[0].values.size]
+    curves = [(words, look, _logged(cells, name)) for name, words, look in ACCURACIES]
+    curves = [item for item in curves if item[-1].values.size]
     if not curves:
         return f"{inert(row.arm, 40)} logged no projector accuracy."
-    means = "; ".join(f"{words} {np.nanmean(curve.values):.3f}" for curve, words, _ in curves)
+    means = "; ".join(f"{words} {mean(curve.values):.3f}" for words, _, curve in curves)
     return line_panel(
         f"projector-{slug(level.level)}",
         f"Projector of {label(row.arm, 20)}, {label(level.level, 18)}",
         f"Projector accuracy, mean over seeds and steps: {means}; chance 0.5.",
-        "Held-out pairs share rollouts with training pairs; only accuracy on new groups says whether there is "
-        "a consensus to trust. Bands: 95% interval over seeds.",
-        [band(*item) for item in curves],
+        f"{PROJECTOR} Bands: 95% interval over seeds.",
+        [band(words, look, curve.steps, curve.values) for words, look, curve in curves],
         y="pairs ordered rightly",
         ylim=(0, 1.03),
         chance=0.5,
@@ -236,27 +184,20 @@ def pass_at_k_panel(level: LevelTable) -> Panel | str:
     parts = portions([row for row in level.rows if len(row.pass_at_k) > 1])
     if not parts:
         return f"pass@k for more than one k was not measured at {inert(level.level, 40)}."
-    rows, style = parts[0], palette(level.rows)
-    words = "; ".join(
-        f"{inert(row.arm, 40)} "
-        + ", ".join(f"{item.interval.estimate:.3f} at {k}" for k, item in row.pass_at_k.items())
-        for row in rows
-    )
-    lines = [
-        interval_line(
-            label(row.arm, 24), list(row.pass_at_k), [item.interval for item in row.pass_at_k.values()], style[row.arm]
-        )
-        for row in rows
-    ]
+    style, lines, words = palette(level.rows), [], []
+    for row in parts[0]:
+        found = {k: measure.interval for k, measure in row.pass_at_k.items()}
+        lines.append(interval_line(label(row.arm, 24), list(found), list(found.values()), style[row.arm]))
+        words.append(f"{inert(row.arm, 40)} " + ", ".join(f"{item.estimate:.3f} at {k}" for k, item in found.items()))
     return line_panel(
         f"pass-at-k-{slug(level.level)}",
         f"pass@k after RL, {label(level.level, 24)}",
-        f"pass@k after RL: {words}.",
+        f"pass@k after RL: {'; '.join(words)}.",
         "Chance that one of k answers is right, unbiased estimate, mean over seeds with 95% bands. A flatter "
         "curve means less diverse answers.",
         lines,
         x="k",
         y="pass@k",
-        powers=list(rows[0].pass_at_k),
+        powers=list(parts[0][0].pass_at_k),
         legend="above",
     )

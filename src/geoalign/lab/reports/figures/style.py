@@ -1,6 +1,7 @@
 """One look for every figure: a panel is one pair of axes, drawn on matplotlib's SVG canvas without pyplot's state.
 
-Most panels are one of two kinds: lines with bands (`line_panel`), or names with intervals (`interval_panel`).
+A panel is of one of two kinds: lines with bands, points and outlines of histograms (`line_panel`), or names with
+intervals (`interval_panel`); `band` makes the line of several seeds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from geoalign.method.intervals import Interval
+from geoalign.lab.analysis.statistics import Interval, ema, mean, seed_interval
+from geoalign.lab.store.columns import Floats, Ints
+from geoalign.lab.store.run import Series
 
 # Small enough that a phone shows it without shrinking the letters below reading size.
 SIZE = (5.4, 3.5)
 # Steps are whole numbers, so are the ticks under them.
 STEP_AXIS = "RL step"
 SMOOTHED = "smoothed, s = 0.6 s + 0.4 x"
+# With few points a smoothed curve stays near the first one and hides the rest.
+SMOOTHED_FROM = 8
 
 
 @dataclass(frozen=True)
@@ -53,15 +58,8 @@ DARK = Theme(
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: its file name, what it is called, its words for those who cannot see it, and how to draw it.
-
-    Attributes:
-        name: file stem under figures/.
-        title: short heading, drawn above the axes.
-        alt: what the picture shows, with its numbers, in words.
-        caption: how to read it.
-        draw: draws on empty, styled axes.
-    """
+    """One picture: the stem of its file, the title above its axes, what it shows in words and numbers (`alt`), how to
+    read it, and how to draw it on empty, styled axes."""
 
     name: str
     title: str
@@ -72,7 +70,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Look:
-    """Colour (a name of the theme), marker and dash of a line."""
+    """Colour (a name of the theme), marker and dash of a line; without a dash the markers stand alone."""
 
     colour: str
     marker: str = "o"
@@ -84,10 +82,10 @@ class Line:
     """A line over `x`.
 
     Attributes:
-        name: what the legend calls it.
+        name: what the legend calls it; with an underscore before it the legend leaves it out.
         y: drawn thick, or thin where there is a `smooth`, which then is thick.
         low, high: ends of its intervals: empty, or NaN where there is none.
-        marked: whether every point has a marker; a single one always has.
+        marked: whether every point has a marker of `size`; a single one always has.
         bars: intervals as error bars instead of a band.
     """
 
@@ -100,30 +98,58 @@ class Line:
     look: Look = Look("blue")
     marked: bool = False
     bars: bool = False
+    size: float = 4
 
-
-def draw_line(axes: Axes, theme: Theme, line: Line) -> None:
-    """A line with its interval; a single point has its interval as an error bar."""
-    colour, x = getattr(theme, line.look.colour), np.asarray(line.x)
-    y, low, high, smooth = (np.asarray(values, np.float64) for values in (line.y, line.low, line.high, line.smooth))
-    thick = smooth if len(smooth) else y
-    mark = line.look.marker if line.marked or len(x) == 1 else ""
-    if len(low) and np.isfinite(low).any():
-        if line.bars or len(x) == 1:
-            reach = np.nan_to_num([thick - low, high - thick]).clip(0)
-            axes.errorbar(x, thick, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.8, capsize=3)
-        else:
-            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    if len(smooth):
-        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.5, marker=mark, markersize=4)
-        mark = ""
-    axes.plot(x, thick, color=colour, linestyle=line.look.dash, linewidth=2, label=line.name, marker=mark, markersize=4)
+    def draw(self, axes: Axes, theme: Theme) -> None:
+        """Draws it with its interval; a single point has its interval as an error bar."""
+        colour, x = getattr(theme, self.look.colour), np.asarray(self.x)
+        y, low, high, smooth = (np.asarray(values, np.float64) for values in (self.y, self.low, self.high, self.smooth))
+        thick = smooth if len(smooth) else y
+        style: dict[str, Any] = {"color": colour, "markersize": self.size, "marker": ""}
+        if self.marked or len(x) == 1 or not self.look.dash:
+            style["marker"] = self.look.marker
+        if len(low) and np.isfinite(low).any():
+            if self.bars or len(x) == 1:
+                reach = np.nan_to_num([thick - low, high - thick]).clip(0)
+                axes.errorbar(x, thick, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.8, capsize=3)
+            else:
+                axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        if len(smooth):
+            axes.plot(x, y, linewidth=0.8, alpha=0.5, **style)
+            style["marker"] = ""
+        axes.plot(x, thick, linestyle=self.look.dash, linewidth=2, label=self.name, **style)
 
 
 def interval_line(name: str, x: Sequence[float], found: Sequence[Interval], look: Look, *, bars: bool = False) -> Line:
     """A marked line through estimates, with their intervals."""
     low, high = [item.low for item in found], [item.high for item in found]
     return Line(name, x, [item.estimate for item in found], low, high, look=look, marked=True, bars=bars)
+
+
+def smoothed(name: str, look: Look, series: Series) -> Line:
+    """A logged quantity: thin at each step, thick smoothed."""
+    return Line(name, series.steps, series.values, smooth=ema(series.values), look=look)
+
+
+def histogram(name: str, values: Floats, edges: Floats, look: Look) -> Line:
+    """The outline of a histogram, in percent of the values; those outside the edges count at the ends."""
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
+    heights = np.repeat(100 * counts / max(len(values), 1), 2)
+    return Line(name, np.repeat(edges, 2), np.concatenate([[0], heights, [0]]), look=look)
+
+
+def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
+    """The curves of several seeds: each smoothed (from eight points on), then mean and t interval over seeds.
+
+    `seeds` is [seeds, steps]; a step that a seed lacks, NaN, is left out for that seed. The unsmoothed mean is thin.
+    """
+    smooth = np.full_like(seeds, np.nan)
+    for row, values in enumerate(seeds):
+        there = ~np.isnan(values)
+        smooth[row, there] = ema(values[there]) if there.sum() >= SMOOTHED_FROM else values[there]
+    found = [seed_interval(column) for column in smooth.T]
+    low, high, thick = ([getattr(item, end) for item in found] for end in ("low", "high", "estimate"))
+    return Line(name, steps, [mean(column) for column in seeds.T], low, high, thick, look)
 
 
 def line_panel(
@@ -137,22 +163,19 @@ def line_panel(
     x: str = STEP_AXIS,
     chance: float | None = None,
     powers: Sequence[float] = (),
+    scientific: bool = False,
     legend: Literal["best", "lower left", "above"] = "best",
     **limits: Any,
 ) -> Panel:
-    """Lines and their legend.
+    """Lines and their legend, "above" in room made for it at the top, so that bands stay uncovered.
 
-    Args:
-        x, y: what the axes are called.
-        chance: where a dotted line stands for chance.
-        powers: the ticks of an x axis in powers of two.
-        legend: where it stands; "above": in room made for it at the top, so that bands stay uncovered.
-        limits: of the axes, as matplotlib calls them.
+    `chance` is where a dotted line stands, `powers` are the ticks of an x axis in powers of two, a `scientific` y axis
+    has powers of ten, `limits` are those of the axes as matplotlib calls them.
     """
 
     def draw(axes: Axes, theme: Theme) -> None:
         for line in lines:
-            draw_line(axes, theme, line)
+            line.draw(axes, theme)
         if chance is not None:
             axes.axhline(chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)), label="chance")
         if powers:
@@ -160,20 +183,20 @@ def line_panel(
             axes.set_xticks(powers, [f"{value:g}" for value in powers])
             axes.minorticks_off()
         axes.set(xlabel=x, ylabel=y, **limits)
-        if legend == "above":
-            legend_above(axes, sum(not line.name.startswith("_") for line in lines))
-        else:
+        if scientific:
+            axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
+            axes.yaxis.get_offset_text().set_color(theme.soft)
+        if legend != "above":
             axes.legend(loc=legend, ncols=1 if legend == "best" else 2)
+            return
+        # Inside the top of the axes, in room made for it: error bars and bands stay uncovered.
+        entries = sum(not line.name.startswith("_") for line in lines)
+        columns = max(1, min(3, entries))
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
+        axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
 
     return Panel(name, title, alt, caption, draw)
-
-
-def legend_above(axes: Axes, entries: int) -> None:
-    """A legend inside the top of the axes, in room made for it: error bars and bands stay uncovered."""
-    columns = min(3, entries)
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
-    axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
 
 
 def interval_panel(
@@ -196,17 +219,12 @@ def interval_panel(
             reach = np.nan_to_num([[found.estimate - found.low], [found.high - found.estimate]])
             colour = getattr(theme, look.colour)
             axes.errorbar(found.estimate, height, xerr=reach, fmt=look.marker, capsize=4, linewidth=1.8, color=colour)
-        name_rows(axes, [row[0] for row in rows])
-        axes.set(xlabel=x, **limits)
+        # Names at the left, in room made for them.
+        axes.set_yticks(heights, [row[0] for row in rows], fontsize=max(6.5, 10 - len(rows) / 5))
+        axes.set(xlabel=x, ylim=(-0.6, len(rows) - 0.4), **limits)
+        axes.figure.subplots_adjust(left=0.31)
 
     return Panel(name, title, alt, caption, draw)
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names at the left from top to bottom, in room made for them."""
-    axes.set_yticks(np.arange(len(names))[::-1], names, fontsize=max(6.5, 10 - len(names) / 5))
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.figure.subplots_adjust(left=0.31)
 
 
 def render(panel: Panel, theme: Theme) -> bytes:

@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,43 +173,28 @@ def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]
             row += 1
 
 
+_FLOATS = ("deviation", "raw_cosine", "projected_cosine")
+
+
 def _pairs(inspection: Inspection, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
-    """Pieces of pairs by rising group, and the first group of each piece, counted as in the page."""
+    """Pieces of pairs, whole groups by rising number, and the first group of each piece, counted as in the page."""
     pairs, group = inspection.pairs, inspection.scored["group"].to_numpy()
     if pairs is None or not len(pairs):
         return [], []
-    inside = np.flatnonzero(kept[pairs["better"].to_numpy()] & kept[pairs["worse"].to_numpy()])
-    number = np.searchsorted(np.unique(group[kept]), group[pairs["better"].to_numpy()[inside]])
-    order = np.argsort(number, kind="stable")
-    inside, number = inside[order], number[order]
-    pieces, firsts = [], []
-    for part in _parts(number):
-        rows = inside[part]
-        firsts.append(int(number[part][0]))
-        pieces.append(
-            _packed(
-                {
-                    "group": number[part].tolist(),
-                    "better": index[pairs["better"].to_numpy()[rows]].tolist(),
-                    "worse": index[pairs["worse"].to_numpy()[rows]].tolist(),
-                    **{
-                        name: _numbers(np.round(pairs[name].to_numpy()[rows], 4))
-                        for name in ("deviation", "raw_cosine", "projected_cosine")
-                    },
-                }
-            )
-        )
-    return pieces, firsts
-
-
-def _parts(number: Ints) -> Iterable[slice]:
-    """Runs of whole groups of about `PIECE_PAIRS` pairs; `number` rises."""
-    start = 0
-    while start < len(number):
-        last = number[min(start + PIECE_PAIRS, len(number)) - 1]
-        end = int(np.searchsorted(number, last, side="right"))
-        yield slice(start, end)
-        start = end
+    pairs = pairs[kept[pairs["better"]] & kept[pairs["worse"]]]
+    better, worse = pairs["better"].to_numpy(), pairs["worse"].to_numpy()
+    number = np.searchsorted(np.unique(group[kept]), group[better])
+    found = pairs[list(_FLOATS)].assign(group=number, better=index[better], worse=index[worse])
+    found = found.sort_values("group", kind="stable")
+    # A group is in the piece in which its first pair is.
+    piece = np.searchsorted(found["group"], found["group"]) // PIECE_PAIRS
+    parts = [part for _, part in found.groupby(piece)]
+    packed = [
+        {name: part[name].tolist() for name in ("group", "better", "worse")}
+        | {name: _numbers(np.round(part[name].to_numpy(), 4)) for name in _FLOATS}
+        for part in parts
+    ]
+    return list(map(_packed, packed)), [int(part["group"].iloc[0]) for part in parts]
 
 
 def _packed(value: Any) -> str:

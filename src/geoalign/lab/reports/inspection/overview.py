@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas
 
-from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, consensus, level_of
+from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.analysis.verifier import DoubtfulPrompt, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.reports.documents import Count
 from geoalign.lab.store.inspection import Inspection
-from geoalign.lab.store.logs import MetricRow
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.store.run import Run
-from geoalign.lab.text import inert
+from geoalign.lab.text import ends, inert, percent
 
 _COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
-
-
-@dataclass(frozen=True)
-class Count:
-    """A number in a card: how much, as a share of what (NaN: of nothing), and what it means."""
-
-    name: str
-    value: float
-    share: float
-    note: str
-
-
-@dataclass(frozen=True)
-class Verifier:
-    """Sentences on the verifier, one on refused answers, and rows of prompts with their agreed and gold answers."""
-
-    lines: list[str]
-    refused: str
-    prompts: list[tuple[DoubtfulPrompt, str, str]]
-    listed: int
 
 
 def counts(scored: pandas.DataFrame) -> list[Count]:
@@ -68,37 +47,28 @@ def _count(name: str, value: float, of: float, note: str) -> Count:
 
 
 def verdict(inspection: Inspection) -> Verdict:
-    """Is there a consensus at all? From the summary's own measurement, else from the steps' metrics as for a run."""
+    """Is there a consensus at all? From the summary's measurement."""
     measured = inspection.summary.get("consensus") or {}
     accuracy = measured.get("new_group_accuracy")
     if accuracy is None:
-        other = consensus(as_run(inspection))
-        reason = measured.get("reason")
-        return Verdict(other.level, other.headline, inert(reason), 0) if reason else other
-    ends = tuple(_known(measured.get(f"new_group_accuracy_{end}")) for end in ("low", "high"))
-    chance = measured.get("chance_accuracy", CHANCE)
-    interval = Interval(accuracy, *ends)
-    level = level_of(interval, chance)
+        return Verdict("unknown", "No accuracy on new groups was measured.", inert(measured.get("reason") or ""), 0)
+    ends_of = (measured.get(f"new_group_accuracy_{end}") for end in ("low", "high"))
+    interval = Interval(accuracy, *(math.nan if end is None else end for end in ends_of))
+    level = level_of(interval, CHANCE)
     over = f" over {measured['groups']:,} groups" if "groups" in measured else ""
-    span = "undefined" if math.isnan(ends[0] + ends[1]) else f"{ends[0]:.1%} to {ends[1]:.1%}"
     text = (
         "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
-        f"worse one in {accuracy:.1%} of pairs (95% interval{over}: {span}; chance {chance:.0%})."
+        f"worse one in {accuracy:.1%} of pairs (95% interval{over}: {ends(interval, percent)}; chance {CHANCE:.0%})."
     )
-    return Verdict(level, HEADLINES[level], f"{text} {_advice(level)}".strip(), 0)
+    return Verdict(level, HEADLINES[level], f"{text} {_ADVICE.get(level, '')}".strip(), 0)
 
 
-def _advice(level: str) -> str:
-    if level == "yes":
-        return "A flag says that a reward disagrees with this consensus, not that it is wrong."
-    if level in ("no", "against"):
-        return "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
-    return ""
-
-
-def _known(value: float | None) -> float:
-    """NaN for null, which stands for it in JSON."""
-    return math.nan if value is None else value
+_WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
+_ADVICE = {
+    "yes": "A flag says that a reward disagrees with this consensus, not that it is wrong.",
+    "no": _WITHOUT,
+    "against": _WITHOUT,
+}
 
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:
@@ -140,44 +110,26 @@ def repeated(inspection: Inspection) -> list[str]:
     ]
 
 
-def verifier(inspection: Inspection, limit: int = 100) -> Verifier:
+def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
     """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
-    lines = verifier_lines(inspection.summary)
     prompts = doubtful_prompts(inspection.summary)
-    rows = [(prompt, inert(prompt.answer or "", 120), inert(prompt.gold or "", 120)) for prompt in prompts[:limit]]
-    return Verifier(lines, refused_line(inspection.summary), rows, len(prompts))
+    rows = [{**prompt, **{key: inert(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
+    return {
+        "lines": verifier_lines(inspection.summary),
+        "refused": refused_line(inspection.summary),
+        "prompts": rows[:limit],
+        "listed": len(prompts),
+    }
 
 
-def as_run(inspection: Inspection) -> Run:
+def steps_of(inspection: Inspection) -> list[RolloutStep]:
     """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
-    scored = inspection.scored
     steps = []
-    for step in np.unique(scored["step"]).tolist():
-        rows = scored[scored["step"] == step]
+    for step in sorted(inspection.scored["step"].unique().tolist()):
+        rows = inspection.scored[inspection.scored["step"] == step]
         columns = {name: rows[name].to_numpy() for name in _COLUMNS}
         known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
-        steps.append(
-            RolloutStep(
-                step=step,
-                path=inspection.folder,
-                row=rows.index.to_numpy(),
-                flipped=known & (columns["true_reward"] != columns["reward"]),
-                flip_known=known,
-                **columns,
-            )
-        )
-    return Run(
-        folder=inspection.folder,
-        config={"curator": dict(inspection.curator)},
-        config_text="",
-        versions={},
-        metrics=tuple(
-            MetricRow("rl", item["step"], {name: _known(value) for name, value in item["metrics"].items()})
-            for item in inspection.summary["steps"]
-        ),
-        rollouts=tuple(steps),
-        details={},
-        evaluations=(),
-        finished=True,
-        notes=(),
-    )
+        flipped = known & (columns["true_reward"] != columns["reward"])
+        row = rows.index.to_numpy()
+        steps.append(RolloutStep(step, inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
+    return steps

@@ -1,0 +1,294 @@
+"""Intervals, paired differences, rankings and curves in numpy and scipy. NaN is a missing value throughout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb, fsum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binomtest, rankdata
+from scipy.stats import t as student
+
+from geoalign.errors import InputError
+from geoalign.method.intervals import Interval, clustered_proportion, mean_interval, t_quantile
+
+__all__ = [
+    "MIN_SEEDS",
+    "Interval",
+    "PairedDifference",
+    "auroc",
+    "average_precision",
+    "clustered_proportion",
+    "ema",
+    "holm",
+    "known",
+    "largest_drop",
+    "mean",
+    "mean_interval",
+    "mean_pass_at_k",
+    "oscillation",
+    "paired_difference",
+    "pass_at_k",
+    "powers_of_two",
+    "seed_interval",
+    "share_interval",
+    "spread",
+    "wilson_interval",
+]
+
+# Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
+MIN_SEEDS = 3
+_LEVEL = 0.95
+# A spread below this share of the mean is rounding.
+_ROUNDING = 1e-12
+_UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+def known(values: ArrayLike) -> NDArray[np.float64]:
+    """The numbers that are not NaN."""
+    numbers = np.asarray(values, dtype=np.float64)
+    return numbers[~np.isnan(numbers)]
+
+
+def mean(values: ArrayLike) -> float:
+    """The mean of what is known; NaN without anything."""
+    numbers = known(values)
+    return float(numbers.mean()) if len(numbers) else math.nan
+
+
+# --- over seeds -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """First minus second, over the seeds that both have.
+
+    Attributes:
+        interval: mean difference with its t interval; the bounds are NaN where undefined.
+        p: two-sided p of Student's paired t test; NaN where undefined.
+        pairs: seeds with a value on both sides.
+        left_out: seeds with a value on one side only.
+    """
+
+    interval: Interval
+    p: float
+    pairs: int
+    left_out: int
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.interval.low)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies wholly on one side of zero; False where it is undefined."""
+        return self.interval.low > 0 or self.interval.high < 0
+
+
+def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> PairedDifference:
+    """First minus second, paired by seed; a NaN counts as missing.
+
+    With fewer than `MIN_SEEDS` pairs there is a mean but neither interval nor p. Differences that are all zero (two
+    arms that did the same) give the interval 0 to 0 and p = 1. Differences that are all equal but not zero show no
+    spread to judge them by: interval and p are undefined rather than of width zero.
+    """
+    mine, theirs = ({seed for seed, value in side.items() if not math.isnan(value)} for side in (first, second))
+    differences = np.array([first[seed] - second[seed] for seed in sorted(mine & theirs)], dtype=np.float64)
+    pairs, left_out, middle = len(differences), len(mine ^ theirs), mean(differences)
+    undefined = PairedDifference(Interval(middle, math.nan, math.nan), math.nan, pairs, left_out)
+    if pairs < MIN_SEEDS:
+        return undefined
+    if not differences.any():
+        return PairedDifference(Interval(0.0, 0.0, 0.0), 1.0, pairs, left_out)
+    error = float(differences.std(ddof=1)) / math.sqrt(pairs)
+    if error <= _ROUNDING * abs(middle):
+        return undefined
+    p = 2 * float(student.sf(abs(middle) / error, pairs - 1))
+    return PairedDifference(mean_interval(differences), p, pairs, left_out)
+
+
+def seed_interval(values: ArrayLike) -> Interval:
+    """The mean over seeds with Student's t interval; fewer than `MIN_SEEDS` values give NaN bounds."""
+    interval = mean_interval(np.asarray(values, dtype=np.float64))
+    return interval if len(known(values)) >= MIN_SEEDS else Interval(interval.estimate, math.nan, math.nan)
+
+
+def spread(values: ArrayLike) -> float:
+    """Standard deviation over seeds (ddof 1); NaN with fewer than two values."""
+    numbers = known(values)
+    return float(numbers.std(ddof=1)) if len(numbers) > 1 else math.nan
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Holm's step-down adjusted p-values (1979): they keep the chance of any false finding below the level.
+
+    With m values sorted upwards, adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)). A NaN is a comparison
+    without a test: it stays NaN and does not count in m.
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    tested = np.flatnonzero(~np.isnan(values))
+    adjusted = np.full(len(values), np.nan)
+    order = tested[np.argsort(values[tested], kind="stable")]
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(order), 0, -1) * values[order]))
+    return adjusted
+
+
+def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
+    """mean(parts) / mean(wholes) over paired values, with Fieller's interval (1954).
+
+    All shares r for which mean(parts - r wholes) is not distinguishable from zero by Student's t: the roots of
+    a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. Bounded only where
+    the mean of the wholes is itself distinguishable from zero (a > 0).
+
+    Args:
+        parts, wholes: [n], what was recovered and what there was to recover, of the same seeds.
+
+    Returns:
+        The share; NaN bounds with fewer than three pairs or where the interval is unbounded.
+    """
+    x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    if not len(x) or y.mean() == 0:
+        return _UNKNOWN
+    estimate = float(x.mean() / y.mean())
+    if len(x) < MIN_SEEDS:
+        return Interval(estimate, math.nan, math.nan)
+    covariance = np.cov(x, y)
+    q = t_quantile(_LEVEL, len(x) - 1) ** 2 / len(x)
+    a = y.mean() ** 2 - q * covariance[1, 1]
+    b = x.mean() * y.mean() - q * covariance[0, 1]
+    c = x.mean() ** 2 - q * covariance[0, 0]
+    if a <= 0:
+        return Interval(estimate, math.nan, math.nan)
+    half = math.sqrt(max(0.0, b * b - a * c)) / a
+    return Interval(estimate, float(b / a - half), float(b / a + half))
+
+
+def wilson_interval(successes: int, trials: int) -> Interval:
+    """Wilson's 95% score interval: stays inside [0, 1] and keeps a width at 0 and at `trials` successes.
+
+    For trials that come in groups (several answers to one problem) it is too narrow: `clustered_proportion` is meant
+    for those. All NaN without trials.
+    """
+    if trials == 0:
+        return _UNKNOWN
+    ends = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson")
+    return Interval(successes / trials, float(ends.low), float(ends.high))
+
+
+# --- rankings ---------------------------------------------------------------------------------------------------------
+
+
+def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
+    """Chance that a marked item scores higher than an unmarked one, ties counting one half.
+
+    Mann-Whitney: U = (sum of the midranks of the marked) - P (P + 1) / 2, divided by P N. The other direction (low
+    scores mean marked) is `auroc` of the negated scores, or 1 minus this. NaN where no marked or no unmarked item has
+    a score.
+    """
+    values, marked = _scored(scores, positives)
+    number, others = int(marked.sum()), int((~marked).sum())
+    if number == 0 or others == 0:
+        return math.nan
+    rank_sum = float(rankdata(values)[marked].sum())
+    return (rank_sum - number * (number + 1) / 2) / (number * others)
+
+
+def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
+    """Area under the precision-recall curve as a step function: sum over thresholds of (gain in recall) x precision.
+
+    Items of equal score enter together, so their order cannot matter. A score without information gives about the
+    share of marked items, not 1/2. NaN where no marked item has a score.
+    """
+    values, marked = _scored(scores, positives)
+    number = int(marked.sum())
+    if number == 0:
+        return math.nan
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    last_of_tie = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
+    hits = np.cumsum(marked[order])[last_of_tie]
+    return float((np.diff(hits, prepend=0) / number * hits / (last_of_tie + 1)).sum())
+
+
+def _scored(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values = np.asarray(scores, dtype=np.float64)
+    return known(values), np.asarray(positives)[~np.isnan(values)].astype(np.bool_)
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
+    """Standard deviation of a curve around the straight line through each point's neighbours, in units of the curve.
+
+    The estimator of Gasser, Sroka and Jennen-Steinmetz (1986): e_i = a x_{i-1} + b x_{i+1} - x_i, with a and b the
+    linear interpolation weights, and s^2 = mean of e_i^2 / (a^2 + b^2 + 1); at equal distances e is half the second
+    difference and the divisor 3/2. A steady rise or fall gives 0; independent noise around it gives that noise's
+    standard deviation. Unlike the spread around a smoothed curve it does not take the lag of the smoothing for unrest.
+    An evaluation's own sampling error is part of it: compare only curves measured on equally many answers.
+
+    Args:
+        values: [n] the curve.
+        steps: [n] rising positions of the points; None: equal distances.
+
+    Returns:
+        A number >= 0; NaN with fewer than three points.
+    """
+    curve = np.asarray(values, dtype=np.float64)
+    at = np.arange(len(curve)) if steps is None else np.asarray(steps)
+    at, curve = at[~np.isnan(curve)].astype(np.float64), known(curve)
+    if len(curve) < 3:
+        return math.nan
+    a = (at[2:] - at[1:-1]) / (at[2:] - at[:-2])
+    b = 1 - a
+    residual = a * curve[:-2] + b * curve[2:] - curve[1:-1]
+    return float(np.sqrt(np.mean(residual**2 / (a**2 + b**2 + 1))))
+
+
+def largest_drop(values: ArrayLike) -> float:
+    """The deepest fall below the best value so far: max over t of (max up to t) - x_t; 0 where a curve never falls."""
+    curve = known(values)
+    return float(np.max(np.maximum.accumulate(curve) - curve)) if len(curve) else math.nan
+
+
+def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
+    """Exponential moving average as in the paper's curves: s_t = keep s_{t-1} + (1 - keep) x_t, s_0 = x_0.
+
+    A NaN is a missing point: the average passes over it and stays as it was; it is NaN before the first number.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    smoothed = np.full_like(series, np.nan)
+    state = np.nan
+    for at, value in enumerate(series):
+        if not np.isnan(value):
+            state = value if np.isnan(state) else keep * state + (1 - keep) * value
+        smoothed[at] = state
+    return smoothed
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """1 - C(n - c, k) / C(n, k), the unbiased estimate from n = `samples` answers of which c = `correct` are right.
+
+    Chen et al. 2021 (arXiv 2107.03374), Eq. 1. Computed in whole numbers and divided once, so that it is exact to the
+    last bit even where it is close to 0 or 1. With fewer than k wrong answers it is 1.
+    """
+    if not 1 <= k <= samples:
+        raise InputError(f"k: expected 1 to {samples} (samples), got {k}")
+    if not 0 <= correct <= samples:
+        raise InputError(f"correct: expected 0 to {samples} (samples), got {correct}")
+    draws = comb(samples, k)
+    return (draws - comb(samples - correct, k)) / draws
+
+
+def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
+    """The mean of `pass_at_k` over one or more problems with `samples` answers each."""
+    return fsum(pass_at_k(samples, count, k) for count in correct) / len(correct)
+
+
+def powers_of_two(largest: int) -> list[int]:
+    """1, 2, 4, ... up to `largest`."""
+    return [2**power for power in range(largest.bit_length()) if 2**power <= largest]

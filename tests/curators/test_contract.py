@@ -50,8 +50,8 @@ CHANGES = {
         {"signed": True, "identical": "contradict", "projector": None},
         {"identical": "contradict"},
     ),
-    "pf_ppo_br": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}, {"mode": "verl", "weighting": "pow"}),
-    "pf_ppo_bw": ({"mode": "filter"}, {"mode": "reweight"}, {"mode": "verl"}),
+    "pf_ppo_br": ({"mode": "filter"},),
+    "pf_ppo_bw": ({"mode": "filter"},),
     "par": ({"slope": 3.0},),
     "denoise": (
         {"strategy": "weight", "level": 0.01},
@@ -93,7 +93,6 @@ CHANGES = {
     ),
 }
 VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
-ACROSS_GROUPS = {("pf_ppo_br", "reweight"), ("pf_ppo_br", "verl"), ("pf_ppo_bw", "reweight"), ("pf_ppo_bw", "verl")}
 
 
 class Made:
@@ -104,10 +103,6 @@ class Made:
 
     def __call__(self):
         return CURATORS[self.name](**self.settings)
-
-    @property
-    def across_groups(self):
-        return (self.name, self.settings.get("mode")) in ACROSS_GROUPS
 
     @property
     def shapes_rewards(self):
@@ -214,7 +209,7 @@ def test_rows_rewards_and_groups_belong_together(make):
     rollouts = batch(make)
     curation = curate(make(), rollouts)
     taken = rollouts.take(curation.source)
-    if len(curation.source) == len(rollouts) and not make.across_groups:
+    if len(curation.source) == len(rollouts):
         assert torch.equal(taken.groups, rollouts.groups)
     if not make.shapes_rewards:
         assert torch.equal(curation.rewards, taken.rewards)
@@ -362,8 +357,7 @@ def test_single_row_and_ragged_groups(make):
     curation = curate(make(), ragged)
     assert curation.weights.isfinite().all()
     kept = torch.bincount(groups[curation.source], minlength=10)
-    if not make.across_groups:
-        assert (kept <= torch.bincount(groups, minlength=10)).all()
+    assert (kept <= torch.bincount(groups, minlength=10)).all()
 
 
 def test_nan_rewards_have_weight_zero_and_are_no_donors(make):

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from geoalign.method.semantic_entropy import cosine_clusters
 from worked_groups import RB, close, generator, group
 
 from geoalign import Rollouts
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.semantic_entropy import cosine_clusters
 
 ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
 

@@ -38,40 +38,24 @@ class TailConfig:
         default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
     )
     min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to anomalous rollouts."
-    )
+    strategy: Strategy = setting(default="replace", help="What happens to anomalous rollouts.")
 
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """What a criterion says of B rows in sorted order.
+    """What a criterion says of B rows in sorted order."""
 
-    Attributes:
-        suspect: [B] rows beyond the criterion.
-        anomalous: [B] those of them within the cap.
-        stable: [B] rows known to be none: the donors.
-        tail: the density behind it; None where there is none.
-        too_few: whether there were too few scores to judge by.
-        zero_spread: whether the scores were too much alike to have a density.
-    """
+    suspect: Bool[Tensor, " b"]  # beyond the criterion
+    anomalous: Bool[Tensor, " b"]  # those of them within the cap
+    stable: Bool[Tensor, " b"]  # known to be none: the donors
+    tail: Tail | None = None  # the density behind it; None where there is none
+    too_few: bool = False  # scores to judge by
+    zero_spread: bool = False  # the scores were too much alike to have a density
 
-    suspect: Bool[Tensor, " b"]
-    anomalous: Bool[Tensor, " b"]
-    stable: Bool[Tensor, " b"]
-    tail: Tail | None = None
-    too_few: bool = False
-    zero_spread: bool = False
-
-    def metrics(self) -> dict[str, float]:
-        """Threshold and counts, for logs."""
-        return {
-            "threshold": self.tail.threshold if self.tail else torch.nan,
-            "suspects": float(self.suspect.sum()),
-            "anomalous": float(self.anomalous.sum()),
-            "too_few_scores": float(self.too_few),
-            "zero_spread": float(self.zero_spread),
-        }
+    @classmethod
+    def of(cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False) -> Flags:
+        """Flags without a cap: what is judged and not flagged is stable."""
+        return cls(suspect=flagged, anomalous=flagged, stable=judged & ~flagged, zero_spread=zero_spread)
 
 
 def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
@@ -106,17 +90,20 @@ def rectify(
     """The curation that replaces, weighs, drops or amplifies the anomalous rows of a batch.
 
     Args:
-        rows: the canonical order of the batch, on the device of `scores`.
-        scores: [B] in sorted order.
-        flags: in sorted order.
+        rows: the canonical order of the batch, on the device of `scores`, which are in this order, as are the flags.
         observing: report what was flagged, but change nothing.
         metrics: what the curator knows; those of the flags and of the rectification are added.
     """
     rewards = rollouts.rewards.to(scores.device)[rows.order]
     source, weights, without = _placed(rollouts, rows, rewards, flags, None if observing else strategy, generator)
     metrics = {
+        "scored_rollouts": float((~scores.isnan()).sum()),
         **metrics,
-        **flags.metrics(),
+        "threshold": flags.tail.threshold if flags.tail else torch.nan,
+        "suspects": float(flags.suspect.sum()),
+        "anomalous": float(flags.anomalous.sum()),
+        "too_few_scores": float(flags.too_few),
+        "zero_spread": float(flags.zero_spread),
         "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
         "zero_weighted": float(((weights == 0) & ~rewards[source].isnan()).sum()),
         "groups_without_donor": float(without),

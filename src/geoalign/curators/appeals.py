@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.anchors import check_reads_trusted
@@ -17,7 +16,7 @@ from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import tie_order
 from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -34,9 +33,7 @@ class AppealsConfig:
     curator: CuratorSection = setting(
         default_factory=_denoise, help="The curator that suspects, and learns the verdicts."
     )
-    budget: Annotated[int, Field(ge=1)] = setting(
-        default=16, help="Responses of a batch that the second verifier may be asked about."
-    )
+    budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
 
 
 class Appeals(Curator[AppealsConfig]):

@@ -84,9 +84,7 @@ class Curator(ABC, Generic[_Config]):
         Raises:
             ConfigError: the state is not of this curator.
         """
-        if set(state) != set(self.kept):
-            expected = ", ".join(self.kept) or "(none)"
-            raise ConfigError(f"{type(self).__name__} state: expected the keys {expected}, got {sorted(state)}")
+        self._expect_keys(state, *self.kept)
         for name, saved in state.items():
             value = getattr(self, f"_{name}")
             if hasattr(value, "load_state_dict"):
@@ -94,10 +92,20 @@ class Curator(ABC, Generic[_Config]):
             else:
                 setattr(self, f"_{name}", deepcopy(saved))
 
+    def _expect_keys(self, state: dict[str, Any], *keys: str) -> None:
+        """Raises ConfigError unless a state has these keys alone: it is of another curator."""
+        if set(state) != set(keys):
+            expected = ", ".join(keys) or "(none)"
+            raise ConfigError(f"{type(self).__name__} state: expected the keys {expected}, got {sorted(state)}")
+
 
 class Baseline(Curator[_Config]):
-    """A curator that is handed what it requires, in full precision: states of two columns or more, binary rewards where
-    it takes no others, at least one row. Unscored rows are counted."""
+    """A curator that is handed what it requires, in full precision, and at least one row; unscored rows are counted.
+
+    Raises:
+        InputError: a field that it requires is missing, states have fewer than two columns, or a reward of a curator
+            for binary rewards is neither 0 nor 1 (nor NaN).
+    """
 
     binary: ClassVar[bool] = False
 

@@ -17,7 +17,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -34,7 +34,7 @@ class PairCountConfig(TailConfig):
 
     type: ClassVar[str] = "pair_count"
 
-    top_m: Annotated[int, Field(ge=1)] | None = setting(
+    top_m: Count | None = setting(
         default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
     )
 
@@ -136,8 +136,6 @@ class Random(Baseline[RandomConfig]):
 
 @settings
 class OracleConfig:
-    """The settings of `Oracle`."""
-
     type: ClassVar[str] = "oracle"
 
     strategy: Strategy = setting(default="replace", help="What happens to corrupted rollouts.")
@@ -163,11 +161,9 @@ class Oracle(Baseline[OracleConfig]):
 
 @settings
 class RankTrimConfig:
-    """The settings of `RankTrim`."""
-
     type: ClassVar[str] = "rank_trim"
 
-    m: Annotated[int, Field(ge=1)] = setting(
+    m: Count = setting(
         default=1, help="So many of the highest and as many of the lowest rewards of a group get weight 0."
     )
 
@@ -223,8 +219,6 @@ def tied_extremes(
 
 @settings
 class TieDetectorConfig:
-    """The settings of `TieDetector`."""
-
     type: ClassVar[str] = "tie_detector"
 
     tolerance: Annotated[float, Field(ge=0, lt=0.5)] = setting(

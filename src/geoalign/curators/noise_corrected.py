@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from geoalign.curators.base import Baseline, identity
 from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class NoiseCorrectedConfig:
-    """The settings of `NoiseCorrected` (arXiv 2510.00915)."""
-
     type: ClassVar[str] = "noise_corrected"
 
     correction: Literal["forward", "backward"] = setting(
         default="forward", help="Weights in the advantage's place, or unbiased rewards without the group's deviation."
     )
-    false_positive_rate: Annotated[float, Field(ge=0, lt=1)] | None = setting(
+    false_positive_rate: Share | None = setting(
         default=None, help="Share rho0 of wrong rows with reward 1; null: estimated."
     )
-    false_negative_rate: Annotated[float, Field(ge=0, lt=1)] | None = setting(
+    false_negative_rate: Share | None = setting(
         default=None, help="Share rho1 of right rows with reward 0; null: estimated."
     )
-    window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the rates are estimated from.")
+    window: Count = setting(default=10, help="Batches that the rates are estimated from.")
 
     @model_validator(mode="after")
     def _better_than_chance(self) -> NoiseCorrectedConfig:
@@ -56,9 +54,6 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
     among the metrics.
 
     Heeds `answers` and `response_keys`, if a rate is estimated.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
     binary = True

@@ -6,18 +6,17 @@ GeoAlign and its controls share this, so that they differ in nothing but the sco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
-from geoalign.settings import setting, settings
+from geoalign.settings import OpenShare, PositiveShare, Several, setting, settings
 from geoalign.types import Curation, CurationDetails, Rollouts
 
 Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
@@ -27,17 +26,17 @@ Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
 class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
+    alpha: OpenShare = setting(
         default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
     )
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
         help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
     )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
+    max_fraction: PositiveShare | None = setting(
         default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
     )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
+    min_scores: Several = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
     strategy: Strategy = setting(default="replace", help="What happens to anomalous rollouts.")
 
 

@@ -13,14 +13,12 @@ from torch import Tensor
 
 from geoalign.curators.base import Baseline, Curator, identity
 from geoalign.curators.batches import groups_of, mean_of, reweighted, subset
-from geoalign.settings import setting, settings
+from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class IdentityConfig:
-    """The settings of `GRPO`, the curator that changes nothing: none."""
-
     type: ClassVar[str] = "grpo"
 
 
@@ -40,13 +38,9 @@ def no_advantages(rollouts: Rollouts) -> Float[Tensor, " b"]:
 
 @settings
 class MCGRPOConfig:
-    """The settings of `MCGRPO` (arXiv 2601.22582)."""
-
     type: ClassVar[str] = "mc_grpo"
 
-    eps: Annotated[float, Field(gt=0)] = setting(
-        default=1e-3, help="Added to the median absolute deviation (the released code's value)."
-    )
+    eps: Positive = setting(default=1e-3, help="Added to the median absolute deviation (the released code's value).")
     zero_mad: Literal["std", "eps"] = setting(
         default="std",
         help="Scale where the MAD is 0: the standard deviation, or eps alone, as in the released code.",
@@ -104,13 +98,9 @@ class MCGRPO(Baseline[MCGRPOConfig]):
 
 @settings
 class QuantileBaselineConfig:
-    """The settings of `QuantileBaseline` (arXiv 2509.22611)."""
-
     type: ClassVar[str] = "quantile"
 
-    quantile: Annotated[float, Field(gt=0, lt=1)] = setting(
-        default=0.4, help="Level K of the quantile that is the baseline."
-    )
+    quantile: OpenShare = setting(default=0.4, help="Level K of the quantile that is the baseline.")
     scale: Literal["std", "none"] = setting(
         default="std", help="Divide by the group's standard deviation, or by nothing."
     )
@@ -162,8 +152,6 @@ def noise_aware_weight(success: Float[Tensor, " g"], flip_rate: float) -> Float[
 
 @settings
 class SGRPOConfig:
-    """The settings of `SGRPO` (arXiv 2508.05928)."""
-
     type: ClassVar[str] = "s_grpo"
 
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(
@@ -176,9 +164,6 @@ class SGRPO(Baseline[SGRPOConfig]):
 
     With an assumed flip rate p and k of n rewards 1: t = clip((k/n - p)/(1 - 2p), 0, 1), and the weight on the
     std-normalised advantages is the one that is optimal under such flips. It acts after the advantage, as `weights`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
     binary = True

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, identity
 from geoalign.curators.batches import canonical_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
-from geoalign.settings import setting, settings
+from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _NEWTON_STEPS = 30
@@ -77,21 +76,19 @@ def logistic_log_odds(
 
 @settings
 class LabelledProbeConfig:
-    """The settings of `LabelledProbe`."""
-
     type: ClassVar[str] = "labelled_probe"
 
     strategy: Literal["screen", "drop", "penalty"] = setting(
         default="screen",
         help="Rewarded rows that the probe calls bad: weight 0, or dropped; or every row's reward lowered.",
     )
-    threshold: Annotated[float, Field(gt=0, lt=1)] = setting(
+    threshold: OpenShare = setting(
         default=0.5, help="Probability of being bad from which on a rewarded row is screened."
     )
-    coefficient: Annotated[float, Field(gt=0)] = setting(
+    coefficient: Positive = setting(
         default=1.0, help="With penalty: how many times the probability of being bad is subtracted from the reward."
     )
-    penalty: Annotated[float, Field(gt=0)] = setting(
+    penalty: Positive = setting(
         default=0.01, help="Of the logistic regression, on the square of its weights on standardised states."
     )
 
@@ -140,11 +137,9 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
 
 @settings
 class ConceptScoreConfig:
-    """The settings of `ConceptScore`."""
-
     type: ClassVar[str] = "concept_score"
 
-    coefficient: Annotated[float, Field(gt=0)] = setting(
+    coefficient: Positive = setting(
         default=0.5, help="How many standard deviations of the concept's score count as much as one of the advantage."
     )
 
@@ -160,8 +155,6 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
 
     `scores` are c; nothing is flagged. Without trusted rows of either kind, or where the states are all alike, nothing
     changes. Trusted rows have GRPO's advantage and no score.
-
-    Needs `hidden` and `trusted`. NaN rewards stay NaN.
     """
 
     requires = ("hidden", "trusted")

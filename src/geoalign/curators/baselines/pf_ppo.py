@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline
 from geoalign.curators.batches import Group, groups_of, subset, taking
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 Variant = Literal["br", "bw"]
@@ -65,27 +64,21 @@ def _extremes(rewards: Tensor) -> tuple[int, int]:
 
 @settings
 class PFPPOConfig:
-    """The settings of `PFPPO` (arXiv 2409.06957)."""
-
     mode: Literal["paper", "filter"] = setting(
         default="paper", help="Draws within the group with replacement, or two rows of the group."
     )
-    draws: Annotated[int, Field(ge=1)] | None = setting(
+    draws: Count | None = setting(
         default=None, help="Rows drawn per group in mode 'paper'; null: as many as the group has."
     )
 
 
 @settings
 class PFPPOBestRandomConfig(PFPPOConfig):
-    """The settings of `pf_ppo_br`."""
-
     type: ClassVar[str] = "pf_ppo_br"
 
 
 @settings
 class PFPPOBestWorstConfig(PFPPOConfig):
-    """The settings of `pf_ppo_bw`."""
-
     type: ClassVar[str] = "pf_ppo_bw"
 
 

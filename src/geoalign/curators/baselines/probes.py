@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, identity
@@ -17,17 +16,15 @@ from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order, group_centred, in_input_order
-from geoalign.settings import setting, settings
+from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class NearestCentroidConfig:
-    """The settings of `NearestCentroid`."""
-
     type: ClassVar[str] = "nearest_centroid"
 
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+    decay: PositiveShare = setting(
         default=0.9, help="Weight of a batch in the centroids, relative to the next; 1: all alike, as in the paper."
     )
 
@@ -43,11 +40,6 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
 
     `scores` are the Euclidean distance to the centroid of the reward's own class minus that to the other's; rows above
     0 are anomalous: their reward changes. Halfway a reward stays. NaN rewards stay NaN.
-
-    Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
     """
 
     binary = True
@@ -129,14 +121,10 @@ def confidently_wrong(
 
 @settings
 class ConfidentLearningConfig:
-    """The settings of `ConfidentLearning`."""
-
     type: ClassVar[str] = "confident_learning"
 
     strategy: Strategy = setting(default="zero_weight", help="What happens to flagged rollouts.")
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.9, help="Weight of a batch in the probe, relative to the next."
-    )
+    decay: PositiveShare = setting(default=0.9, help="Weight of a batch in the probe, relative to the next.")
 
 
 class ConfidentLearning(Predicting[ConfidentLearningConfig]):
@@ -149,9 +137,6 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
     nothing about half of the rows reach the other class' mean.
 
     `scores` are the probability that the reward is wrong. Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
@@ -207,14 +192,10 @@ def agreeing_rows(rewards: Float[Tensor, " n"], scores: Float[Tensor, " n"], kep
 
 @settings
 class ScoreAgreementConfig:
-    """The settings of `ScoreAgreement`."""
-
     type: ClassVar[str] = "score_agreement"
 
-    m: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of them, at least two."
-    )
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+    m: Several | None = setting(default=None, help="Rollouts kept per group; null: half of them, at least two.")
+    decay: PositiveShare = setting(
         default=0.9, help="Weight of a batch in the second score's fit, relative to the next."
     )
 
@@ -227,11 +208,6 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     second score is a prediction of the reward from hidden states by a ridge regression on earlier batches (on the first
     batch: by folds over its groups). Advantages are those of the rows kept. Groups of equal rewards stay whole, and so
     does the batch where nothing is predicted.
-
-    Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:

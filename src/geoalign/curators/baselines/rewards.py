@@ -15,17 +15,15 @@ from torch import Tensor
 from geoalign.curators.base import Baseline, identity
 from geoalign.curators.batches import mean_of, rows_by_group
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class PARConfig:
-    """The settings of `PAR` (arXiv 2502.18770)."""
-
     type: ClassVar[str] = "par"
 
-    slope: Annotated[float, Field(gt=0)] = setting(default=1.0, help="Slope k of the sigmoid.")
+    slope: Positive = setting(default=1.0, help="Slope k of the sigmoid.")
 
 
 class PAR(Baseline[PARConfig]):
@@ -86,8 +84,6 @@ def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) ->
 
 @settings
 class AnswerMeanConfig:
-    """The settings of `AnswerMean`, of which there are none."""
-
     type: ClassVar[str] = "answer_mean"
 
 
@@ -98,8 +94,6 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     rewards are drawn row by row, also among equal answers, this average all but reveals them; a verifier that errs on
     an answer every time is not averaged away. `scores` are |r - r'|, and nothing is flagged. Where all answers of a
     group differ, nothing changes.
-
-    Needs `answers`. NaN rewards stay NaN.
     """
 
     requires = ("answers",)
@@ -123,8 +117,6 @@ def most_frequent(answers: Sequence[str | None]) -> frozenset[str]:
 
 @settings
 class MajorityVoteConfig:
-    """The settings of `MajorityVote`, of which there are none."""
-
     type: ClassVar[str] = "majority_vote"
 
 
@@ -170,16 +162,12 @@ def settled(majorities: Sequence[str | None]) -> bool:
 
 @settings
 class LabelRefinementConfig:
-    """The settings of `LabelRefinement`."""
-
     type: ClassVar[str] = "label_refinement"
 
     slope: Annotated[float, Field(ge=-1, le=1)] = setting(
         default=0.05, help="The majority's share must rise by at least this much from visit to visit."
     )
-    start: Annotated[int, Field(ge=1)] = setting(
-        default=5, help="Visits of a prompt before its majority answer may become its label."
-    )
+    start: Count = setting(default=5, help="Visits of a prompt before its majority answer may become its label.")
 
 
 class LabelRefinement(Baseline[LabelRefinementConfig]):
@@ -196,11 +184,6 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
     It needs a prompt to come again: in a training of one epoch it is plain GRPO. Rows of one prompt are one visit,
     whatever their groups. `scores` are the majority's share, negative for rows whose reward agrees with the new label;
     those whose reward changes are anomalous. A row whose reward is NaN votes, but stays without a reward.
-
-    Needs `answers` and `prompt_keys`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); a field is missing.
     """
 
     binary = True

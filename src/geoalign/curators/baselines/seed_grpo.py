@@ -91,8 +91,6 @@ def cosine_clusters(states: Float[Tensor, "n d"], threshold: float) -> Int[Tenso
 
 @settings
 class SeedGRPOConfig:
-    """The settings of `SeedGRPO` (arXiv 2505.12346)."""
-
     type: ClassVar[str] = "seed_grpo"
 
     mode: Literal["code", "paper_linear", "paper_exp"] = setting(
@@ -124,10 +122,6 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
     other labels can be given in their place. It acts after the advantage, as `weights`; every rollout of a group counts
     in its entropy, those without a reward too. A group of one has entropy 0 and scale 1. Hidden states are centred by
     the mean of the batch before they are compared, so that what all of them share does not make them all alike.
-
-    Raises:
-        InputError: there are no answers (or states), no log-probabilities (unless `mass="share"`), or one that is not
-            finite.
     """
 
     def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline
 from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -62,13 +61,9 @@ class _Counted(Subset[_Config]):
 
 @settings
 class PODSConfig:
-    """The settings of `PODS` (arXiv 2504.13818)."""
-
     type: ClassVar[str] = "pods"
 
-    m: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of it, at least two."
-    )
+    m: Several | None = setting(default=None, help="Rollouts kept per group; null: half of it, at least two.")
 
 
 def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m"]:
@@ -118,16 +113,12 @@ class PODS(_Counted[PODSConfig]):
 
 @settings
 class GFPOConfig:
-    """The settings of `GFPO` (arXiv 2508.09726)."""
-
     type: ClassVar[str] = "gfpo"
 
     by: Literal["length", "token_efficiency"] = setting(
         default="length", help="Keep the shortest responses, or those of most reward per token."
     )
-    k: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of it, at least two."
-    )
+    k: Several | None = setting(default=None, help="Rollouts kept per group; null: half of it, at least two.")
 
 
 class GFPO(_Counted[GFPOConfig]):
@@ -156,11 +147,9 @@ class GFPO(_Counted[GFPOConfig]):
 
 @settings
 class CPPOConfig:
-    """The settings of `CPPO` (arXiv 2503.22342)."""
-
     type: ClassVar[str] = "cppo"
 
-    pruning_rate: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.5, help="Share of each group that is pruned.")
+    pruning_rate: Share = setting(default=0.5, help="Share of each group that is pruned.")
 
 
 class CPPO(Subset[CPPOConfig]):
@@ -169,9 +158,6 @@ class CPPO(Subset[CPPOConfig]):
     Needs `advantages`: it acts after the advantage, so the kept rows bring the advantages of the whole group along. At
     least one row of a group is kept; rows without a reward are left out. Ties go by reward, then as in
     `geoalign.curators.batches.tie_order`.
-
-    Raises:
-        InputError: there are no advantages, or one of a row with a reward is not finite.
     """
 
     requires = ("advantages",)
@@ -190,8 +176,6 @@ class CPPO(Subset[CPPOConfig]):
 
 @settings
 class DAPOFilterOnlyConfig:
-    """The settings of `DAPOFilterOnly` (arXiv 2503.14476): none."""
-
     type: ClassVar[str] = "dapo_filter_only"
 
 

@@ -24,11 +24,7 @@ def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, set
 
     A model that transformers knows itself is loaded by transformers' own class, whatever code lies beside it.
 
-    Args:
-        kind: a class of transformers, such as `AutoTokenizer`.
-        path: folder, or id on the hub.
-        trust_remote_code: run the Python code that comes with the model.
-        setting: what allows that, for the error.
+    `setting` is what allows the code that comes with the model (`trust_remote_code`), for the error.
 
     Raises:
         OwnCodeError: the model cannot be loaded without its code, and that may not run.

@@ -32,8 +32,21 @@ OPTIONAL_FIELDS = (
 )
 # What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
 SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
-# Kept in float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only.
-_NUMBERS = ("rewards", "logprobs", "reference_rewards", "true_rewards", "advantages")
+# Kind and rank of the tensors.
+_TENSORS = {
+    "rewards": ("float", 1),
+    "groups": ("int", 1),
+    "hidden": ("float", 2),
+    "lengths": ("int", 1),
+    "logprobs": ("float", 1),
+    "reference_rewards": ("float", 2),
+    "true_rewards": ("float", 1),
+    "advantages": ("float", 1),
+    "donor_ok": ("bool", 1),
+    "response_keys": ("int", 1),
+    "prompt_keys": ("int", 1),
+    "trusted": ("bool", 1),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,37 +102,33 @@ class Rollouts:
     second_rewards: SecondRewards | None = None
 
     def __post_init__(self) -> None:
-        _check_tensor("rewards", self.rewards, rank=1, kind="float")
-        size = len(self.rewards)
-        _check_tensor("groups", self.groups, rank=1, kind="int", size=size)
-        _check_tensor("hidden", self.hidden, rank=2, kind="float", size=size)
-        _check_tensor("lengths", self.lengths, rank=1, kind="int", size=size)
-        _check_tensor("logprobs", self.logprobs, rank=1, kind="float", size=size)
-        _check_tensor("reference_rewards", self.reference_rewards, rank=2, kind="float", size=size)
-        _check_tensor("true_rewards", self.true_rewards, rank=1, kind="float", size=size)
-        _check_tensor("advantages", self.advantages, rank=1, kind="float", size=size)
-        _check_tensor("donor_ok", self.donor_ok, rank=1, kind="bool", size=size)
-        _check_tensor("response_keys", self.response_keys, rank=1, kind="int", size=size)
-        _check_tensor("prompt_keys", self.prompt_keys, rank=1, kind="int", size=size)
-        _check_tensor("trusted", self.trusted, rank=1, kind="bool", size=size)
+        size = len(self.rewards) if isinstance(self.rewards, Tensor) and self.rewards.dim() else 0
+        for name, (kind, rank) in _TENSORS.items():
+            _check_tensor(name, getattr(self, name), rank=rank, kind=kind, size=size)
         for name, part in (self.components or {}).items():
             _check_tensor(f"components[{name!r}]", part, rank=1, kind="float", size=size)
         _check_strings("answers", self.answers, size=size, none_allowed=True)
         _check_strings("ids", self.ids, size=size, none_allowed=False)
-        for name in (*_NUMBERS, "hidden"):
+        for name, (kind, _) in _TENSORS.items():
             value = getattr(self, name)
-            if value is not None:
+            if kind == "float" and value is not None:
+                # In float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only. States are many.
                 wide = value if name == "hidden" or value.dtype.itemsize >= 4 else value.float()
                 object.__setattr__(self, name, wide.detach())
-        infinite = self.rewards.isinf()
-        if infinite.any():
-            row = int(infinite.nonzero()[0])
+        if len(infinite := self.rewards.isinf().nonzero()):
+            row = int(infinite[0])
             raise InputError(
                 f"rewards: expected finite numbers or NaN (a row that could not be scored), "
                 f"got {self.rewards[row].item()} in row {row}"
             )
-        if self.hidden is not None:
-            _check_finite_rows("hidden", self.hidden)
+        # A sum is finite only if every term is (or terms overflow: then look closer). No [B, d] mask in the usual case.
+        if self.hidden is not None and not bool(self.hidden.sum(dtype=torch.float32).isfinite()):
+            for row, state in enumerate(self.hidden):
+                if len(bad := (~state.isfinite()).nonzero()):
+                    column = int(bad[0])
+                    raise InputError(
+                        f"hidden: expected finite numbers, got {state[column].item()} in row {row}, column {column}"
+                    )
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -130,10 +139,7 @@ class Rollouts:
         Raises:
             InputError: an index lies outside 0..B-1.
         """
-        outside = (index < 0) | (index >= len(self))
-        if outside.any():
-            at = int(outside.nonzero()[0])
-            raise InputError(f"index: expected rows 0..{len(self) - 1}, got {int(index[at])} at position {at}")
+        _check_rows("index", index, len(self))
         taken: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -254,12 +260,7 @@ class Curation:
                 f"Curation.anomalous: expected shape {tuple(self.scores.shape)} as scores, "
                 f"got {tuple(self.anomalous.shape)}"
             )
-        outside = (self.source < 0) | (self.source >= len(self.scores))
-        if outside.any():
-            at = int(outside.nonzero()[0])
-            raise InputError(
-                f"Curation.source: expected rows 0..{len(self.scores) - 1}, got {int(self.source[at])} at position {at}"
-            )
+        _check_rows("Curation.source", self.source, len(self.scores))
 
     @property
     def replaced(self) -> Bool[Tensor, " c"]:
@@ -282,8 +283,8 @@ _KINDS = {
 }
 
 
-def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int | None = None) -> None:
-    if value is None:
+def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int) -> None:
+    if value is None and name not in ("rewards", "groups"):
         return
     if not isinstance(value, Tensor):
         raise InputError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
@@ -291,8 +292,14 @@ def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int |
         raise InputError(f"{name}: expected dtype {kind}, got {value.dtype}")
     if value.dim() != rank:
         raise InputError(f"{name}: expected {rank} dimension(s), got shape {tuple(value.shape)}")
-    if size is not None and len(value) != size:
+    if len(value) != size:
         raise InputError(f"{name}: expected {size} rows as rewards, got {len(value)}")
+
+
+def _check_rows(name: str, index: Tensor, size: int) -> None:
+    if len(outside := ((index < 0) | (index >= size)).nonzero()):
+        at = int(outside[0])
+        raise InputError(f"{name}: expected rows 0..{size - 1}, got {int(index[at])} at position {at}")
 
 
 def _check_strings(name: str, value: object, *, size: int, none_allowed: bool) -> None:
@@ -306,15 +313,3 @@ def _check_strings(name: str, value: object, *, size: int, none_allowed: bool) -
         if not (isinstance(item, str) or (none_allowed and item is None)):
             expected = "str or None" if none_allowed else "str"
             raise InputError(f"{name}: expected {expected}, got {type(item).__name__} in row {row}")
-
-
-def _check_finite_rows(name: str, value: Tensor) -> None:
-    # A sum is finite only if every term is (or terms overflow: then look closer). No [B, d] mask in the common case.
-    if bool(value.sum(dtype=torch.float32).isfinite()):
-        return
-    for row, state in enumerate(value):
-        if not bool(state.isfinite().all()):
-            column = int((~state.isfinite()).nonzero()[0])
-            raise InputError(
-                f"{name}: expected finite numbers, got {state[column].item()} in row {row}, column {column}"
-            )

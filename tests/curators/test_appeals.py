@@ -39,10 +39,10 @@ def asked_about(rollouts, budget=2, second=None, **fields):
         return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
 
     curator = Appeals(budget=budget)
-    curator.inner = Suspicious([0.1, -2, 3, -1, 0.5, 2, -3, 1])
+    curator._inner = Suspicious([0.1, -2, 3, -1, 0.5, 2, -3, 1])
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
     [rows] = asked
-    return curation, rows, curator.inner
+    return curation, rows, curator._inner
 
 
 def batch():
@@ -61,14 +61,6 @@ def test_the_most_suspicious_rows_are_asked_about_within_the_budget():
     assert curation.scores[asked].tolist() == [3, 2, 1]
     assert curation.anomalous.nonzero()[:, 0].tolist() == asked
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
-
-
-def test_a_verdict_that_confirms_the_reward_flags_nothing():
-    curation, asked, _ = asked_about(batch(), second=lambda rows: [float(batch().rewards[row]) for row in rows])
-    assert asked == [2, 5]
-    assert torch.equal(curation.rewards, batch().rewards)
-    assert not curation.anomalous.any()
-    assert curation.metrics["overturned"] == 0
 
 
 def test_the_inner_curator_learns_once_and_from_the_verdicts():

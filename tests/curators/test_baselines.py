@@ -1,31 +1,18 @@
-"""The baselines without a file of their own: values that their own source lines give, on three groups of rewards."""
+"""The baselines: values that their own source gives, on three groups of eight rewards."""
 
 import math
 
 import pytest
 import torch
-from worked_groups import EQ, RB, RC, close, group
+from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.baselines.advantages import GRPO, MCGRPO, SGRPO, QuantileBaseline
-from geoalign.curators.baselines.subsets import CPPO, GFPO, DAPOFilterOnly
+from geoalign.curators.baselines.advantages import MCGRPO, SGRPO, QuantileBaseline
+from geoalign.curators.baselines.pf_ppo import PFPPOBestRandom, PFPPOBestWorst
+from geoalign.curators.baselines.rewards import PAR
+from geoalign.curators.baselines.seed_grpo import SeedGRPO, cosine_clusters
+from geoalign.curators.baselines.subsets import CPPO, GFPO, PODS, DAPOFilterOnly
 from geoalign.errors import ConfigError, InputError
-
-
-@pytest.mark.parametrize(
-    ("rewards", "expected"),
-    [
-        (RB, [-0.724567, 1.207612, 1.207612, -0.724567, 1.207612, -0.724567, -0.724567, -0.724567]),
-        (RC, [-1.336146, 1.422348, 0.043101, -0.646522, 0.732725, -0.991334, 1.077537, -0.301710]),
-        (EQ, [0.0] * 8),
-        ([0.0, 1], [-0.707106, 0.707106]),
-        ([1.0, 1, 1, 0], [0.499999] * 3 + [-1.499997]),
-    ],
-)
-def test_grpo(rewards, expected):
-    rollouts = group(rewards)
-    curation = GRPO().curate(rollouts)
-    close(group_advantages(curation.rewards, rollouts.groups[curation.source], weights=curation.weights), expected)
 
 
 def test_s_grpo():
@@ -76,7 +63,7 @@ def test_gfpo():
     assert len(GFPO().curate(group(RC, lengths=lengths)).source) == 4
     with pytest.raises(InputError, match="k of at most the 8 rollouts of a group, got k = 9 in group 17"):
         GFPO(k=9).curate(group(RC, lengths=lengths))
-    with pytest.raises(InputError, match="lengths of at least 1 token, got 0 in row 0"):
+    with pytest.raises(InputError, match="lengths of at least 1 token, got less in row 0"):
         GFPO().curate(group(RC, lengths=lengths - 5))
 
 
@@ -109,3 +96,283 @@ def test_quantile_baseline():
     close(QuantileBaseline(scale="none").curate(group([1 - r for r in RB])).advantages, [-r for r in RB])
     # 0.4 * 5 is rank 2 exactly.
     close(QuantileBaseline(scale="none").curate(group([1.0, 2, 3, 4, 5])).advantages, [-1.0, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "m", "kept", "variance"),
+    [
+        (RB, 2, [1, 7], 0.5),
+        (RB, 3, [1, 6, 7], 0.3333),
+        (RB, 4, [1, 2, 6, 7], 0.3333),
+        (RB, 5, [1, 2, 4, 0, 3], 0.3),
+        (RB, 6, [1, 2, 4, 0, 3, 5], 0.3),
+        (RC, 2, [1, 0], 0.32),
+        (RC, 3, [1, 6, 0], 0.19),
+        (RC, 4, [1, 6, 5, 0], 0.166667),
+        (RC, 5, [1, 6, 3, 5, 0], 0.133),
+        (RC, 6, [1, 6, 4, 3, 5, 0], 0.116),
+        (EQ, 4, [0, 1, 2, 3], 0.0),
+        ([0.0] * 7 + [1], 4, [7, 0, 1, 2], 0.25),
+    ],
+)
+def test_pods(rewards, m, kept, variance):
+    curation = PODS(m=m).curate(group(rewards))
+    assert curation.source.tolist() == kept
+    assert curation.rewards.var().item() == pytest.approx(variance, abs=5e-5)
+
+
+def test_pods_default_is_half_the_group():
+    assert len(PODS().curate(group(RC)).source) == 4
+    assert PODS().curate(group([0.0, 1, 2])).source.tolist() == [2, 0]
+    assert PODS().curate(group([0.0, 1])).source.tolist() == [0, 1]
+    assert PODS().curate(group([1.0])).source.tolist() == [0]
+
+
+def test_pods_finds_the_largest_variance_of_all_subsets():
+    """Against every subset, one by one."""
+    draw = generator(4)
+    for n, m in ((7, 3), (8, 4), (6, 5), (9, 2)):
+        rewards = torch.randn(n, generator=draw)
+        best = max(rewards[list(some)].var() for some in torch.combinations(torch.arange(n), m).tolist())
+        found = PODS(m=m).curate(group(rewards.tolist())).rewards.var()
+        assert found.item() == pytest.approx(best.item(), abs=1e-6)
+
+
+def test_pods_bounds():
+    assert PODS(m=8).curate(group(RC)).source.tolist() == list(range(8))
+    with pytest.raises(InputError, match="m of at most the 8 rollouts of a group, got m = 9 in group 17"):
+        PODS(m=9).curate(group(RC))
+    with pytest.raises(ConfigError, match="greater than or equal to 2"):
+        PODS(m=1)
+
+
+def test_pods_leaves_out_rows_without_a_reward():
+    rewards = [math.nan, 0.0, 1.0, math.nan, 2.0]
+    curation = PODS(m=4).curate(group(rewards))
+    assert sorted(curation.source.tolist()) == [1, 2, 4]
+    assert curation.metrics["groups_short_of_rewards"] == 1
+    assert curation.metrics["unscored_rewards"] == 2
+
+
+@pytest.mark.parametrize(
+    ("slope", "rewards", "references", "expected"),
+    [
+        (1.0, RB, [0.5], [[0.377541, 0.622459][int(one)] for one in RB]),
+        (1.0, RB, [0.2, 0.5, 0.8], [[0.379244, 0.620756][int(one)] for one in RB]),
+        (3.0, RB, [0.5], [[0.182426, 0.817574][int(one)] for one in RB]),
+        (1.0, RC, [0.5], [0.401312, 0.598688, 0.5, 0.450166, 0.549834, 0.425557, 0.574443, 0.475021]),
+        (1.0, RC, [0.2, 0.5, 0.8], [0.402715, 0.597285, 0.5, 0.450895, 0.549105, 0.426634, 0.573366, 0.475389]),
+        (1.0, [-3.0, 0, 2, 5], [-1.0, 0, 1, 2], [0.047827, 0.404801, 0.766107, 0.981356]),
+    ],
+)
+def test_par(slope, rewards, references, expected):
+    rollouts = group(rewards, reference_rewards=torch.tensor([references] * len(rewards)))
+    curation = PAR(slope=slope).curate(rollouts)
+    close(curation.rewards, expected)
+    # References that are not there do not count.
+    missing = torch.cat([rollouts.reference_rewards, torch.full((len(rewards), 2), math.nan)], dim=1)
+    close(PAR(slope=slope).curate(group(rewards, reference_rewards=missing)).rewards, expected)
+
+
+def test_par_is_grpo_where_rewards_differ_by_little():
+    """At differences x up to 0.035, as ArmoRM's scores have, the sigmoid is straight up to x^2 / 12 = 1e-4."""
+    rewards = torch.linspace(0.05, 0.085, 16).tolist()
+    rollouts = group(rewards, reference_rewards=torch.tensor([rewards[::3]] * 16))
+
+    def advantages(values):
+        return group_advantages(values, rollouts.groups, eps=0.0)
+
+    apart = (advantages(PAR().curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
+    assert apart < 1e-4
+    # A slope of a hundred, or rewards a hundred times as large, begin to be another method.
+    steep = (advantages(PAR(slope=100.0).curate(rollouts).rewards) - advantages(rollouts.rewards)).abs().max()
+    assert steep > 0.02
+
+
+def test_par_is_no_op_on_binary_rewards_of_one_prompt():
+    """With one set of references per prompt two rewards stay two rewards: GRPO's scale takes the change out."""
+    rollouts = group(RB, reference_rewards=torch.full((8, 3), 0.3))
+    shaped = group_advantages(PAR().curate(rollouts).rewards, rollouts.groups)
+    torch.testing.assert_close(shaped, group_advantages(rollouts.rewards, rollouts.groups), atol=1e-5, rtol=0)
+
+
+def test_par_without_references_is_an_error():
+    with pytest.raises(InputError, match=r"reference_rewards: expected Rollouts\(\.\.\., reference_rewards=\.\.\.\)"):
+        PAR().curate(group(RB))
+    with pytest.raises(InputError, match=r"at least one number per row, got none of 0, .*in row 0 \(group 17\)"):
+        PAR().curate(group(RB, reference_rewards=torch.zeros(8, 0)))
+    references = torch.zeros(8, 2)
+    references[3] = math.nan
+    with pytest.raises(InputError, match=r"got none of 2, .*in row 3"):
+        PAR().curate(group(RB, reference_rewards=references))
+    references[3] = math.inf
+    with pytest.raises(InputError, match="infinite one, in row 3"):
+        PAR().curate(group(RB, reference_rewards=references))
+    # A row without a reward needs none.
+    rewards = [*RB[:3], math.nan, *RB[4:]]
+    references[3] = math.nan
+    assert PAR().curate(group(rewards, reference_rewards=references)).weights[3] == 0
+
+
+def frequencies(curator, rollouts, calls=250):
+    draws = torch.zeros(len(rollouts))
+    source = generator()
+    for _ in range(calls):
+        draws += torch.bincount(curator.curate(rollouts, generator=source).source, minlength=len(rollouts))
+    return draws / draws.sum()
+
+
+def test_pf_ppo_paper_best_random():
+    # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
+    drawn = frequencies(PFPPOBestRandom(), group(RC))
+    assert drawn[1] == pytest.approx(0.5, abs=0.03)
+    assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
+
+
+def test_pf_ppo_paper_best_worst():
+    drawn = frequencies(PFPPOBestWorst(), group(RC))
+    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
+    assert drawn[2:].sum() == 0
+
+
+def test_pf_ppo_paper_draws_one_of_the_tied_best():
+    # Ones stand in rows 1, 2, 4: each is the best in a third of the calls: 1/3 * 1/2 + 2/3 * 1/14 = 0.214286.
+    drawn = frequencies(PFPPOBestRandom(), group(RB), calls=600)
+    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.03)
+    # Of equal rewards the best and the worst are two rows, not one twice.
+    equal = PFPPOBestWorst().curate(group(EQ), generator=generator(3)).source
+    assert len(equal.unique()) == 2
+
+
+def test_pf_ppo_paper_keeps_places_and_takes_fewer_draws():
+    curation = PFPPOBestRandom().curate(group(RC), generator=generator(5))
+    drawn = curation.source.unique()
+    assert torch.equal(curation.source[drawn], drawn)
+    assert curation.metrics["replaced"] == 8 - len(drawn)
+    fewer = PFPPOBestRandom(draws=3).curate(group(RC), generator=generator(5))
+    assert len(fewer.source) == 3
+    assert len(PFPPOBestWorst(draws=8).curate(group(RC), generator=generator(5)).source) == 8
+    with pytest.raises(InputError, match="at most the 8 rollouts of a group, got 9 in group 17"):
+        PFPPOBestRandom(draws=9).curate(group(RC))
+
+
+@pytest.mark.parametrize(("rewards", "pair"), [(RB, [1, 0]), (RC, [1, 0]), (EQ, [0, 1])])
+def test_pf_ppo_filter_best_worst(rewards, pair):
+    rollouts = group(rewards)
+    curation = PFPPOBestWorst(mode="filter").curate(rollouts)
+    assert curation.source.tolist() == pair
+    if rewards is not EQ:
+        # GRPO on a pair of different rewards: +-(1/2 (r - s)) / (sqrt(1/2) (r - s)), always +-0.7071.
+        advantages = group_advantages(curation.rewards, rollouts.groups[curation.source])
+        close(advantages, [0.707106, -0.707106], atol=2e-6)
+
+
+def test_pf_ppo_filter_best_random():
+    seen = set()
+    for seed in range(60):
+        best, other = PFPPOBestRandom(mode="filter").curate(group(RB), generator=generator(seed)).source.tolist()
+        assert best == 1
+        seen.add(other)
+    assert seen == {0, 2, 3, 4, 5, 6, 7}
+    assert len(set(PFPPOBestRandom(mode="filter").curate(group(EQ), generator=generator()).source.tolist())) == 2
+
+
+ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
+
+
+LOGPROBS = [-0.2, -0.4, -0.3, -0.9, -0.5, -0.6, -1.1, -0.8]
+
+
+@pytest.mark.parametrize(
+    ("answers", "logprobs", "entropy", "code", "linear"),
+    [
+        (ANSWERS, [-0.5] * 8, 1.494175, 0.970908, 0.985629),
+        (ANSWERS, LOGPROBS, 1.355797, 0.973531, 0.986960),
+        (["1"] * 8, LOGPROBS, 0.0, 1.0, 1.0),
+        ([str(i) for i in range(8)], [-0.5] * 8, math.log(8), 0.959969, 0.98),
+        ([None] * 8, [-0.5] * 8, math.log(8), 0.959969, 0.98),
+    ],
+)
+def test_seed_grpo(answers, logprobs, entropy, code, linear):
+    rollouts = group(RB, answers=answers, logprobs=torch.tensor(logprobs))
+    curation = SeedGRPO().curate(rollouts)
+    assert curation.metrics["entropy"] == pytest.approx(entropy, abs=1e-6)
+    close(curation.weights, [code] * 8)
+    close(SeedGRPO(mode="paper_linear").curate(rollouts).weights, [linear] * 8)
+    # exp(-0.02 H / log 8)
+    close(SeedGRPO(mode="paper_exp").curate(rollouts).weights, [math.exp(-0.02 * entropy / math.log(8))] * 8)
+    if logprobs == [-0.5] * 8:
+        without = group(RB, answers=answers)
+        close(SeedGRPO(mass="share").curate(without).weights, [code] * 8)
+
+
+def test_seed_grpo_options():
+    rollouts = group(RB, answers=ANSWERS, logprobs=torch.full((8,), -0.5))
+    # Clusters of 2, 3, 1, 1, 1 of 8: the mean of -log p is (log 4 + log 8/3 + 3 log 8) / 5 = 1.721089.
+    paper = SeedGRPO(entropy="paper").curate(rollouts)
+    assert paper.metrics["entropy"] == pytest.approx(1.721089, abs=1e-6)
+    # 1 - 0.5 * 1.494175 / log 8 = 0.640727
+    close(SeedGRPO(mode="paper_linear", alpha=0.5).curate(rollouts).weights, [0.640727] * 8)
+    close(SeedGRPO(mode="paper_linear", alpha=9.0).curate(rollouts).weights, [0.0] * 8)
+
+
+def test_seed_grpo_scales_each_group_by_its_own_entropy():
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 1, 0, 1, 1]),
+        groups=torch.tensor([3, 8, 3, 8, 1]),
+        answers=["a", "b", "a", "c", None],
+        logprobs=torch.zeros(5),
+    )
+    # Group 8: two clusters of 1/2, H = log 2 = H_max: 1 / (1 + 0.0417). Groups 3 (one cluster) and 1 (one row): 1.
+    close(SeedGRPO().curate(rollouts).weights, [1.0, 0.959969, 1.0, 0.959969, 1.0])
+
+
+def test_seed_grpo_with_hidden_states():
+    # Directions at 0, 10, 20, 90 and 180 degrees: steps of 10 degrees (cosine 0.985) chain together, the rest do not.
+    angles = torch.tensor([0.0, 10, 20, 90, 180]).deg2rad()
+    hidden = torch.stack([angles.cos(), angles.sin()], dim=1)
+    # A second group of their opposites makes the mean of the batch zero.
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 1, 0, 1, 1] * 2),
+        groups=torch.arange(2).repeat_interleave(5),
+        hidden=torch.cat([hidden, -hidden]),
+        logprobs=torch.zeros(10),
+    )
+    curation = SeedGRPO(clusters="hidden", threshold=0.98).curate(rollouts)
+    assert curation.metrics["clusters"] == 3
+    # 3/5, 1/5, 1/5: -(0.6 log 0.6 + 0.4 log 0.2) = 0.950271
+    assert curation.metrics["entropy"] == pytest.approx(0.950271, abs=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offset):
+    # Group i has i + 1 meanings among its 8 rollouts. A state is what all share, its prompt, its meaning, and noise.
+    draw, d = generator(3), 256
+    prompts, noise = torch.randn(6, d, generator=draw), 0.05 * torch.randn(6, 8, d, generator=draw)
+    meanings = torch.randn(6, 6, d, generator=draw)
+    which = torch.stack([torch.arange(8) % (number + 1) for number in range(6)])
+    states = offset + prompts[:, None] + torch.stack([meanings[i, which[i]] for i in range(6)]) + noise
+    fields = {
+        "rewards": torch.arange(8.0).repeat(6),
+        "groups": torch.arange(6).repeat_interleave(8),
+        "logprobs": torch.zeros(48),
+    }
+    by_state = SeedGRPO(clusters="hidden", alpha=1.0).curate(Rollouts(hidden=states.flatten(0, 1), **fields))
+    answers = [str(meaning) for meaning in which.flatten().tolist()]
+    by_answer = SeedGRPO(alpha=1.0).curate(Rollouts(answers=answers, **fields))
+    assert by_state.metrics["clusters"] == 3.5
+    torch.testing.assert_close(by_state.weights, by_answer.weights)
+    # As they come, the states of one group are all one cluster once the offset is large.
+    assert (len(cosine_clusters(states[5], 0.95).unique()) == 1) == (offset > 0)
+
+
+def test_seed_grpo_takes_equal_states_for_one_meaning():
+    rollouts = group([0.0, 1, 1], hidden=torch.full((3, 4), 7.0), logprobs=torch.zeros(3))
+    assert SeedGRPO(clusters="hidden").curate(rollouts).metrics["clusters"] == 1
+
+
+def test_seed_grpo_refuses_infinite_log_probabilities():
+    logprobs = torch.zeros(8)
+    logprobs[2] = -math.inf
+    with pytest.raises(InputError, match="finite logprobs, got -inf in row 2"):
+        SeedGRPO().curate(group(RB, answers=ANSWERS, logprobs=logprobs))

@@ -10,7 +10,6 @@ from geoalign.curators.baselines.advantages import MCGRPO, IdentityConfig
 from geoalign.curators.baselines.rewards import PAR, MajorityVote
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
-from geoalign.curators.controls import Oracle
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
@@ -101,12 +100,6 @@ def test_a_member_after_the_advantage_sees_those_of_the_changed_batch():
     Chain([PAR(), shaped]).curate(four(advantages=engine, reference_rewards=torch.zeros(4, 1)))
     rewards = torch.sigmoid(torch.tensor([0.0, 1, 2, 3]))
     torch.testing.assert_close(shaped.seen.advantages, group_advantages(rewards, torch.zeros(4, dtype=torch.long)))
-
-
-def test_requirements_are_the_union():
-    chain = Chain([GeoAlign(), PAR(), Chain([CPPO(), GeoAlign()]), Oracle()])
-    assert chain.requires == ("hidden", "reference_rewards", "advantages", "true_rewards")
-    assert Chain([]).requires == ()
 
 
 def test_what_members_make_use_of_is_the_union_too():

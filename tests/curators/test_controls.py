@@ -1,4 +1,4 @@
-"""The controls: GeoAlign's flagging and rectification, driven by pair counts, by chance, or by the truth."""
+"""The controls: pair counts, chance, the truth, and rules on rewards alone."""
 
 import math
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from scipy.stats import chi2
 
-from geoalign import GeoAlign, GeoAlignConfig, Rollouts
-from geoalign.curators.controls import Oracle, PairCount, Random, RewardDistance
+from geoalign import GeoAlign, GeoAlignConfig, Rollouts, group_advantages
+from geoalign.curators.controls import Oracle, PairCount, Random, RankTrim, RewardDistance, TieDetector, tied_extremes
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})
@@ -45,12 +45,6 @@ def test_reward_distances():
     assert curation.scores[84:].isnan().all()  # equal rewards, and one that could not be scored
     assert curation.anomalous.nonzero()[:, 0].tolist() == [83]
     assert curation.metrics["scored_groups"] == 21
-
-
-def test_distances_say_something_where_pair_counts_do_not():
-    rollouts = synthetic_rollouts(24, 8, 8, seed=0, corruption=0.1).rollouts
-    assert not PairCount(alpha=0.3).curate(rollouts, generator=generator()).anomalous.any()
-    assert RewardDistance(alpha=0.3).curate(rollouts, generator=generator()).anomalous.any()
 
 
 def test_pair_count_settings_are_geoaligns():
@@ -148,3 +142,63 @@ def test_oracle_has_no_cap_and_flags_nothing_clean():
         Rollouts(rewards=wrong, groups=torch.zeros(40, dtype=torch.long), true_rewards=wrong.double())
     )
     assert not clean.anomalous.any()
+
+
+def rollouts(*groups, keys=None):
+    rewards = torch.tensor([reward for group in groups for reward in group])
+    ids = torch.tensor([name for name, group in enumerate(groups) for _ in group])
+    return Rollouts(rewards=rewards, groups=ids, response_keys=None if keys is None else torch.tensor(keys))
+
+
+def test_rank_trim():
+    # The lowest (-9) and the highest (5) of six rewards; with m = 2 also 0 and 3.
+    batch = rollouts([3.0, -9.0, 1.0, 5.0, 0.0, 2.0])
+    assert RankTrim().curate(batch).weights.tolist() == [1, 0, 1, 0, 1, 1]
+    assert RankTrim(m=2).curate(batch).weights.tolist() == [0, 0, 1, 0, 0, 1]
+    assert torch.equal(RankTrim().curate(batch).rewards, batch.rewards)
+
+
+def test_rank_trim_leaves_small_and_equal_groups_whole():
+    # 2m + 2 = 4 rewards are needed; the row without one does not count.
+    curation = RankTrim().curate(rollouts([1.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 4.0], [2.0] * 5))
+    assert curation.weights.tolist() == [1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1]
+    assert curation.metrics["whole_groups"] == 2
+    assert curation.metrics["trimmed_rows"] == 2
+
+
+def test_rank_trim_leaves_the_advantages_of_the_others():
+    batch = rollouts([3.0, -9.0, 1.0, 5.0, 0.0, 2.0])
+    plain = group_advantages(batch.rewards, batch.groups)
+    curation = RankTrim().curate(batch)
+    trimmed = group_advantages(curation.rewards, batch.groups, weights=curation.weights)
+    assert torch.equal(trimmed, plain * torch.tensor([1.0, 0, 1, 0, 1, 1]))
+
+
+def test_ties_at_the_extremes():
+    # Range 8, tolerance 0.008: 5.0 and 5.004 tie at the top; 1.0 and 1.0 tie in the middle, which says nothing; the
+    # bottom, -3, stands alone.
+    curation = TieDetector().curate(rollouts([1.0, 5.0, 1.0, -2.996, 5.004, 2.0]))
+    assert curation.scores.tolist() == [0, 1, 0, 0, 1, 0]
+    assert curation.weights.tolist() == [1, 0, 1, 1, 0, 1]
+
+
+def test_identical_responses_are_no_tie():
+    group = [1.0, 5.0, 3.0, -3.0, 5.0, 2.0]
+    assert TieDetector().curate(rollouts(group)).anomalous.nonzero()[:, 0].tolist() == [1, 4]
+    assert not TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 1, 4])).anomalous.any()
+    assert TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 9, 4])).anomalous.sum() == 2
+
+
+def test_rewards_of_two_values_are_not_judged():
+    curation = TieDetector().curate(rollouts([0.0, 1.0, 1.0, 0.0], [2.0] * 4, [math.nan] * 2))
+    assert curation.scores.isnan().all()
+    assert curation.weights.tolist() == [1] * 8 + [0] * 2
+
+
+def test_both_ends_and_the_tolerance():
+    values, apart = torch.tensor([0.0, 0.05, 0.5, 0.96, 1.0]), torch.arange(5)
+    assert tied_extremes(values, apart, 0.01).tolist() == [False] * 5
+    assert tied_extremes(values, apart, 0.045).tolist() == [False, False, False, True, True]
+    assert tied_extremes(values, apart, 0.055).tolist() == [True, True, False, True, True]
+    assert tied_extremes(values * 1e30, apart, 0.055).tolist() == [True, True, False, True, True]
+    assert tied_extremes(values[:0], apart[:0], 0.1) is None

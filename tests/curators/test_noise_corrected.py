@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign import Rollouts, group_advantages
-from geoalign.curators.noise_corrected import NoiseCorrected, backward_rewards, forward_weights
+from geoalign import Rollouts
+from geoalign.curators.noise_corrected import NoiseCorrected
 from geoalign.errors import ConfigError
 
 RATES = {"false_positive_rate": 0.1, "false_negative_rate": 0.3}
@@ -28,28 +28,18 @@ def test_forward_weights_stand_in_the_advantages_place():
 
 def test_backward_rewards():
     # (1 - 0.1) / (1 - 0.1 - 0.3) = 1.5 and (0 - 0.1) / 0.6 = -1/6; their difference 1 / 0.6 is split about the mean.
-    assert backward_rewards(torch.tensor([1.0, 0.0]), 0.1, 0.3).tolist() == pytest.approx([1.5, -1 / 6])
     curation = NoiseCorrected(correction="backward", **RATES).curate(rollouts([1.0, 0.0, 1.0, 0.0, 1.0]))
     # Mean verdict 0.6: (1 - 0.6) / 0.6 = 2/3 and -0.6 / 0.6 = -1.
     assert curation.advantages.tolist() == pytest.approx([2 / 3, -1, 2 / 3, -1, 2 / 3])
 
 
 @pytest.mark.parametrize(("wrong", "missed"), [(0.0, 0.0), (0.1, 0.3), (0.45, 0.2)])
-def test_both_are_right_on_average(wrong, missed):
+def test_forward_is_right_on_average(wrong, missed):
     """Over the verdicts on a right and on a wrong row, weighted by their probabilities."""
-    verdicts, kept = torch.tensor([1.0, 0.0]).double(), 1 - wrong - missed
-    right, false = torch.tensor([1 - missed, missed]).double(), torch.tensor([wrong, 1 - wrong]).double()
-    weights, rewards = forward_weights(verdicts, missed), backward_rewards(verdicts, wrong, missed)
-    assert float(right @ weights) == pytest.approx(0, abs=1e-7)
-    assert float(false @ weights) == pytest.approx(-kept, abs=1e-7)
-    assert float(right @ rewards) == pytest.approx(1, abs=1e-6)
-    assert float(false @ rewards) == pytest.approx(0, abs=1e-6)
-
-
-def test_divided_by_the_deviation_the_backward_rewards_are_grpo():
-    batch = rollouts([1.0, 0.0, 1.0, 1.0])
-    corrected = group_advantages(backward_rewards(batch.rewards, 0.1, 0.3), batch.groups)
-    torch.testing.assert_close(corrected, group_advantages(batch.rewards, batch.groups), atol=1e-5, rtol=1e-5)
+    rates = {"false_positive_rate": wrong, "false_negative_rate": missed}
+    one, zero = NoiseCorrected(**rates).curate(rollouts([1.0, 0.0])).advantages.tolist()
+    assert (1 - missed) * one + missed * zero == pytest.approx(0, abs=1e-7)
+    assert wrong * one + (1 - wrong) * zero == pytest.approx(-(1 - wrong - missed), abs=1e-7)
 
 
 def answered(flips, seed, groups=200, size=8):

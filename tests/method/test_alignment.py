@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
-from geoalign.method.consensus import RawConsensus, new_consensus
+from geoalign.method.consensus import Consensus, new_consensus
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import centred_states, with_distances
 from geoalign.method.projector import ProjectorConfig
@@ -20,7 +20,7 @@ def prepared(rewards, groups, hidden):
 
 
 def raw(prototype):
-    consensus = RawConsensus()
+    consensus = Consensus()
     consensus.prototype = torch.nn.functional.normalize(prototype, dim=0)
     return consensus
 

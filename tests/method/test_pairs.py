@@ -68,12 +68,6 @@ def test_top_m_pairs_best_with_worst():
     assert by_input_row(rows, pairs) == [(4, 0), (4, 1), (5, 0), (5, 1)]
 
 
-def test_top_m_larger_than_the_group_is_all_pairs():
-    every = prepared([0.0, 1.0, 2.0], [0] * 3, [[float(i), 1.0] for i in range(3)])[2]
-    top = prepared([0.0, 1.0, 2.0], [0] * 3, [[float(i), 1.0] for i in range(3)], top_m=9)[2]
-    assert len(every) == len(top) == 3
-
-
 def test_top_m_counts_scored_rows_only():
     # Of 0, 1, 2 and two unscored rows, m = 1 pairs the best scored row with the worst.
     rows, _, pairs, _ = prepared(
@@ -106,13 +100,3 @@ def test_group_ranges():
     offsets = torch.tensor([0, 2, 2, 5, 6])
     assert group_ranges(offsets, torch.tensor([2, 0])).tolist() == [2, 3, 4, 0, 1]
     assert group_ranges(offsets, torch.tensor([1])).tolist() == []
-
-
-def test_canonical_order_sorts_by_group_reward_and_content():
-    rewards, groups = torch.tensor([1.0, 0.0, 1.0, 5.0]), torch.tensor([4, 4, 4, -1])
-    hidden = torch.tensor([[9.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
-    rows = canonical_order(rewards, groups, hidden)
-    # Group -1 first; in group 4 reward 0 before the two ones, of which the smaller hidden sum comes first.
-    assert rows.order.tolist() == [3, 1, 2, 0]
-    assert rows.group.tolist() == [0, 1, 1, 1]
-    assert rows.offsets.tolist() == [0, 1, 4]

@@ -83,19 +83,17 @@ def check_reads_trusted(curator: Curator, *, setting: str) -> None:
     """Raises ConfigError unless the curator reads which rows are trusted; `setting` asks for it."""
     if "trusted" not in curator.reads:
         raise ConfigError(
-            f"{setting}: expected a curator that reads trusted rewards, such as denoise; got {type(curator).__name__}, "
-            "which does not"
+            f"{setting}: expected a curator that reads trusted rewards, such as denoise; got {type(curator).__name__}"
         )
 
 
 def check_anchored(curator: Curator) -> None:
     """Raises ConfigError unless the curator reads trusted rows, and of them nothing that anchors cannot have."""
     check_reads_trusted(curator, setting="anchors")
-    unknown = [name for name in curator.reads if name in _UNKNOWN]
-    if unknown:
+    if unknown := [name for name in curator.reads if name in _UNKNOWN]:
         raise ConfigError(
-            f"anchors: expected a curator that reads no {', '.join(_UNKNOWN)}, which anchors do not have; got "
-            f"{type(curator).__name__}, which reads {', '.join(unknown)}"
+            f"anchors: expected a curator that reads nothing that anchors do not have, got {type(curator).__name__}, "
+            f"which reads {', '.join(unknown)}"
         )
 
 
@@ -104,8 +102,6 @@ def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
 
     A field that one of the two lacks is left out.
     """
-    device = rollouts.rewards.device
-    first = int(rollouts.groups.max()) + 1
     joined: dict[str, Any] = {}
     for item in fields(Rollouts):
         ours, theirs = getattr(rollouts, item.name), getattr(anchors, item.name)
@@ -118,20 +114,17 @@ def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
     if rollouts.prompt_keys is not None:
         # Keys of prompts are not negative.
         joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - anchors.groups.to(rollouts.prompt_keys)])
+    first = int(rollouts.groups.max()) + 1
     joined["groups"] = torch.cat([rollouts.groups, anchors.groups.to(rollouts.groups) + first])
-    for name, of_batch, of_anchors in (("trusted", False, True), ("donor_ok", True, False)):
+    for name, of_batch in (("trusted", False), ("donor_ok", True)):
         given = getattr(rollouts, name)
-        ours = torch.full((len(rollouts),), of_batch, device=device) if given is None else given
-        joined[name] = torch.cat([ours, torch.full((len(anchors),), of_anchors, device=device)])
+        ours = torch.full_like(rollouts.rewards, of_batch, dtype=torch.bool) if given is None else given
+        joined[name] = torch.cat([ours, ours.new_full((len(anchors),), not of_batch)])
     return Rollouts(**joined)
 
 
 def without_anchors(curation: Curation, rows: int) -> Curation:
-    """The curation of the batch's `rows` rows, which stand before the anchors; `anomalous` counts them alone.
-
-    Raises:
-        InputError: an anchor stands in a slot of the batch.
-    """
+    """The curation of the batch's `rows` rows, which stand before the anchors; `anomalous` counts them alone."""
     if len(curation.source) == len(curation.scores):
         kept = torch.arange(rows, device=curation.source.device)
     else:
@@ -139,10 +132,11 @@ def without_anchors(curation: Curation, rows: int) -> Curation:
         order = curation.source.argsort(stable=True)
         kept = order[curation.source[order] < rows]
     source = curation.source[kept]
-    if bool((source >= rows).any()):
-        slot = int((source >= rows).nonzero()[0])
-        anchor = int(source[slot]) - rows
-        raise InputError(f"Curation.source: expected rows of the batch, got anchor {anchor} in slot {slot}")
+    if len(wrong := (source >= rows).nonzero()):
+        slot = int(wrong[0])
+        raise InputError(
+            f"Curation.source: expected rows of the batch, got anchor {int(source[slot]) - rows} in slot {slot}"
+        )
     metrics = {**curation.metrics, "anchors": float(len(curation.scores) - rows)}
     if "anomalous" in metrics:
         metrics["anomalous"] = float(curation.anomalous[:rows].sum())

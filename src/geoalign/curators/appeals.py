@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
-from jaxtyping import Float, Int
-from pydantic import Field
+from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.curators.anchors import check_reads_trusted
@@ -17,7 +16,7 @@ from geoalign.curators.base import Curator, identity
 from geoalign.curators.batches import tie_order
 from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -34,9 +33,7 @@ class AppealsConfig:
     curator: CuratorSection = setting(
         default_factory=_denoise, help="The curator that suspects, and learns the verdicts."
     )
-    budget: Annotated[int, Field(ge=1)] = setting(
-        default=16, help="Responses of a batch that the second verifier may be asked about."
-    )
+    budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
 
 
 class Appeals(Curator[AppealsConfig]):
@@ -61,16 +58,18 @@ class Appeals(Curator[AppealsConfig]):
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
+    kept = ("inner",)
+
     def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")
         if isinstance(inner, Curator):
             settings["curator"] = inner.config
         super().__init__(config, **settings)
-        self.inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
-        check_reads_trusted(self.inner, setting="appeals")
-        self.requires = (*self.inner.requires, "second_rewards")
-        self.optional = tuple(dict.fromkeys((*self.inner.optional, "response_keys")))
-        self.library_only = self.inner.library_only
+        self._inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
+        check_reads_trusted(self._inner, setting="appeals")
+        self.requires = (*self._inner.requires, "second_rewards")
+        self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
+        self.library_only = self._inner.library_only
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -79,59 +78,41 @@ class Appeals(Curator[AppealsConfig]):
         rollouts.require("second_rewards", by="Appeals")
         if not len(rollouts):
             return identity(rollouts)
-        trial = deepcopy(self.inner).curate(rollouts, generator=torch.Generator().manual_seed(0))
+        trial = deepcopy(self._inner).curate(rollouts, generator=torch.Generator().manual_seed(0))
         asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
-        device = rollouts.rewards.device
-        place = asked.to(device)
-        rewards = rollouts.rewards.index_copy(0, place, verdicts.to(rollouts.rewards))
+        place = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
+        rewards = rollouts.rewards.index_copy(
+            0, place, torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards)
+        )
         trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
         trusted[place] = True
         known = replace(rollouts, rewards=rewards, trusted=trusted)
-        decided = self.inner.curate(known, generator=generator, details=details)
+        decided = self._inner.curate(known, generator=generator, details=details)
         overturned = rewards[place] != rollouts.rewards[place]
         scores, anomalous = decided.scores.clone(), decided.anomalous.clone()
         scores[place] = trial.scores[place].to(scores)
         anomalous[place] = overturned
-        metrics = {
-            "appeals": float(len(asked)),
-            "appeals_unanswered": float(unanswered),
-            "overturned": float(overturned.sum()),
-            "anomalous": float(anomalous.sum()),
-        }
-        return replace(decided, scores=scores, anomalous=anomalous).with_metrics(**metrics)
+        return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
+            appeals=float(len(asked)),
+            appeals_unanswered=float(unanswered),
+            overturned=float(overturned.sum()),
+            anomalous=float(anomalous.sum()),
+        )
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the curator inside."""
-        return {"curator": self.inner.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
-
-        Raises:
-            ConfigError: the state is of another curator.
-        """
-        self._expect_keys(state, "curator")
-        self.inner.load_state_dict(state["curator"])
-
-    def _verdicts(
-        self, rollouts: Rollouts, scores: Float[Tensor, " b"]
-    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"], int]:
+    def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
         """The rows with a verdict, the verdicts, and how many questions had no answer."""
         assert rollouts.second_rewards is not None
         alike = self._suspicious(rollouts, scores.cpu())
-        asked = [rows[0] for rows in alike]
-        answers = list(rollouts.second_rewards(asked)) if asked else []
-        if len(answers) != len(asked):
-            raise InputError(f"second_rewards: expected {len(asked)} verdicts, got {len(answers)}")
-        known = [
-            (row, float(answer))
+        answers = rollouts.second_rewards([rows[0] for rows in alike]) if alike else []
+        if len(answers) != len(alike):
+            raise InputError(f"second_rewards: expected {len(alike)} verdicts, got {len(answers)}")
+        given = [
+            (rows, float(answer))
             for rows, answer in zip(alike, answers, strict=True)
             if answer is not None and not math.isnan(answer)
-            for row in rows
         ]
-        unanswered = sum(answer is None or math.isnan(answer) for answer in answers)
-        rows = torch.tensor([row for row, _ in known], dtype=torch.long)
-        return rows, torch.tensor([verdict for _, verdict in known], dtype=torch.float64), unanswered
+        asked = [row for rows, _ in given for row in rows]
+        return asked, [verdict for rows, verdict in given for _ in rows], len(alike) - len(given)
 
     def _suspicious(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
         """The rows to ask about, most suspicious first, each with the rows of its group that hold the same response."""
@@ -145,8 +126,6 @@ class Appeals(Curator[AppealsConfig]):
         alike: dict[tuple[int, int], list[int]] = {}
         for row in order[open_rows[order]].tolist():
             name = (groups[row], content[row])
-            if name in alike:
-                alike[name].append(row)
-            elif len(alike) < self.config.budget:
-                alike[name] = [row]
+            if name in alike or len(alike) < self.config.budget:
+                alike.setdefault(name, []).append(row)
         return list(alike.values())

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import Curator, identity, reward_weights
-from geoalign.errors import InputError
+from geoalign.curators.base import identity
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.types import Curation, Rollouts
 
@@ -33,28 +30,10 @@ class Group:
     rewards: Float[Tensor, " n"]
     size: int
 
-
-_Config = TypeVar("_Config")
-
-
-class Baseline(Curator[_Config]):
-    """A curator that is handed what it requires, binary rewards where it takes no others; unscored rows are counted."""
-
-    binary: ClassVar[bool] = False
-
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Checks the batch, and decides; `details` has no effect."""
-        rollouts.require(*self.requires, by=type(self).__name__)
-        if self.binary:
-            require_binary(rollouts, by=type(self).__name__)
-        curation = self._curate(rollouts, generator)
-        return curation.with_metrics(unscored_rewards=float(rollouts.rewards.isnan().sum()))
-
-    @abstractmethod
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        """The curation of a batch that has what is required."""
+    @property
+    def varies(self) -> bool:
+        """Whether two of its rewards differ."""
+        return len(self.rows) > 1 and bool(self.rewards[0] != self.rewards[-1])
 
 
 def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
@@ -98,15 +77,6 @@ def groups_of(rollouts: Rollouts) -> list[Group]:
     return groups
 
 
-def require_binary(rollouts: Rollouts, *, by: str) -> None:
-    """Raises InputError unless every reward is 0, 1 or NaN; `by` names the curator that takes no others."""
-    rewards = rollouts.rewards
-    other = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
-    if bool(other.any()):
-        row = int(other.nonzero()[0])
-        raise InputError(f"{by}: expected binary rewards (0 or 1), got {float(rewards[row])} in row {row}")
-
-
 def subset(
     rollouts: Rollouts,
     kept: Sequence[Tensor],
@@ -116,45 +86,32 @@ def subset(
 ) -> Curation:
     """The curation that keeps the rows named, none twice, group after group, and leaves the others out.
 
-    Rows without a reward are left out too. Where every row of the batch is kept it comes back as it was.
+    Where every row of the batch is kept it comes back as it was.
 
     Args:
         kept: row indices, a tensor for each group.
         advantages: [B] advantages of the input rows that the kept rows bring with them; None: engines compute them
             from the kept rows.
     """
-    device = rollouts.rewards.device
     source = torch.cat([*kept, torch.zeros(0, dtype=torch.long)])
     if len(source) == len(rollouts):
         source = torch.arange(len(rollouts))
-    source = source.to(device)
-    return Curation(
-        source=source,
-        rewards=rollouts.rewards[source],
-        weights=reward_weights(rollouts.rewards[source]),
-        advantages=None if advantages is None else advantages.to(device)[source],
-        scores=torch.full((len(rollouts),), torch.nan, device=device),
-        anomalous=torch.zeros(len(rollouts), dtype=torch.bool, device=device),
-        metrics={
-            **metrics,
-            "kept_rows": float(len(source)),
-            "left_out_rows": float(len(rollouts) - len(source)),
-            "unscored_rewards": float(rollouts.rewards.isnan().sum()),
-        },
-    )
+    counts = {"kept_rows": float(len(source)), "left_out_rows": float(len(rollouts) - len(source))}
+    taken = taking(rollouts, source, {**metrics, **counts})
+    return taken if advantages is None else replace(taken, advantages=advantages.to(taken.source.device)[taken.source])
+
+
+def taking(rollouts: Rollouts, source: Int[Tensor, " c"], metrics: dict[str, float]) -> Curation:
+    """The curation that takes these rows, in this order."""
+    unchanged = identity(rollouts, metrics)
+    source = source.to(rollouts.rewards.device)
+    return replace(unchanged, source=source, rewards=unchanged.rewards[source], weights=unchanged.weights[source])
 
 
 def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[str, float]) -> Curation:
     """The curation that keeps every row and multiplies its advantage by `weights` [B]; 0 where the reward is NaN."""
-    base = identity(rollouts)
-    return Curation(
-        source=base.source,
-        rewards=base.rewards,
-        weights=base.weights * weights.to(base.weights),
-        scores=base.scores,
-        anomalous=base.anomalous,
-        metrics={**metrics, "unscored_rewards": float(rollouts.rewards.isnan().sum())},
-    )
+    unchanged = identity(rollouts, metrics)
+    return replace(unchanged, weights=unchanged.weights * weights.to(unchanged.weights))
 
 
 def half(size: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
@@ -65,40 +65,31 @@ class Chain(Curator[ChainConfig]):
     ) -> Curation:
         """Runs the members in order, all of them on the same generator."""
         rollouts.require(*self.requires, by="Chain")
-        curation = identity(rollouts)
-        source, weights = curation.source, curation.weights
-        scores, anomalous = curation.scores, curation.anomalous
-        metrics: dict[str, float] = {}
-        shown = None
-        current = rollouts
+        whole = own = identity(rollouts)
+        current, original = rollouts, whole.source
         for number, member in enumerate(self.members):
             if number:
-                current = _handed_on(current, curation)
-            curation = member.curate(current, generator=generator, details=details)
-            scores, anomalous = _on_original_rows(scores, anomalous, curation, source)
+                current = _handed_on(current, own)
+            own = member.curate(current, generator=generator, details=details)
+            scores, anomalous = _on_original_rows(whole, own)
             # Details name rows of the member's own input: they are of use while these are the original ones.
-            if shown is None and torch.equal(source, torch.arange(len(rollouts), device=source.device)):
-                shown = curation.details
-            weights = weights[curation.source] * curation.weights.to(weights)
-            source = source[curation.source]
-            metrics = _joined(metrics, curation.metrics, number + 1)
-        return Curation(
-            source=source,
-            rewards=curation.rewards,
-            weights=weights,
-            advantages=curation.advantages,
-            scores=scores,
-            anomalous=anomalous,
-            metrics=metrics,
-            details=shown,
-        )
+            in_place = whole.details is None and torch.equal(whole.source, original)
+            whole = Curation(
+                source=whole.source[own.source],
+                rewards=own.rewards,
+                weights=whole.weights[own.source] * own.weights.to(whole.weights),
+                advantages=own.advantages,
+                scores=scores,
+                anomalous=anomalous,
+                metrics=_joined(whole.metrics, own.metrics, number + 1),
+                details=own.details if in_place else whole.details,
+            )
+        return whole
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all members, in order."""
         return {"members": [member.state_dict() for member in self.members]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`; the members must be those that it was saved with."""
         if set(state) != {"members"} or len(state["members"]) != len(self.members):
             raise ConfigError(
                 f"Chain state: expected the key members with {len(self.members)} states, got keys {sorted(state)}"
@@ -125,18 +116,15 @@ def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
     return replace(taken, rewards=rewards, advantages=advantages)
 
 
-def _on_original_rows(
-    scores: Float[Tensor, " b"], anomalous: Bool[Tensor, " b"], curation: Curation, rows: Int[Tensor, " c"]
-) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
-    """Adds a member's scores and flags; row i of its input is the original row `rows[i]`, perhaps several times."""
-    known = ~curation.scores.isnan()
+def _on_original_rows(whole: Curation, own: Curation) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
+    """All scores and flags with those of a member, whose input was `whole`: an original row perhaps several times."""
+    known, rows, scores = ~own.scores.isnan(), whole.source, whole.scores
     # Copies of one row may be scored differently, in another group's company: the most suspicious one counts.
     highest = torch.full_like(scores, -torch.inf)
-    highest = highest.scatter_reduce(0, rows[known], curation.scores[known].to(scores), "amax")
-    scored = highest > -torch.inf
-    anomalous = anomalous.clone()
-    anomalous[rows[curation.anomalous]] = True
-    return torch.where(scores.isnan() & scored, highest, scores), anomalous
+    highest = highest.scatter_reduce(0, rows[known], own.scores[known].to(scores), "amax")
+    anomalous = whole.anomalous.clone()
+    anomalous[rows[own.anomalous]] = True
+    return torch.where(scores.isnan() & (highest > -torch.inf), highest, scores), anomalous
 
 
 def _joined(metrics: dict[str, float], more: dict[str, float], number: int) -> dict[str, float]:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from geoalign.errors import InputError
 
-SCHEMA_VERSION = 1
 _TREE = "geoalign_state"
 # Stands for a tensor in the JSON tree; no key of a state may be called so.
 _TENSOR = "__tensor__"
@@ -34,7 +33,7 @@ def save_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     tree = _to_tree(dict(state), "state", tensors)
-    metadata = {_TREE: json.dumps({"schema_version": SCHEMA_VERSION, "tree": tree})}
+    metadata = {_TREE: json.dumps(tree)}
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
@@ -44,31 +43,30 @@ def save_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    # The rename itself must reach the disk too.
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads what `save_state` wrote; tensors come back on the CPU, tuples as lists.
 
     Raises:
-        InputError: the file is missing, is no whole safetensors file, was not written by `save_state`, or has another
-            schema version.
+        InputError: the file is no whole safetensors file, or was not written by `save_state`.
     """
-    if not Path(path).is_file():
-        raise InputError(f"state: expected a file {path}, got none there")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             # Copies, not views of the mapped file: where a tensor begins decides the last bit of sums over it.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise InputError(f"state: expected a whole safetensors file, got {error} in {path}") from error
     if _TREE not in metadata:
         raise InputError(f"state: expected the state of a curator, got a safetensors file without one: {path}")
-    content = json.loads(metadata[_TREE])
-    if content["schema_version"] != SCHEMA_VERSION:
-        raise InputError(f"state: expected schema version {SCHEMA_VERSION}, got {content['schema_version']} in {path}")
-    return _from_tree(content["tree"], tensors)
+    return _from_tree(json.loads(metadata[_TREE]), tensors)
 
 
 def _to_tree(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
@@ -97,12 +95,3 @@ def _from_tree(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_from_tree(item, tensors) for item in value]
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    # The rename itself must reach the disk too.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

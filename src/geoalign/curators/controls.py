@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Curator
-from geoalign.curators.batches import Baseline, canonical_rows, groups_of, reweighted
+from geoalign.curators.base import Baseline
+from geoalign.curators.batches import canonical_rows, groups_of, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
-from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -35,9 +34,55 @@ class PairCountConfig(TailConfig):
 
     type: ClassVar[str] = "pair_count"
 
-    top_m: Annotated[int, Field(ge=1)] | None = setting(
+    top_m: Count | None = setting(
         default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
     )
+
+
+class PairCount(Baseline[PairCountConfig]):
+    """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
+
+    A cumulative GDI grows with that number, so this says what is left of GeoAlign without its geometry. Rollouts in no
+    pair are unscored and unchanged.
+    """
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        rows = canonical_rows(rollouts)
+        pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
+        counts = pair_count(pairs, len(rollouts))
+        scores = counts.masked_fill(counts == 0, torch.nan)
+        return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
+
+
+class RewardDistance(Baseline[RewardDistanceConfig]):
+    """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
+
+    The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
+    nothing. Groups of one or of equal rewards are unscored and unchanged.
+    """
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        rows = canonical_rows(rollouts)
+        rewards = rollouts.rewards[rows.order]
+        distance = group_advantages(rewards, rows.group, scale="none").abs().float()
+        unequal = torch.zeros(len(rows.sizes), dtype=torch.bool, device=rewards.device)
+        unequal[rows.group[distance > 0]] = True
+        scores = distance.masked_fill(~unequal[rows.group] | rewards.isnan(), torch.nan)
+        return _rectified(rollouts, rows, scores, self.config, generator)
+
+
+def _rectified(
+    rollouts: Rollouts,
+    rows: GroupedRows,
+    scores: Float[Tensor, " b"],
+    config: TailConfig,
+    generator: torch.Generator | None,
+    **metrics: float,
+) -> Curation:
+    """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
+    metrics["scored_groups"] = float(len(rows.group[~scores.isnan()].unique_consecutive()))
+    flags = flag_sparse_tail(scores, config)
+    return rectify(rollouts, rows, scores, flags, strategy=config.strategy, generator=generator, metrics=metrics)
 
 
 @settings
@@ -51,52 +96,7 @@ class RandomConfig:
     )
 
 
-@settings
-class OracleConfig:
-    """The settings of `Oracle`."""
-
-    type: ClassVar[str] = "oracle"
-
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to corrupted rollouts."
-    )
-
-
-class PairCount(Baseline[PairCountConfig]):
-    """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
-
-    A cumulative GDI grows with that number, so this says what is left of GeoAlign without its geometry. Rollouts in no
-    pair are unscored and unchanged.
-    """
-
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
-            counts = pair_count(pairs, len(rollouts))
-            scores = counts.masked_fill(counts == 0, torch.nan)
-            return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
-
-
-class RewardDistance(Baseline[RewardDistanceConfig]):
-    """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
-
-    The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
-    nothing. Groups of one or of equal rewards are unscored and unchanged.
-    """
-
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            rewards = rollouts.rewards[rows.order]
-            distance = group_advantages(rewards, rows.group, scale="none").abs().float()
-            unequal = torch.zeros(len(rows.sizes), dtype=torch.bool, device=rewards.device)
-            unequal[rows.group[distance > 0]] = True
-            scores = distance.masked_fill(~unequal[rows.group] | rewards.isnan(), torch.nan)
-            return _rectified(rollouts, rows, scores, self.config, generator)
-
-
-class Random(Curator[RandomConfig]):
+class Random(Baseline[RandomConfig]):
     """Flags as many rollouts as GeoAlign does in the same step, drawn uniformly from those that it scores.
 
     It holds a whole GeoAlign, whose state is its own, and rectifies by the same strategy. Its scores are the ranks of
@@ -104,16 +104,13 @@ class Random(Curator[RandomConfig]):
     """
 
     requires = ("hidden",)
+    kept = ("geoalign",)
 
     def __init__(self, config: RandomConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Asks GeoAlign how many, draws them, and rectifies."""
-        rollouts.require("hidden", by="Random")
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         asked = self._geoalign.curate(rollouts, generator=generator)
         rows = canonical_rows(rollouts)
         scored = ~asked.scores[rows.order.to(asked.scores.device)].isnan()
@@ -127,7 +124,7 @@ class Random(Curator[RandomConfig]):
             rollouts,
             rows,
             scores,
-            Flags(suspect=drawn, anomalous=drawn, stable=scored & ~drawn),
+            Flags.of(drawn, scored),
             strategy=self.config.geoalign.strategy,
             observing=asked.metrics["observed_only"] == 1,
             generator=generator,
@@ -136,14 +133,12 @@ class Random(Curator[RandomConfig]):
         unchanged = {name: asked.metrics[name] for name in ("too_few_scores", "zero_spread")}
         return curation.with_metrics(**unchanged, geoalign_replaced=asked.metrics["replaced"])
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the GeoAlign inside."""
-        return {"geoalign": self._geoalign.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._expect_keys(state, "geoalign")
-        self._geoalign.load_state_dict(state["geoalign"])
+@settings
+class OracleConfig:
+    type: ClassVar[str] = "oracle"
+
+    strategy: Strategy = setting(default="replace", help="What happens to corrupted rollouts.")
 
 
 class Oracle(Baseline[OracleConfig]):
@@ -159,55 +154,16 @@ class Oracle(Baseline[OracleConfig]):
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
-        true = rollouts.true_rewards.to(rewards)[rows.order]
-        known = ~rewards.isnan() & ~true.isnan()
-        corrupted = known & (rewards != true)
-        return rectify(
-            rollouts,
-            rows,
-            (rewards - true).abs().float(),
-            Flags(suspect=corrupted, anomalous=corrupted, stable=known & ~corrupted),
-            strategy=self.config.strategy,
-            generator=generator,
-            metrics={
-                "scored_rollouts": float(known.sum()),
-            },
-        )
-
-
-def _rectified(
-    rollouts: Rollouts,
-    rows: GroupedRows,
-    scores: Float[Tensor, " b"],
-    config: TailConfig,
-    generator: torch.Generator | None,
-    **metrics: float,
-) -> Curation:
-    """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
-    flags = flag_sparse_tail(scores, config)
-    scored = ~scores.isnan()
-    return rectify(
-        rollouts,
-        rows,
-        scores,
-        flags,
-        strategy=config.strategy,
-        generator=generator,
-        metrics={
-            **metrics,
-            "scored_groups": float(len(rows.group[scored].unique_consecutive())),
-            "scored_rollouts": float(scored.sum()),
-        },
-    )
+        wrong_by = (rewards - rollouts.true_rewards.to(rewards)[rows.order]).abs()
+        scores, flags = wrong_by.float(), Flags.of(wrong_by > 0, ~wrong_by.isnan())
+        return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})
 
 
 @settings
 class RankTrimConfig:
-    """The settings of `RankTrim`."""
-
     type: ClassVar[str] = "rank_trim"
 
-    m: Annotated[int, Field(ge=1)] = setting(
+    m: Count = setting(
         default=1, help="So many of the highest and as many of the lowest rewards of a group get weight 0."
     )
 
@@ -222,16 +178,13 @@ class RankTrim(Baseline[RankTrimConfig]):
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        m = self.config.m
+        m, groups = self.config.m, groups_of(rollouts)
+        trimmed = [group.rows for group in groups if group.varies and len(group.rows) >= 2 * m + 2]
         weights = torch.ones(len(rollouts))
-        whole = 0
-        for group in groups_of(rollouts):
-            if len(group.rows) < 2 * m + 2 or group.rewards[0] == group.rewards[-1]:
-                whole += 1
-                continue
-            weights[torch.cat([group.rows[:m], group.rows[-m:]])] = 0
-        metrics = {"trimmed_rows": float((weights == 0).sum()), "whole_groups": float(whole)}
-        return reweighted(rollouts, weights, metrics)
+        for rows in trimmed:
+            weights[torch.cat([rows[:m], rows[-m:]])] = 0
+        whole = float(len(groups) - len(trimmed))
+        return reweighted(rollouts, weights, {"trimmed_rows": float((weights == 0).sum()), "whole_groups": whole})
 
 
 # Groups with fewer different rewards are not judged: where rewards have two values every extreme is shared.
@@ -266,8 +219,6 @@ def tied_extremes(
 
 @settings
 class TieDetectorConfig:
-    """The settings of `TieDetector`."""
-
     type: ClassVar[str] = "tie_detector"
 
     tolerance: Annotated[float, Field(ge=0, lt=0.5)] = setting(
@@ -288,29 +239,16 @@ class TieDetector(Baseline[TieDetectorConfig]):
     Heeds `response_keys`: without them every row is a response of its own.
     """
 
-    optional: tuple[str, ...] = ("response_keys",)
+    optional = ("response_keys",)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
-        order = rows.order.cpu()
         keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys.cpu()
-        rewards, response = rollouts.rewards.cpu()[order], keys[order]
         scores = torch.full((len(rollouts),), torch.nan)
-        for members in torch.arange(len(rollouts)).split(rows.sizes.tolist()) if len(rollouts) else ():
-            scored = members[~rewards[members].isnan()]
-            tied = tied_extremes(rewards[scored], response[scored], self.config.tolerance)
+        for group in groups_of(rollouts):
+            tied = tied_extremes(group.rewards, keys[group.rows], self.config.tolerance)
             if tied is not None:
-                scores[scored] = tied.float()
-        scores = scores.to(rows.order.device)
-        flagged = scores == 1
-        return rectify(
-            rollouts,
-            rows,
-            scores,
-            Flags(suspect=flagged, anomalous=flagged, stable=scores == 0),
-            strategy=self.config.strategy,
-            generator=generator,
-            metrics={
-                "scored_rollouts": float((~scores.isnan()).sum()),
-            },
-        )
+                scores[group.rows] = tied.float()
+        scores = scores.to(rows.order.device)[rows.order]
+        flags = Flags.of(scores == 1, ~scores.isnan())
+        return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})

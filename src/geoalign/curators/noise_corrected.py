@@ -4,55 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
-from pydantic import Field, model_validator
-from torch import Tensor
+from pydantic import model_validator
 
-from geoalign.curators.base import Curator, identity
-from geoalign.curators.batches import require_binary
+from geoalign.curators.base import Baseline, identity
 from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
-from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
-
-
-def forward_weights(verdicts: Float[Tensor, " b"], false_negative: float) -> Float[Tensor, " b"]:
-    """rho1 where the verdict is 1, rho1 - 1 where it is 0; 0 where it is NaN.
-
-    Their mean is rho1 (1 - rho1) + (rho1 - 1) rho1 = 0 over verdicts on right rows and rho0 rho1 + (1 - rho0)(rho1 - 1)
-    = -(1 - rho0 - rho1) over those on wrong rows: 1 - rho0 - rho1 times the true reward with baseline 1, whatever rho0.
-    """
-    return torch.where(verdicts == 1, false_negative, false_negative - 1).masked_fill(verdicts.isnan(), 0).to(verdicts)
-
-
-def backward_rewards(
-    verdicts: Float[Tensor, " b"], false_positive: float, false_negative: float
-) -> Float[Tensor, " b"]:
-    """(r - rho0) / (1 - rho0 - rho1), whose mean over verdicts on a row is the row's true reward."""
-    return (verdicts - false_positive) / (1 - false_positive - false_negative)
 
 
 @settings
 class NoiseCorrectedConfig:
-    """The settings of `NoiseCorrected` (arXiv 2510.00915)."""
-
     type: ClassVar[str] = "noise_corrected"
 
     correction: Literal["forward", "backward"] = setting(
         default="forward", help="Weights in the advantage's place, or unbiased rewards without the group's deviation."
     )
-    false_positive_rate: Annotated[float, Field(ge=0, lt=1)] | None = setting(
+    false_positive_rate: Share | None = setting(
         default=None, help="Share rho0 of wrong rows with reward 1; null: estimated."
     )
-    false_negative_rate: Annotated[float, Field(ge=0, lt=1)] | None = setting(
+    false_negative_rate: Share | None = setting(
         default=None, help="Share rho1 of right rows with reward 0; null: estimated."
     )
-    window: Annotated[int, Field(ge=1)] = setting(default=10, help="Batches that the rates are estimated from.")
+    window: Count = setting(default=10, help="Batches that the rates are estimated from.")
 
     @model_validator(mode="after")
     def _better_than_chance(self) -> NoiseCorrectedConfig:
@@ -62,7 +40,7 @@ class NoiseCorrectedConfig:
         return self
 
 
-class NoiseCorrected(Curator[NoiseCorrectedConfig]):
+class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
     """Corrects GRPO for binary rewards that are flipped at class-wise rates (arXiv 2510.00915, 2510.18924).
 
     With rho0 = P(r = 1 | wrong) and rho1 = P(r = 0 | right): `forward` returns the advantages rho1 where r = 1 and
@@ -76,63 +54,48 @@ class NoiseCorrected(Curator[NoiseCorrectedConfig]):
     among the metrics.
 
     Heeds `answers` and `response_keys`, if a rate is estimated.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
-    optional: tuple[str, ...] = ("answers", "response_keys")
+    binary = True
+    kept = ("past",)
 
     def __init__(self, config: NoiseCorrectedConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self._estimates = None in (self.config.false_positive_rate, self.config.false_negative_rate)
-        if not self._estimates:
-            self.optional = ()
-        self._past: list[NoisyRows] = []
+        if None in (self.config.false_positive_rate, self.config.false_negative_rate):
+            self.optional = ("answers", "response_keys")
+        # The rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
+        self._past: list[dict[str, Any]] = []
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Returns the corrected advantages; draws nothing from `generator`."""
-        require_binary(rollouts, by="NoiseCorrected")
-        rates = self._rates(rollouts)
-        informedness = 1 - rates[0] - rates[1]
-        unchanged = identity(
-            rollouts,
-            {
-                "false_positive_rate": rates[0],
-                "false_negative_rate": rates[1],
-                "informedness": informedness,
-                "corrected": float(informedness > 0),
-                "unscored_rewards": float(rollouts.rewards.isnan().sum()),
-            },
-        )
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        false_positive, false_negative = self._rates(rollouts)
+        informedness = 1 - false_positive - false_negative
+        metrics = {
+            "false_positive_rate": false_positive,
+            "false_negative_rate": false_negative,
+            "informedness": informedness,
+            "corrected": float(informedness > 0),
+        }
+        unchanged, rewards = identity(rollouts, metrics), rollouts.rewards
         if not informedness > 0:
             return unchanged
         if self.config.correction == "forward":
-            return replace(unchanged, advantages=forward_weights(rollouts.rewards, rates[1]))
-        rewards = backward_rewards(rollouts.rewards, *rates)
-        return replace(unchanged, advantages=group_advantages(rewards, rollouts.groups, scale="none"))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The rows of the batches that the next one's rates are estimated from."""
-        return {"past": [vars(rows) for rows in self._past]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        if set(state) != {"past"}:
-            raise ConfigError(f"NoiseCorrected state: expected the key past, got {sorted(state)}")
-        self._past = [NoisyRows(**rows) for rows in state["past"]]
+            # Over verdicts on right rows the mean is rho1 (1 - rho1) + (rho1 - 1) rho1 = 0, on wrong ones rho0 rho1 +
+            # (1 - rho0)(rho1 - 1) = -(1 - rho0 - rho1): so many times the true reward with baseline 1, whatever rho0.
+            advantages = torch.where(rewards == 1, false_negative, false_negative - 1).to(rewards)
+            return replace(unchanged, advantages=advantages.masked_fill(rewards.isnan(), 0))
+        unbiased = (rewards - false_positive) / informedness
+        return replace(unchanged, advantages=group_advantages(unbiased, rollouts.groups, scale="none"))
 
     def _rates(self, rollouts: Rollouts) -> tuple[float, float]:
         """rho0 and rho1, NaN where one is neither given nor to be estimated."""
-        rates: dict[str, float] = {}
-        if self._estimates and len(rollouts):
+        estimated: dict[str, float] = {}
+        if self.optional:
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
-            self._past = [*self._past, rows][-self.config.window :]
-            rates = believe(joined(self._past, 1.0), None, least_slope=1.0).metrics
+            self._past = [*self._past, dict(vars(rows))][-self.config.window :]
+            window = joined([NoisyRows(**rows) for rows in self._past], 1.0)
+            estimated = believe(window, None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
-            rates.get("false_positive_rate", math.nan) if wrong is None else wrong,
-            1 - rates.get("true_positive_rate", math.nan) if missed is None else missed,
+            estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,
+            1 - estimated.get("true_positive_rate", math.nan) if missed is None else missed,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,15 +22,15 @@ def full_precision(rollouts: Rollouts) -> Iterator[None]:
     fails nor warns. These settings belong to the process, so other threads see them while a curator runs.
     """
     device = rollouts.rewards.device if rollouts.hidden is None else rollouts.hidden.device
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(device.type, enabled=False))
-        stack.enter_context(_float32_by_default())
-        stack.enter_context(_full_products())
-        if device.type == "cuda":
-            stack.enter_context(deterministic())
-        yield
+    before = torch.get_default_dtype()
+    on_cuda = deterministic() if device.type == "cuda" else nullcontext()
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        try:
+            torch.set_default_dtype(torch.float32)
+            with _full_products(), on_cuda:
+                yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 @contextmanager
@@ -49,16 +49,6 @@ def deterministic() -> Iterator[None]:
     finally:
         memory.fill_uninitialized_memory = fills
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-
-
-@contextmanager
-def _float32_by_default() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float32)
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 @contextmanager

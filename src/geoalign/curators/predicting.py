@@ -2,79 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoalign.curators.base import Baseline
 from geoalign.curators.denoise.ridge import RunningRidge
-from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, content_folds, group_centred
+from geoalign.types import Rollouts
+
+_Config = TypeVar("_Config")
 
 
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """What is predicted of B rows in sorted order; on the CPU, in float64.
+class Predicting(Baseline[_Config]):
+    """A curator that holds binary rewards against what a ridge on earlier batches' states predicts of them."""
 
-    Attributes:
-        rewards: [B] as observed; NaN where unscored.
-        standardised: [B] within groups; 0 in groups of one or of equal rewards, and where unscored.
-        values: [B] predictions of the standardised rewards; all 0 where there is nothing to predict from.
-    """
+    binary = True
+    requires = ("hidden",)
+    kept = ("ridge",)
 
-    rewards: Float[Tensor, " b"]
-    standardised: Float[Tensor, " b"]
-    values: Float[Tensor, " b"]
+    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        of_any: Any = self.config
+        self._ridge = RunningRidge(decay=of_any.decay)
 
-    @property
-    def judged(self) -> Bool[Tensor, " b"]:
-        """[B] rows of groups with different rewards."""
-        return self.standardised != 0
+    def _predict(self, rollouts: Rollouts, rows: GroupedRows) -> tuple[Tensor, Tensor, bool]:
+        """Predicts the batch, then takes it in; the first batch is predicted by folds over its groups.
 
-    @property
-    def varies(self) -> bool:
-        """Whether the predictions tell any of these rows apart."""
-        values = self.values[self.judged]
-        return len(values) > 0 and bool((values != values[0]).any())
-
-
-class PastPrediction:
-    """A ridge regression on earlier batches; the first batch is predicted by folds over its groups, as in `Denoise`."""
-
-    def __init__(self, *, decay: float) -> None:
-        self._ridge = RunningRidge(decay=decay)
-
-    def __call__(self, rewards: Float[Tensor, " b"], hidden: Float[Tensor, "b d"], rows: GroupedRows) -> Predicted:
-        """Predicts the batch, then takes it in.
-
-        Args:
-            rewards: in input order, as are the states.
-            rows: the batch in sorted order.
-
-        Raises:
-            InputError: the states are not as wide as earlier ones.
+        Returns:
+            [B] predictions of the rewards standardised within groups (0 where there is nothing to predict from), and
+            [B] rows of groups with different rewards, both in sorted order on the CPU; and whether the predictions tell
+            any of these rows apart.
         """
-        order, group = rows.order.to(hidden.device), rows.group.to(hidden.device)
-        states = group_centred(hidden[order], group)
-        rewards = rewards.cpu().double()[rows.order.cpu()]
-        y = group_advantages(rewards, rows.group.cpu())
+        hidden = rollouts.hidden
+        assert hidden is not None
+        group = rows.group.cpu()
+        states = group_centred(hidden[rows.order.to(hidden.device)], group.to(hidden.device))
+        y = group_advantages(rollouts.rewards.cpu().double()[rows.order.cpu()], group)
         judged = y != 0
-        folds = content_folds(states.double().square().sum(dim=1).cpu(), rows.group.cpu())
-        values = self._ridge.predict(states, y, judged, folds)
-        return Predicted(rewards, y, values.double().cpu())
-
-    def state_dict(self) -> dict[str, Any]:
-        """The fit."""
-        return {"ridge": self._ridge.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any], *, by: str) -> None:
-        """Restores `state_dict`; `by` names the curator.
-
-        Raises:
-            ConfigError: the state is of another curator.
-        """
-        if set(state) != {"ridge"}:
-            raise ConfigError(f"{by} state: expected the key ridge, got {sorted(state)}")
-        self._ridge.load_state_dict(state["ridge"])
+        folds = content_folds(states.double().square().sum(dim=1).cpu(), group)
+        values = self._ridge.predict(states, y, judged, folds).double().cpu()
+        telling = values[judged]
+        return values, judged, bool((telling != telling[:1]).any())

@@ -6,18 +6,17 @@ GeoAlign and its controls share this, so that they differ in nothing but the sco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
-from geoalign.settings import setting, settings
+from geoalign.settings import OpenShare, PositiveShare, Several, setting, settings
 from geoalign.types import Curation, CurationDetails, Rollouts
 
 Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
@@ -27,51 +26,35 @@ Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
 class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(
+    alpha: OpenShare = setting(
         default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
     )
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
         help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
     )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] | None = setting(
+    max_fraction: PositiveShare | None = setting(
         default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
     )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
-    strategy: Literal["replace", "zero_weight", "drop", "amplify"] = setting(
-        default="replace", help="What happens to anomalous rollouts."
-    )
+    min_scores: Several = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
+    strategy: Strategy = setting(default="replace", help="What happens to anomalous rollouts.")
 
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """What a criterion says of B rows in sorted order.
+    """What a criterion says of B rows in sorted order."""
 
-    Attributes:
-        suspect: [B] rows beyond the criterion.
-        anomalous: [B] those of them within the cap.
-        stable: [B] rows known to be none: the donors.
-        tail: the density behind it; None where there is none.
-        too_few: whether there were too few scores to judge by.
-        zero_spread: whether the scores were too much alike to have a density.
-    """
+    suspect: Bool[Tensor, " b"]  # beyond the criterion
+    anomalous: Bool[Tensor, " b"]  # those of them within the cap
+    stable: Bool[Tensor, " b"]  # known to be none: the donors
+    tail: Tail | None = None  # the density behind it; None where there is none
+    too_few: bool = False  # scores to judge by
+    zero_spread: bool = False  # the scores were too much alike to have a density
 
-    suspect: Bool[Tensor, " b"]
-    anomalous: Bool[Tensor, " b"]
-    stable: Bool[Tensor, " b"]
-    tail: Tail | None = None
-    too_few: bool = False
-    zero_spread: bool = False
-
-    def metrics(self) -> dict[str, float]:
-        """Threshold and counts, for logs."""
-        return {
-            "threshold": self.tail.threshold if self.tail else torch.nan,
-            "suspects": float(self.suspect.sum()),
-            "anomalous": float(self.anomalous.sum()),
-            "too_few_scores": float(self.too_few),
-            "zero_spread": float(self.zero_spread),
-        }
+    @classmethod
+    def of(cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False) -> Flags:
+        """Flags without a cap: what is judged and not flagged is stable."""
+        return cls(suspect=flagged, anomalous=flagged, stable=judged & ~flagged, zero_spread=zero_spread)
 
 
 def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
@@ -106,17 +89,20 @@ def rectify(
     """The curation that replaces, weighs, drops or amplifies the anomalous rows of a batch.
 
     Args:
-        rows: the canonical order of the batch, on the device of `scores`.
-        scores: [B] in sorted order.
-        flags: in sorted order.
+        rows: the canonical order of the batch, on the device of `scores`, which are in this order, as are the flags.
         observing: report what was flagged, but change nothing.
         metrics: what the curator knows; those of the flags and of the rectification are added.
     """
     rewards = rollouts.rewards.to(scores.device)[rows.order]
     source, weights, without = _placed(rollouts, rows, rewards, flags, None if observing else strategy, generator)
     metrics = {
+        "scored_rollouts": float((~scores.isnan()).sum()),
         **metrics,
-        **flags.metrics(),
+        "threshold": flags.tail.threshold if flags.tail else torch.nan,
+        "suspects": float(flags.suspect.sum()),
+        "anomalous": float(flags.anomalous.sum()),
+        "too_few_scores": float(flags.too_few),
+        "zero_spread": float(flags.zero_spread),
         "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
         "zero_weighted": float(((weights == 0) & ~rewards[source].isnan()).sum()),
         "groups_without_donor": float(without),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast, runtime_checkable
@@ -54,14 +54,17 @@ BUILT_IN = {
 }
 
 
-class _Curators(Mapping[str, "type[Curator[Any]]"]):
-    """Names to curator classes; a class is imported when it is first asked for."""
+class _Curators(Mapping[str, Any]):
+    """Names to curator classes, or to what `read` makes of one; a class is imported when it is first asked for."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
 
     def _locations(self) -> dict[str, Any]:
         installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
         return {**installed, **BUILT_IN}
 
-    def __getitem__(self, name: str) -> type[Curator]:
+    def __getitem__(self, name: str) -> Any:
         # Installed packages are searched only for other names: that takes a while.
         locations: Mapping[str, Any] = BUILT_IN if name in BUILT_IN else self._locations()
         if name not in locations:
@@ -69,13 +72,13 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         location = locations[name]
         if isinstance(location, str):
             module, _, attribute = location.partition(":")
-            return cast("type[Curator[Any]]", getattr(import_module(module), attribute))
+            return self._read(getattr(import_module(module), attribute))
         curator_class: type[Curator[Any]] = location.load()
         declared = getattr(curator_class.config_class, "type", None)
         if declared != name:
             settings = curator_class.config_class.__name__
             raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(declared)}")
-        return curator_class
+        return self._read(curator_class)
 
     def __contains__(self, name: object) -> bool:
         return name in BUILT_IN or name in self._locations()
@@ -87,23 +90,7 @@ class _Curators(Mapping[str, "type[Curator[Any]]"]):
         return len(self._locations())
 
 
-class _ConfigClasses(Mapping[str, Any]):
-    """Names to settings classes, likewise."""
-
-    def __getitem__(self, name: str) -> Any:
-        return CURATORS[name].config_class
-
-    def __contains__(self, name: object) -> bool:
-        return name in CURATORS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(CURATORS)
-
-    def __len__(self) -> int:
-        return len(CURATORS)
-
-
-CURATORS: Mapping[str, type[Curator[Any]]] = _Curators()
+CURATORS: Mapping[str, type[Curator[Any]]] = _Curators(lambda curator_class: curator_class)
 
 
 @runtime_checkable
@@ -137,5 +124,6 @@ def _checked(config: object) -> CuratorSettings:
 if TYPE_CHECKING:
     CuratorSection = CuratorSettings
 else:
+    _CONFIGS = _Curators(lambda curator_class: curator_class.config_class)
     # A `curator:` section: `type` picks the settings class, and only its module is imported.
-    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_ConfigClasses(), default="geoalign")]
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_CONFIGS, default="geoalign")]

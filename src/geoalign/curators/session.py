@@ -63,37 +63,31 @@ class CurationSession:
         Raises:
             InputError: the curator returns another number of scores than there are rows, or an anchor in the batch.
         """
+        given = rollouts if anchors is None else with_anchors(rollouts, anchors)
+        devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.enable_grad():
+            curation = self.curator.curate(given, generator=self.generator, details=details and anchors is None)
+        if len(curation.scores) != len(given):
+            raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
         if anchors is not None:
-            curation = self._curate(with_anchors(rollouts, anchors), details=False)
             curation = without_anchors(curation, len(rollouts))
-        else:
-            curation = self._curate(rollouts, details=details)
         return curation.with_metrics(**agreement(curation, rollouts))
 
-    def _curate(self, rollouts: Rollouts, *, details: bool) -> Curation:
-        device = rollouts.rewards.device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
-            curation = self.curator.curate(rollouts, generator=self.generator, details=details)
-        if len(curation.scores) != len(rollouts):
-            raise InputError(f"Curation.scores: expected {len(rollouts)} rows, got {len(curation.scores)}")
-        return curation
-
     def save(self, path: str | Path) -> None:
-        """Writes the curator's state, the generator's and the number of calls; the folder is made where it is missing.
-
-        Raises:
-            InputError: the curator's state holds something else than tensors and plain values.
-        """
+        """Writes the curator's state, the generator's and the number of calls; makes the folder where it is missing."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         state = {
             "curator_class": self.name,
             "curator": self.curator.state_dict(),
             "generator": self.generator.get_state(),
             "calls": self.calls,
+            "anchors": self._digest,
         }
-        if self.anchors is not None:
-            state["anchors"] = self.anchors.digest()
         save_state(path, state)
+
+    @property
+    def _digest(self) -> str | None:
+        return None if self.anchors is None else self.anchors.digest()
 
     def load(self, path: str | Path, *, setting: str, otherwise: str) -> None:
         """Restores what `save` wrote.
@@ -110,19 +104,17 @@ class CurationSession:
         if not path.is_file():
             raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
         state = load_state(path)
-        if not {"curator", "curator_class", "generator", "calls"} <= set(state):
-            raise InputError(
-                f"{setting}: expected the keys curator, generator and calls, got {sorted(state)} in {path}"
-            )
-        saved = state["curator_class"]
-        if saved != self.name:
+        if missing := {"curator", "curator_class", "generator", "calls", "anchors"} - set(state):
+            raise InputError(f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}")
+        if (saved := state["curator_class"]) != self.name:
             raise InputError(
                 f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
             )
-        anchors = None if self.anchors is None else self.anchors.digest()
-        if state.get("anchors") != anchors:
-            expected, got = (digest or "none" for digest in (state.get("anchors"), anchors))
-            raise InputError(f"anchors: expected those of {path} (sha256 {expected}), got others ({got}); {otherwise}")
+        if (saved := state["anchors"]) != self._digest:
+            raise InputError(
+                f"anchors: expected those of {path} (sha256 {saved or 'none'}), got others ({self._digest or 'none'}); "
+                f"{otherwise}"
+            )
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(state["calls"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,35 +60,32 @@ def extract_states(
         progress: called with the number of rows done after every batch.
 
     Raises:
-        InputError: the lists differ in length, a response is empty, `predicting` has nothing before a row's last token,
-            `anchor` has no `answer_starts`, the model has no such layer, or `batch_size` or `max_tokens` is too small.
+        InputError: the lists differ in length, a response is empty or has no such state, the model has no such layer,
+            or `batch_size` or `max_tokens` is too small.
     """
     backbone = backbone_of(model)
-    device = next(model.parameters()).device
     _check_lengths(prompt_ids, response_ids)
     prompts, responses, cut = _cut(prompt_ids, response_ids, max_tokens)
     if answer_starts is not None:
         answer_starts = cut_answers(answer_starts, prompts, response_ids, responses)
 
-    def forward(ids: Tensor, mask: Tensor) -> Any:
-        return backbone(input_ids=ids, attention_mask=mask)
-
+    # Any id in the vocabulary will do: padded positions are masked, and stand behind the ones that are read.
+    pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
     with eval_mode(model):
         states = batched_states(
             model,
-            forward,
+            lambda ids, mask: backbone(input_ids=ids, attention_mask=mask),
             prompts,
             responses,
             position=position,
             layer=layer,
             answer_starts=answer_starts,
             batch_size=batch_size,
-            pad_id=_pad_id(model),
-            device=device,
+            pad_id=pad_id or 0,
+            device=next(model.parameters()).device,
             progress=progress,
         )
-    lengths = torch.tensor([len(ids) for ids in responses])
-    return ExtractedStates(states=states.cpu(), lengths=lengths, cut_rows=cut)
+    return ExtractedStates(states.cpu(), torch.tensor([len(ids) for ids in responses]), cut)
 
 
 def extract_states_from_texts(
@@ -190,8 +188,8 @@ def batched_states(
             start = torch.tensor([len(prompt_ids[row]) for row in rows], device=device)
             length = torch.tensor([len(response_ids[row]) for row in rows], device=device)
             begins = None if answer_starts is None else torch.tensor([answer_starts[row] for row in rows])
-            select = _selection(start, length, position, begins, None if written is None else written[rows])
-            with BackboneTap(model, select, layer=layer) as tap:
+            where = (start, length, position, begins, None if written is None else written[rows])
+            with BackboneTap(model, partial(_selected, where), layer=layer) as tap:
                 forward(ids, mask)
             for row, state in zip(rows, tap.states[0], strict=True):
                 collected[row] = state
@@ -200,10 +198,8 @@ def batched_states(
     return torch.stack([state for state in collected if state is not None])
 
 
-def _selection(
-    start: Tensor, length: Tensor, position: HiddenPosition, begins: Tensor | None, written: Tensor | None
-) -> Callable[[Tensor, int], Tensor]:
-    return lambda states, first: response_states(states, start, length, position, begins, written)
+def _selected(where: tuple[Any, ...], states: Tensor, first: int) -> Tensor:
+    return response_states(states, *where)
 
 
 @contextmanager
@@ -245,9 +241,3 @@ def _cut(
         for prompt, response in zip(prompt_ids, responses, strict=True)
     ]
     return prompts, responses, cut
-
-
-def _pad_id(model: nn.Module) -> int:
-    # Any id in the vocabulary will do: padded positions are masked, and stand behind the ones that are read.
-    pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
-    return 0 if pad_id is None else pad_id

@@ -39,9 +39,7 @@ def response_states(
             least one a row; None: it wrote all.
 
     Raises:
-        InputError: an unknown position, an empty response, a response beyond the last column, an answer beyond its
-            response, `anchor` without `answer_starts`, or a state before the first column: `predicting` of a response
-            of one token that nothing precedes; the message names the row.
+        InputError: an unknown position, or a row (the message names it) without such a state.
     """
     check_position(position)
     start, length = start.to(states.device), length.to(states.device)
@@ -71,9 +69,6 @@ def packed_states(
 ) -> Float[Tensor, "b d"]:
     """`response_states` of rows laid end to end without padding; row i is `states[offsets[i]:offsets[i + 1]]`, and its
     response the last `responses[i]` of it. `answers` are its `answer_starts`.
-
-    Raises:
-        InputError: an unknown position, or a row without a response.
     """
     rows = [
         response_states(
@@ -100,9 +95,7 @@ def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_start
     if answer_starts is None:
         raise InputError("hidden_position 'anchor': expected answer_starts, the tokens where answers begin, got none")
     answer_starts = answer_starts.to(start.device)
-    beyond = ((answer_starts < -1) | (start + answer_starts > last)).nonzero()
-    if len(beyond):
-        row = int(beyond[0])
+    if (row := _first((answer_starts < -1) | (start + answer_starts > last))) is not None:
         raise InputError(
             f"answer_starts: expected a token of the response, 0..{int((last - start)[row])}, or -1, got "
             f"{int(answer_starts[row])} in row {row}"
@@ -111,20 +104,19 @@ def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_start
 
 
 def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, columns: int, position: str) -> None:
-    empty = (length < 1).nonzero()
-    if len(empty):
-        row = int(empty[0])
+    if (row := _first(length < 1)) is not None:
         raise InputError(f"length: expected at least 1 token per response, got {int(length[row])} in row {row}")
-    outside = ((start < 0) | (last >= columns)).nonzero()
-    if len(outside):
-        row = int(outside[0])
+    if (row := _first((start < 0) | (last >= columns))) is not None:
         raise InputError(
             f"start, length: expected a response inside columns 0..{columns - 1}, "
             f"got columns {int(start[row])}..{int(last[row])} in row {row}"
         )
-    before = (wanted < 0).nonzero()
-    if len(before):
+    if (row := _first(wanted < 0)) is not None:
         what = "last one of the response, got a sequence of one token"
         if position == "anchor":
             what = "first one of the answer, got a sequence that begins with it"
-        raise InputError(f"hidden_position {position!r}: expected a token before the {what} in row {int(before[0])}")
+        raise InputError(f"hidden_position {position!r}: expected a token before the {what} in row {row}")
+
+
+def _first(wrong: Tensor) -> int | None:
+    return int(wrong.nonzero()[0]) if bool(wrong.any()) else None

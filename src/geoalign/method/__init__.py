@@ -13,9 +13,4 @@ rectification    what stands in the place of an anomalous rollout (Eq. 8)
 advantages       group-relative advantages (Eq. 9)
 intervals        intervals of shares of grouped counts
 summaries        numbers and two-dimensional views for logs and figures
-
-and two of the baselines (the others stand above their curator's class, in its file):
-
-sampling_weights    with which weight PF-PPO draws a rollout
-semantic_entropy    Seed-GRPO's entropy, scale and clusters
 """

@@ -1,19 +1,18 @@
 """The consensus of a batch: the prototype of its pair directions, each pair's deviation from it, each rollout's GDI
 (Eqs. 5 to 7).
 
-The equations come first, as functions. Behind them stand two views of the directions with one interface: through a
-trained projector (the method), and the raw unit displacements (its ablation). A consensus keeps what its last training
+The equations come first, as functions. Behind them stand two views of the directions with one interface: the raw unit
+displacements (an ablation), and through a trained projector (the method). A consensus keeps what its last training
 left behind, so that the next batch can judge it before it is trained again.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -98,59 +97,54 @@ def _directions(projector: Projector, on_rollouts: Tensor, pairs: Pairs) -> Iter
         yield block, functional.normalize(output, dim=1)
 
 
-class Consensus(ABC):
-    """What one training leaves behind: the prototype (None before the first) and the deviation of its own pairs."""
+class Consensus:
+    """What one training leaves behind: the prototype (None before the first) and the deviation of its own pairs.
+
+    Of the raw unit displacements themselves, for which nothing is trained; `ProjectedConsensus` sees them otherwise.
+    """
 
     def __init__(self) -> None:
         self.prototype: Tensor | None = None
         self.train_deviation = torch.nan
 
-    @abstractmethod
     def fit(
-        self,
-        states: Float[Tensor, "b d"],
-        offsets: Int[Tensor, " g1"],
-        pairs: Pairs,
-        generator: torch.Generator | None,
-        *,
-        scored: bool,
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator | None, *, scored: bool
     ) -> Distilled | None:
         """Trains the view on the pairs; None where there is nothing to train.
 
-        `offsets`: where the rows of each group begin. `scored`: the pairs are to be scored by it too, so that none may
-        be left out of training.
+        `offsets` [G + 1]: where the rows of each group begin. `scored`: the pairs are to be scored by it too, so that
+        none may be left out of training.
         """
+        return None
 
-    @abstractmethod
     def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
         """The rollouts as `settle` and `cosines` want them; computed once a batch."""
+        return states
 
-    @abstractmethod
     def settle(self, view: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
         """Sets the prototype to the consensus of the pairs (Eq. 5)."""
+        self.prototype = raw_prototype(view, pairs, weights)
 
-    @abstractmethod
     def cosines(self, view: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
         """<v, prototype> of each pair."""
+        assert self.prototype is not None
+        return raw_cosines(view, pairs, self.prototype.to(view.device))
 
-    @abstractmethod
     def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
         """How right the consensus is on the order of each pair, between 0 and 1; chance is one half."""
+        # One half for a pair at right angles to the prototype.
+        return (self.cosines(states, pairs).sign() + 1) / 2
 
-    @abstractmethod
     def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p o"]:
         """The unit directions of a few pairs themselves, for figures."""
+        return displacement(states, pairs)
 
     def state_dict(self) -> dict[str, Any]:
         """The consensus as tensors and numbers."""
         return {"prototype": self.prototype, "train_deviation": self.train_deviation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
-
-        Raises:
-            KeyError, RuntimeError: the state is of other settings.
-        """
+        """Restores `state_dict`; KeyError or RuntimeError where it is of other settings."""
         if set(state) != set(self.state_dict()):
             raise KeyError(f"expected {', '.join(self.state_dict())}, got {', '.join(state)}")
         self.prototype, self.train_deviation = state["prototype"], float(state["train_deviation"])
@@ -172,13 +166,7 @@ class ProjectedConsensus(Consensus):
         )
 
     def fit(
-        self,
-        states: Float[Tensor, "b d"],
-        offsets: Int[Tensor, " g1"],
-        pairs: Pairs,
-        generator: torch.Generator | None,
-        *,
-        scored: bool,
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator | None, *, scored: bool
     ) -> Distilled:
         self.projector.to(states.device)
         distilled = distil(
@@ -227,38 +215,6 @@ class ProjectedConsensus(Consensus):
         self.projector.load_state_dict(state["projector"])
 
 
-class RawConsensus(Consensus):
-    """The raw unit displacements themselves: nothing is trained."""
-
-    def fit(
-        self,
-        states: Float[Tensor, "b d"],
-        offsets: Int[Tensor, " g1"],
-        pairs: Pairs,
-        generator: torch.Generator | None,
-        *,
-        scored: bool,
-    ) -> None:
-        return None
-
-    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
-        return states
-
-    def settle(self, view: Float[Tensor, "b d"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
-        self.prototype = raw_prototype(view, pairs, weights)
-
-    def cosines(self, view: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
-        assert self.prototype is not None
-        return raw_cosines(view, pairs, self.prototype.to(view.device))
-
-    def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
-        # One half for a pair at right angles to the prototype.
-        return (self.cosines(states, pairs).sign() + 1) / 2
-
-    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p d"]:
-        return displacement(states, pairs)
-
-
 def new_consensus(d: int, config: ProjectorConfig | None, generator: torch.Generator | None) -> Consensus:
     """The consensus that the settings ask for; None: raw unit displacements."""
-    return RawConsensus() if config is None else ProjectedConsensus(d, config, generator)
+    return Consensus() if config is None else ProjectedConsensus(d, config, generator)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geoalign.method.pairs import Pairs
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Positive, PositiveShare, Several, Share, setting, settings
 
 
 @settings
@@ -28,17 +28,13 @@ class ProjectorConfig:
     Widths are reduced to fit a small hidden size d (`hidden_dim` to d, `output_dim` to d).
     """
 
-    layers: Annotated[int, Field(ge=1)] = setting(default=3, help="Linear layers of the projector.")
-    hidden_dim: Annotated[int, Field(ge=1)] = setting(default=512, help="Width of the hidden layers.")
-    output_dim: Annotated[int, Field(ge=2)] = setting(default=512, help="Width of the projected space.")
+    layers: Count = setting(default=3, help="Linear layers of the projector.")
+    hidden_dim: Count = setting(default=512, help="Width of the hidden layers.")
+    output_dim: Several = setting(default=512, help="Width of the projected space.")
     steps: Annotated[int, Field(ge=0)] = setting(default=50, help="Training steps per call.")
-    learning_rate: Annotated[float, Field(gt=0)] = setting(
-        default=1e-3, help="Initial Adam learning rate; falls to zero along a cosine."
-    )
-    holdout: Annotated[float, Field(ge=0, lt=1)] = setting(
-        default=0.1, help="Share of the pairs held out, for the early stop only."
-    )
-    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = setting(
+    learning_rate: Positive = setting(default=1e-3, help="Initial Adam learning rate; falls to zero along a cosine.")
+    holdout: Share = setting(default=0.1, help="Share of the pairs held out, for the early stop only.")
+    target_accuracy: PositiveShare | None = setting(
         default=0.95, help="Stop once the held-out pairs reach this accuracy; null: never stop early."
     )
     early_stop: Literal["refit", "paper"] = setting(
@@ -48,9 +44,9 @@ class ProjectorConfig:
             "as many steps; paper: stop at target_accuracy only, and leave the held-out pairs out."
         ),
     )
-    folds: Annotated[int, Field(ge=2)] = setting(default=2, help="Folds of the cross-fitted scoring.")
+    folds: Several = setting(default=2, help="Folds of the cross-fitted scoring.")
     warm_start: bool = setting(default=True, help="Keep the weights from one call to the next.")
-    groups_per_step: Annotated[int, Field(ge=1)] | Literal["auto"] | None = setting(
+    groups_per_step: Count | Literal["auto"] | None = setting(
         default="auto", help="Groups drawn for each step; null: all; auto: so that a step stays small."
     )
 

@@ -5,7 +5,7 @@ on groups that it was never trained on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,10 +35,6 @@ METRICS = (
 )
 
 
-def _none() -> np.ndarray:
-    return np.zeros(0)
-
-
 @dataclass(frozen=True, eq=False)
 class NewGroups:
     """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there.
@@ -48,11 +44,11 @@ class NewGroups:
 
     accuracy: Interval
     deviation: float
-    right: Float[np.ndarray, " g"] = field(default_factory=_none)
-    total: Float[np.ndarray, " g"] = field(default_factory=_none)
+    right: Float[np.ndarray, " g"]
+    total: Float[np.ndarray, " g"]
 
 
-UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan)
+UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan, np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,10 +64,10 @@ def as_list(layer: HiddenLayer) -> list[int | float]:
 
 
 def _problem(layer: Any) -> str | None:
-    several = isinstance(layer, (list, tuple))
-    if several and not layer:
+    several = layer if isinstance(layer, (list, tuple)) else [layer]
+    if not several:
         return f"expected at least one layer, got {layer!r}"
-    for one in layer if several else [layer]:
+    for one in several:
         whole = isinstance(one, int) and not isinstance(one, bool) and one >= 0
         if not whole and not (isinstance(one, float) and 0 < one <= 1):
             return f"expected a layer's number from 0 or a share of the depth in (0, 1], got {one!r}"

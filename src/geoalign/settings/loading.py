@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ArgsKwargs
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import LONGEST_KEY, Locations
+from geoalign.settings.locations import LONGEST_KEY, Locations, joined
 from geoalign.settings.secrets import refuse_secrets
 from geoalign.shown import shown, shown_key
 
@@ -43,12 +43,11 @@ def by_type(hint: Any) -> ByType | None:
     return ByType(kinds, next(iter(kinds))) if len(kinds) > 1 else None
 
 
-def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, path: str = "", root: Any = None) -> Any:
+def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, path: str = "") -> Any:
     """The settings of one class from plain data; those that are themselves settings stand there as sections.
 
     Args:
         path: the dotted key of `data` itself, for messages.
-        root: the settings class around it, whose other sections are searched for an unknown key; None: `kind`.
 
     Raises:
         ConfigError: a secret, an unknown key (with the nearest known one), or a value out of range; the message has the
@@ -56,7 +55,7 @@ def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, p
     """
     locations = locations or Locations()
     refuse_secrets(data, locations, path)
-    return _Loader(locations, root or kind).section(kind, path, data)
+    return _Loader(locations).section(kind, path, data)
 
 
 # The types of a class's fields, read once: evaluating them was most of what loading a run's settings took.
@@ -75,58 +74,39 @@ def plain_section(settings: Any) -> dict[str, Any]:
     return {"type": settings.type, **plain_settings(settings)}
 
 
-def check_keys(
-    data: Mapping[str, Any], known: Iterable[str], section: str, locations: Locations, root: Any = None
-) -> None:
+def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, locations: Locations) -> None:
     """Raises ConfigError for the first key of `data` that is not in `known`, naming the nearest one that is."""
     known = list(known)
-    for key in data:
-        if key not in known:
-            raise unknown_key(str(key), known, section, locations, root)
+    for last in map(str, data):
+        if last in known:
+            continue
+        near = _nearest(last, known)
+        if "." in last:
+            expected = "expected a section within a section, not a key with dots"
+        elif near:
+            expected = f"expected {joined(section, near)}, the nearest known key"
+        elif len(known) > 20:
+            expected = f"expected one of the {len(known)} options known there"
+        else:
+            expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
+        key = joined(section, last)
+        raise ConfigError(f"{locations.prefix(key)}{shown_key(key)}: unknown key: {expected}; got {shown(last)}")
 
 
-def unknown_key(last: str, known: Sequence[str], section: str, locations: Locations, root: Any = None) -> ConfigError:
-    """The error for a key that is not among the `known` names of its section.
-
-    Args:
-        root: the settings class whose other sections may know it.
-    """
-    key = _joined(section, last)
-    candidates = {name: _joined(section, name) for name in known}
-    near = difflib.get_close_matches(last[:LONGEST_KEY], candidates, n=1, cutoff=0.6)
-    if "." in last:
-        expected = "expected a section within a section, not a key with dots"
-    elif near:
-        expected = f"expected {candidates[near[0]]}, the nearest known key"
-    elif (
-        elsewhere := next((known for known in _dotted(root) if known.rpartition(".")[2] == last), None)
-        if root
-        else None
-    ):
-        other = elsewhere == key
-        expected = (
-            f"known only to another {section}.type" if other else f"expected {elsewhere}, a known key of that name"
-        )
-    elif len(known) > 20:
-        expected = f"expected one of the {len(known)} options known there"
-    else:
-        expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
-    return ConfigError(f"{locations.prefix(key)}{shown_key(key)}: unknown key: {expected}; got {shown(last)}")
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name[:LONGEST_KEY], list(known), n=1, cutoff=0.6)), None)
 
 
 @dataclass(frozen=True)
 class _Loader:
     locations: Locations
-    root: Any
 
-    def section(self, kind: Any, path: str, data: Any, type_name: str | None = None) -> Any:
+    def section(self, kind: Any, path: str, data: Any) -> Any:
         values = self._mapping(path, data)
-        check_keys(values, [item.name for item in fields(kind) if item.name != "type"], path, self.locations, self.root)
+        check_keys(values, [item.name for item in fields(kind)], path, self.locations)
         hints = _hints(kind)
         for name, value in values.items():
-            values[name] = self._value(hints[name], _joined(path, name), value)
-        if type_name is not None and "type" in hints and any(item.name == "type" for item in fields(kind)):
-            values["type"] = type_name
+            values[name] = self._value(hints[name], joined(path, name), value)
         return self._construct(kind, path, values)
 
     def _value(self, hint: Any, path: str, value: Any) -> Any:
@@ -140,7 +120,9 @@ class _Loader:
         if origin is Annotated:
             return self._value(arguments[0], path, value)
         if origin in (tuple, list) and (by_type(arguments[0]) or is_dataclass(arguments[0])):
-            return origin(self._members(path, value, partial(self._value, arguments[0])))
+            if not isinstance(value, (list, tuple)):
+                raise self._wrong(path, "expected a list of sections", value)
+            return origin(self._value(arguments[0], f"{path}.{number}", item) for number, item in enumerate(value))
         if origin is dict and arguments[1] is Any:
             return self._mapping(path, value)
         if not isinstance(value, Mapping):
@@ -155,13 +137,14 @@ class _Loader:
         values = self._mapping(path, value)
         name = values.pop("type", union.default)
         if not isinstance(name, str) or name not in union.kinds:
-            raise self._unknown_type(f"{path}.type", name, union.kinds)
-        return self.section(union.kinds[name], path, values, name)
-
-    def _members(self, path: str, value: Any, load: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise self._wrong(path, "expected a list of sections", value)
-        return tuple(load(f"{path}.{number}", item) for number, item in enumerate(value))
+            near = _nearest(name, union.kinds) if isinstance(name, str) else None
+            hint = f" (nearest: {near})" if near else ""
+            key = f"{path}.type"
+            raise ConfigError(
+                f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(union.kinds))}{hint}; "
+                f"got {shown(name)}"
+            )
+        return self.section(union.kinds[name], path, values)
 
     def _mapping(self, path: str, value: Any) -> dict[str, Any]:
         if value is None:
@@ -169,13 +152,6 @@ class _Loader:
         if not isinstance(value, Mapping):
             raise self._wrong(path, "expected a section of settings", value)
         return dict(value)
-
-    def _unknown_type(self, key: str, name: Any, kinds: Iterable[str]) -> ConfigError:
-        near = difflib.get_close_matches(name[:LONGEST_KEY], kinds, n=1, cutoff=0.6) if isinstance(name, str) else []
-        hint = f" (nearest: {near[0]})" if near else ""
-        return ConfigError(
-            f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(kinds))}{hint}; got {shown(name)}"
-        )
 
     def _wrong(self, key: str, expected: str, value: Any) -> ConfigError:
         return ConfigError(f"{self.locations.prefix(key)}{shown_key(key)}: {expected}, got {shown(value)}")
@@ -212,10 +188,6 @@ def _plain(value: Any, hint: Any) -> Any:
     return value
 
 
-def _joined(section: str, name: str) -> str:
-    return f"{section}.{name}" if section else name
-
-
 def _expected(message: str) -> str:
     """pydantic's "Input should be greater than 0" in this project's words."""
     for start in ("Input should be a valid ", "Input should be ", "String should have "):
@@ -234,16 +206,3 @@ def _settings_class(hint: Any) -> Any:
         inside = [inner for inner in map(_settings_class, get_args(hint)) if inner is not None]
         return inside[0] if len(inside) == 1 else None
     return None
-
-
-def _dotted(kind: Any, section: str = "") -> Iterator[str]:
-    """The dotted keys of a settings class and of the sections in it, in unions by type those of every member."""
-    hints = _hints(kind)
-    for item in fields(kind):
-        key = _joined(section, item.name)
-        yield key
-        union = by_type(hints[item.name])
-        for within in union.kinds.values() if union else [_settings_class(hints[item.name])]:
-            # Curators may stand within curators.
-            if within is not None and key.count(".") < 2:
-                yield from _dotted(within, key)

@@ -29,3 +29,8 @@ LONGEST_KEY = 200
 
 # Of settings that no file holds.
 NOWHERE = Locations()
+
+
+def joined(section: str, name: str) -> str:
+    """The dotted key of a setting in a section."""
+    return f"{section}.{name}" if section else name

@@ -12,6 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from geoalign.errors import ConfigError
+from geoalign.settings.locations import joined
 from geoalign.shown import brief, shown, shown_key
 
 MOST_BYTES = 500_000
@@ -30,22 +31,17 @@ def dump_yaml(data: Any) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a settings file.
-
-    Raises:
-        ConfigError: it is unreadable, larger than `MOST_BYTES`, or not in UTF-8.
-    """
+    """The text of a settings file of at most `MOST_BYTES`."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"{path}: expected settings of at most {MOST_BYTES:,} bytes, got more")
-        return data.decode("utf-8")
-    except ConfigError:
-        raise
+        text = data.decode("utf-8")
     except (OSError, ValueError) as error:
         name = shown_key(str(path))
         raise ConfigError(f"{name}: expected a readable YAML file in UTF-8, got {brief(error)}") from error
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: expected settings of at most {MOST_BYTES:,} bytes, got more")
+    return text
 
 
 def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> tuple[Any, dict[str, str]]:
@@ -58,9 +54,6 @@ def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> 
 
     Returns:
         The data, None for an empty text, and the location of every dotted key: `source` and its line.
-
-    Raises:
-        ConfigError: it is not YAML, has an alias, names a key twice, or has a key or value that is no such data.
     """
     walk = _Walk(source, lines)
     try:
@@ -76,29 +69,15 @@ def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> 
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """A settings file as nested dicts, and the location of every dotted key in it. An empty file gives no settings.
-
-    Raises:
-        ConfigError: the file cannot be read, is no YAML mapping, or holds what `parse_yaml` refuses, with the line.
-    """
+    """A settings file as nested dicts, and the location of every dotted key in it. An empty file gives no settings."""
     data, locations = parse_yaml(read_text(path), shown_key(str(path)))
-    if data is None:
-        return {}, {}
-    if not isinstance(data, dict):
+    if not isinstance(data, dict | None):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
-    return data, locations
+    return data or {}, locations
 
 
 def parse_value(text: str, key: str = "", option: str = "--set") -> Any:
-    """The value of a `--set key=value`, read as YAML: numbers, true/false, null, lists, text.
-
-    Args:
-        key: the dotted key that is set, for error messages.
-        option: what error messages call the text.
-
-    Raises:
-        ConfigError: the text is no YAML value, or one that `parse_yaml` refuses.
-    """
+    """The value of a `--set key=value`, read as YAML: numbers, true/false, null, lists, text."""
     return parse_yaml(text, option, key=key, lines=False)[0]
 
 
@@ -133,7 +112,7 @@ class _Walk:
             return self._mapping(node, key)
         read = []
         for number, item in enumerate(node.value):
-            inner = _joined(key, str(number))
+            inner = joined(key, str(number))
             self.locations[inner] = self._location(item)
             read.append(self.value(item, inner))
         return read
@@ -150,7 +129,7 @@ class _Walk:
             name = name_node.value
             if not isinstance(name_node, ScalarNode) or name_node.tag not in _TEXTS:
                 raise self.error(name_node, key, "expected keys that are texts (in quotes where they look otherwise)")
-            inner = _joined(key, name)
+            inner = joined(key, name)
             if name in read:
                 first = f" (first: {self.locations[inner]})" if self.lines else ""
                 raise self.error(name_node, inner, f"expected once, got a second time{first}")
@@ -167,7 +146,3 @@ class _Walk:
             return self.yaml.constructor.construct_object(node)
         except (ValueError, KeyError) as error:
             raise self.error(node, key, f"expected a value, got {shown(node.value)}") from error
-
-
-def _joined(section: str, name: str) -> str:
-    return f"{section}.{name}" if section else name

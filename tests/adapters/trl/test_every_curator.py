@@ -7,7 +7,7 @@ from trl_parts import Recording, digits, model, same_weights, trainer, weights_o
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.baselines.advantages import SGRPO
-from geoalign.curators.baselines.pf_ppo import PFPPO, PFPPOBestRandomConfig
+from geoalign.curators.baselines.pf_ppo import PFPPOBestRandomConfig
 from geoalign.curators.baselines.rewards import PAR, PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS
@@ -38,12 +38,11 @@ BINARY = (
 )
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
-    "pf_ppo_br filter": lambda: PFPPO(variant="br", mode="filter"),
+    "pf_ppo_br filter": lambda: CURATORS["pf_ppo_br"](mode="filter"),
     "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
     "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
-    "seed_grpo by function": lambda: SeedGRPO(clustering=lambda rollouts: rollouts.lengths),
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
 }
 
@@ -127,19 +126,13 @@ def test_what_it_decides_enters_the_loss(tmp_path, name):
         assert sum(key.startswith("geoalign/") for key in log) >= 2
 
 
-@pytest.mark.parametrize(
-    ("curator", "words"),
-    [
-        (lambda: PFPPO(mode="reweight"), r"PFPPO inside TRL: mode='reweight' draws rows across groups"),
-        (
-            lambda: CURATORS["pf_ppo_bw"](mode="verl"),
-            r"PFPPOBestWorst inside TRL: mode='verl' draws rows across groups",
-        ),
-        (lambda: Chain([PAR(), PFPPO(mode="verl")]), r"Chain inside TRL: mode='verl' draws rows across groups"),
-    ],
-)
-def test_library_only_modes_are_refused_by_name(tmp_path, curator, words):
-    with pytest.raises(UnsupportedError, match=words):
+class Crossing(SGRPO):
+    library_only = "draws rows across groups"
+
+
+@pytest.mark.parametrize("curator", [Crossing, lambda: Chain([PAR(), Crossing()])])
+def test_curators_for_the_library_alone_are_refused(tmp_path, curator):
+    with pytest.raises(UnsupportedError, match=r"(Crossing|Chain) inside TRL: draws rows across groups"):
         trainer(tmp_path, curator())
 
 

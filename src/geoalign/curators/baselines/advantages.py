@@ -11,16 +11,14 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Curator, identity
-from geoalign.curators.batches import Baseline, groups_of, mean_of, reweighted, subset
-from geoalign.settings import setting, settings
+from geoalign.curators.base import Baseline, Curator, identity
+from geoalign.curators.batches import groups_of, mean_of, reweighted, subset
+from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class IdentityConfig:
-    """The settings of `GRPO`, the curator that changes nothing: none."""
-
     type: ClassVar[str] = "grpo"
 
 
@@ -30,19 +28,19 @@ class GRPO(Curator[IdentityConfig]):
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
-        """Returns the identity curation; draws nothing from `generator`."""
         return identity(rollouts)
+
+
+def no_advantages(rollouts: Rollouts) -> Float[Tensor, " b"]:
+    """[B] zeros on the CPU to write advantages into."""
+    return torch.zeros(len(rollouts), dtype=rollouts.rewards.dtype)
 
 
 @settings
 class MCGRPOConfig:
-    """The settings of `MCGRPO` (arXiv 2601.22582)."""
-
     type: ClassVar[str] = "mc_grpo"
 
-    eps: Annotated[float, Field(gt=0)] = setting(
-        default=1e-3, help="Added to the median absolute deviation (the released code's value)."
-    )
+    eps: Positive = setting(default=1e-3, help="Added to the median absolute deviation (the released code's value).")
     zero_mad: Literal["std", "eps"] = setting(
         default="std",
         help="Scale where the MAD is 0: the standard deviation, or eps alone, as in the released code.",
@@ -59,17 +57,11 @@ def median(values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
 def median_advantages(
     rewards: Float[Tensor, " n"], *, eps: float, zero_mad: Literal["std", "eps"]
 ) -> tuple[Float[Tensor, " n"], bool]:
-    """A = (r - median) / (MAD + eps) in one group of rewards without NaN; equal rewards give 0.
+    """A = (r - median) / (MAD + eps) of different rewards, and whether the MAD was 0.
 
-    Where more than half of the rewards are equal the MAD is 0 (binary rewards: always, but for an even split). The
+    That it is where more than half of the rewards are equal (binary rewards: always, but for an even split). The
     standard deviation stands in for it then, or (`zero_mad="eps"`, as released) nothing: advantages of size 1 / eps.
-
-    Returns:
-        [n] advantages, and whether the MAD was 0 although the rewards differ.
     """
-    rewards = rewards if rewards.dtype.itemsize >= 4 else rewards.float()
-    if len(rewards) < 2 or bool((rewards == rewards[0]).all()):
-        return torch.zeros_like(rewards), False
     centred = rewards - median(rewards)
     scale = median(centred.abs())
     without = bool(scale == 0)
@@ -78,7 +70,7 @@ def median_advantages(
     return centred / (scale + eps), without
 
 
-class MCGRPO(Curator[MCGRPOConfig]):
+class MCGRPO(Baseline[MCGRPOConfig]):
     """Median-centred GRPO (arXiv 2601.22582): A = (r - median) / (MAD + eps), given as `advantages`.
 
     In a group with an odd number of rewards one rollout IS the median and has advantage 0; it leaves the update (the
@@ -86,18 +78,16 @@ class MCGRPO(Curator[MCGRPOConfig]):
     0 and stay whole. Rows without a reward have advantage and weight 0.
     """
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Returns the advantages; draws nothing from `generator`."""
-        advantages = torch.zeros(len(rollouts), dtype=torch.promote_types(rollouts.rewards.dtype, torch.float32))
-        stays = torch.ones(len(rollouts), dtype=torch.bool)
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        advantages, stays = no_advantages(rollouts), torch.ones(len(rollouts), dtype=torch.bool)
         zero = 0
         for group in groups_of(rollouts):
+            if not group.varies:
+                continue
             given, without = median_advantages(group.rewards, eps=self.config.eps, zero_mad=self.config.zero_mad)
-            advantages[group.rows] = given.to(advantages.dtype)
+            advantages[group.rows] = given
             zero += without
-            if self.config.drop_median and len(group.rows) % 2 and bool(given.any()):
+            if self.config.drop_median and len(group.rows) % 2:
                 pivot = (group.rewards == median(group.rewards)).nonzero()[0, 0]
                 stays[group.rows[pivot]] = False
         metrics = {"zero_mad_groups": float(zero), "medians_left_out": float((~stays).sum())}
@@ -108,13 +98,9 @@ class MCGRPO(Curator[MCGRPOConfig]):
 
 @settings
 class QuantileBaselineConfig:
-    """The settings of `QuantileBaseline` (arXiv 2509.22611)."""
-
     type: ClassVar[str] = "quantile"
 
-    quantile: Annotated[float, Field(gt=0, lt=1)] = setting(
-        default=0.4, help="Level K of the quantile that is the baseline."
-    )
+    quantile: OpenShare = setting(default=0.4, help="Level K of the quantile that is the baseline.")
     scale: Literal["std", "none"] = setting(
         default="std", help="Divide by the group's standard deviation, or by nothing."
     )
@@ -122,39 +108,27 @@ class QuantileBaselineConfig:
 
 def lower_quantile(values: Float[Tensor, " n"], level: float) -> Float[Tensor, ""]:
     """The smallest value that at least a share `level` of the values does not exceed (no interpolation)."""
-    ascending = values.sort().values
     # Half a millionth of a rank: 0.4 * 5 must not become rank 3 by rounding.
     rank = max(1, math.ceil(level * len(values) - 5e-7))
-    return ascending[rank - 1]
-
-
-def quantile_advantages(
-    rewards: Float[Tensor, " n"], *, level: float, scale: Literal["std", "none"], eps: float = 1e-6
-) -> Float[Tensor, " n"]:
-    """A = (r - Q_level) / (std + eps) in one group of rewards without NaN; equal rewards give 0.
-
-    With binary rewards of success rate p the baseline is 0 where p <= 1 - level, so that only successes count, and 1
-    beyond, so that only failures do.
-    """
-    rewards = rewards if rewards.dtype.itemsize >= 4 else rewards.float()
-    if len(rewards) < 2 or bool((rewards == rewards[0]).all()):
-        return torch.zeros_like(rewards)
-    centred = rewards - lower_quantile(rewards, level)
-    return centred / (rewards.std() + eps) if scale == "std" else centred
+    return values.sort().values[rank - 1]
 
 
 class QuantileBaseline(Baseline[QuantileBaselineConfig]):
     """Quantile advantage estimation (arXiv 2509.22611): A = (r - Q_K) / (std + 1e-6), given as `advantages`.
 
-    Q_K is the smallest reward that a share K of the group does not exceed. Groups of one or of equal rewards have
-    advantage 0, and so have rows without a reward.
+    Q_K is the smallest reward that a share K of the group does not exceed. With binary rewards of success rate p it is
+    0 where p <= 1 - K, so that only successes count, and 1 beyond, so that only failures do. Groups of one or of equal
+    rewards have advantage 0, and so have rows without a reward.
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        advantages = torch.zeros(len(rollouts), dtype=torch.promote_types(rollouts.rewards.dtype, torch.float32))
+        advantages = no_advantages(rollouts)
         for group in groups_of(rollouts):
-            given = quantile_advantages(group.rewards, level=self.config.quantile, scale=self.config.scale)
-            advantages[group.rows] = given.to(advantages.dtype)
+            if group.varies:
+                centred = group.rewards - lower_quantile(group.rewards, self.config.quantile)
+                advantages[group.rows] = (
+                    centred / (group.rewards.std() + 1e-6) if self.config.scale == "std" else centred
+                )
         metrics = {"zero_advantages": float((advantages == 0).sum())}
         return replace(identity(rollouts, metrics), advantages=advantages.to(rollouts.rewards.device))
 
@@ -178,8 +152,6 @@ def noise_aware_weight(success: Float[Tensor, " g"], flip_rate: float) -> Float[
 
 @settings
 class SGRPOConfig:
-    """The settings of `SGRPO` (arXiv 2508.05928)."""
-
     type: ClassVar[str] = "s_grpo"
 
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(
@@ -192,20 +164,16 @@ class SGRPO(Baseline[SGRPOConfig]):
 
     With an assumed flip rate p and k of n rewards 1: t = clip((k/n - p)/(1 - 2p), 0, 1), and the weight on the
     std-normalised advantages is the one that is optimal under such flips. It acts after the advantage, as `weights`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN).
     """
 
     binary = True
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        rewards = rollouts.rewards.cpu().double()
-        scored = ~rewards.isnan()
-        _, member = rollouts.groups.cpu().unique(return_inverse=True)
-        empty = rewards.new_zeros(int(member.max()) + 1 if len(member) else 0)
-        count = empty.index_add(0, member, scored.double())
-        success = empty.index_add(0, member, rewards.nan_to_num(0.0)) / count.clamp(min=1)
-        weights = noise_aware_weight(success, self.config.flip_rate)
-        metrics = {"group_weight": mean_of(weights.tolist()), "zero_weight_groups": float((weights == 0).sum())}
-        return reweighted(rollouts, weights[member], metrics)
+        groups = groups_of(rollouts)
+        success = [float(group.rewards.double().sum()) / max(len(group.rows), 1) for group in groups]
+        of_groups = noise_aware_weight(torch.tensor(success, dtype=torch.float64), self.config.flip_rate)
+        weights = torch.ones(len(rollouts))
+        for group, weight in zip(groups, of_groups, strict=True):
+            weights[group.rows] = weight
+        metrics = {"group_weight": mean_of(of_groups.tolist()), "zero_weight_groups": float((of_groups == 0).sum())}
+        return reweighted(rollouts, weights, metrics)

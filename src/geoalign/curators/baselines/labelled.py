@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import hidden_states, identity
-from geoalign.curators.batches import Baseline, canonical_rows
-from geoalign.curators.precision import full_precision
+from geoalign.curators.base import Baseline, identity
+from geoalign.curators.batches import canonical_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
-from geoalign.settings import setting, settings
+from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _NEWTON_STEPS = 30
@@ -24,39 +22,29 @@ _NEWTON_STEPS = 30
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """A batch in canonical order, in float64 on the CPU.
+    """A batch in canonical order, in float64 on the CPU."""
 
-    Attributes:
-        states: [B, d] standardised by the trusted rows' mean and standard deviation.
-        trusted: [B] scored rows whose reward is known to be true.
-        bad: [B] rows whose reward is in the lower half of the range of the trusted ones.
-    """
-
-    states: Float[Tensor, "b d"]
-    trusted: Bool[Tensor, " b"]
-    bad: Bool[Tensor, " b"]
+    states: Float[Tensor, "b d"]  # standardised by the trusted rows' mean and standard deviation
+    trusted: Bool[Tensor, " b"]  # scored rows whose reward is known to be true
+    bad: Bool[Tensor, " b"]  # rows whose reward is in the lower half of the range of the trusted ones
+    unscored: Bool[Tensor, " b"]
 
 
-def labelled(rollouts: Rollouts, order: Tensor, *, by: str) -> Labelled | None:
-    """The batch as the probes read it; None without trusted rows of either kind, from which nothing can be learnt.
-
-    Raises:
-        InputError: `hidden` or `trusted` is missing.
-    """
-    rollouts.require("trusted", by=by)
+def labelled(rollouts: Rollouts, order: Tensor) -> Labelled | None:
+    """The batch as the probes read it; None without trusted rows of either kind, from which nothing can be learnt."""
     assert rollouts.trusted is not None
-    hidden = hidden_states(rollouts, by=by)
+    assert rollouts.hidden is not None
     order = order.cpu()
     rewards = rollouts.rewards.cpu().double()[order]
     trusted = rollouts.trusted.cpu()[order] & ~rewards.isnan()
     known = rewards[trusted]
     if not len(known) or bool((known == known[0]).all()):
         return None
-    states = hidden.cpu().double()[order]
+    states = rollouts.hidden.cpu().double()[order]
     spread = states[trusted].std(dim=0, correction=0)
     # A column that is constant in the labelled rows says nothing.
     states = (states - states[trusted].mean(dim=0)) / spread.where(spread > 1e-6, torch.inf)
-    return Labelled(states, trusted, rewards < (known.min() + known.max()) / 2)
+    return Labelled(states, trusted, rewards < (known.min() + known.max()) / 2, rewards.isnan())
 
 
 def logistic_log_odds(
@@ -88,21 +76,19 @@ def logistic_log_odds(
 
 @settings
 class LabelledProbeConfig:
-    """The settings of `LabelledProbe`."""
-
     type: ClassVar[str] = "labelled_probe"
 
     strategy: Literal["screen", "drop", "penalty"] = setting(
         default="screen",
         help="Rewarded rows that the probe calls bad: weight 0, or dropped; or every row's reward lowered.",
     )
-    threshold: Annotated[float, Field(gt=0, lt=1)] = setting(
+    threshold: OpenShare = setting(
         default=0.5, help="Probability of being bad from which on a rewarded row is screened."
     )
-    coefficient: Annotated[float, Field(gt=0)] = setting(
+    coefficient: Positive = setting(
         default=1.0, help="With penalty: how many times the probability of being bad is subtracted from the reward."
     )
-    penalty: Annotated[float, Field(gt=0)] = setting(
+    penalty: Positive = setting(
         default=0.01, help="Of the logistic regression, on the square of its weights on standardised states."
     )
 
@@ -126,40 +112,34 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
     requires = ("hidden", "trusted")
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            batch = labelled(rollouts, rows.order, by="LabelledProbe")
-            unscored = rollouts.rewards.isnan()
-            unchanged = identity(rollouts, {"fitted": float(batch is not None)})
-            if batch is None:
-                return unchanged.with_metrics(anomalous=0.0)
-            positive = batch.bad[batch.trusted]
-            odds = logistic_log_odds(batch.states[batch.trusted], positive, batch.states, penalty=self.config.penalty)
-            back = in_input_order(rows, rollouts.rewards.device)
-            place = rows.order.device
-            silent = back(batch.trusted.to(place)) | unscored
-            log_odds, bad = back(odds.to(place)), back(batch.bad.to(place))
-            scores = torch.where(bad, -log_odds, log_odds).masked_fill(silent, torch.nan).float()
-            limit = math.log(self.config.threshold / (1 - self.config.threshold))
-            hit = ~silent & ~bad & (log_odds > limit)
-            judged = replace(unchanged, scores=scores, anomalous=hit).with_metrics(anomalous=float(hit.sum()))
-            if self.config.strategy == "penalty":
-                lowered = rollouts.rewards - (self.config.coefficient * torch.sigmoid(log_odds)).to(rollouts.rewards)
-                return replace(judged, rewards=torch.where(silent, rollouts.rewards, lowered))
-            weights = judged.weights.masked_fill(hit, 0.0)
-            if self.config.strategy == "screen":
-                return replace(judged, weights=weights)
-            kept = (~hit).nonzero()[:, 0]
-            return replace(judged, source=kept, rewards=rollouts.rewards[kept], weights=weights[kept])
+        rows = canonical_rows(rollouts)
+        batch = labelled(rollouts, rows.order)
+        unchanged = identity(rollouts, {"fitted": float(batch is not None), "anomalous": 0.0})
+        if batch is None:
+            return unchanged
+        positive = batch.bad[batch.trusted]
+        odds = logistic_log_odds(batch.states[batch.trusted], positive, batch.states, penalty=self.config.penalty)
+        silent = batch.trusted | batch.unscored
+        scores = torch.where(batch.bad, -odds, odds).masked_fill(silent, torch.nan).float()
+        hit = ~silent & ~batch.bad & (odds > math.log(self.config.threshold / (1 - self.config.threshold)))
+        place, back = rows.order.device, in_input_order(rows, rollouts.rewards.device)
+        scores, hit, silent, odds = (back(each.to(place)) for each in (scores, hit, silent, odds))
+        judged = replace(unchanged, scores=scores, anomalous=hit).with_metrics(anomalous=float(hit.sum()))
+        if self.config.strategy == "penalty":
+            lowered = rollouts.rewards - (self.config.coefficient * torch.sigmoid(odds)).to(rollouts.rewards)
+            return replace(judged, rewards=torch.where(silent, rollouts.rewards, lowered))
+        weights = judged.weights.masked_fill(hit, 0.0)
+        if self.config.strategy == "screen":
+            return replace(judged, weights=weights)
+        kept = (~hit).nonzero()[:, 0]
+        return replace(judged, source=kept, rewards=rollouts.rewards[kept], weights=weights[kept])
 
 
 @settings
 class ConceptScoreConfig:
-    """The settings of `ConceptScore`."""
-
     type: ClassVar[str] = "concept_score"
 
-    coefficient: Annotated[float, Field(gt=0)] = setting(
+    coefficient: Positive = setting(
         default=0.5, help="How many standard deviations of the concept's score count as much as one of the advantage."
     )
 
@@ -175,30 +155,26 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
 
     `scores` are c; nothing is flagged. Without trusted rows of either kind, or where the states are all alike, nothing
     changes. Trusted rows have GRPO's advantage and no score.
-
-    Needs `hidden` and `trusted`. NaN rewards stay NaN.
     """
 
     requires = ("hidden", "trusted")
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            batch = labelled(rollouts, rows.order, by="ConceptScore")
-            unchanged = identity(rollouts, {"fitted": float(batch is not None)})
-            if batch is None:
-                return unchanged
-            good, bad = (batch.states[batch.trusted & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))
-            along = batch.states @ (bad - good)
-            open_rows = ~batch.trusted & ~rollouts.rewards.cpu()[rows.order.cpu()].isnan()
-            spread = along[open_rows].std(correction=0) if bool(open_rows.any()) else along.new_zeros(())
-            if not float(spread) > 0:
-                return unchanged
-            group, place = rows.group.cpu(), rows.order.device
-            along = (along / spread).masked_fill(~open_rows, torch.nan)
-            subtracted = self.config.coefficient * group_advantages(along, group, scale="none").nan_to_num(0.0)
-            back = in_input_order(rows, rollouts.rewards.device)
-            given = group_advantages(rollouts.rewards, rollouts.groups)
-            # Where there is no advantage, in groups of equal rewards, there is none to modify.
-            subtracted = back(subtracted.to(place)).to(given).masked_fill(given == 0, 0.0)
-            return replace(unchanged, scores=back(along.to(place)).float(), advantages=given - subtracted)
+        rows = canonical_rows(rollouts)
+        batch = labelled(rollouts, rows.order)
+        unchanged = identity(rollouts, {"fitted": float(batch is not None)})
+        if batch is None:
+            return unchanged
+        good, bad = (batch.states[batch.trusted & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))
+        along = batch.states @ (bad - good)
+        open_rows = ~batch.trusted & ~batch.unscored
+        spread = along[open_rows].std(correction=0) if bool(open_rows.any()) else along.new_zeros(())
+        if not float(spread) > 0:
+            return unchanged
+        along = (along / spread).masked_fill(~open_rows, torch.nan)
+        subtracted = self.config.coefficient * group_advantages(along, rows.group.cpu(), scale="none")
+        place, back = rows.order.device, in_input_order(rows, rollouts.rewards.device)
+        given = group_advantages(rollouts.rewards, rollouts.groups)
+        # Where there is no advantage, in groups of equal rewards, there is none to modify.
+        subtracted = back(subtracted.to(place)).to(given).masked_fill(given == 0, 0.0)
+        return replace(unchanged, scores=back(along.to(place)).float(), advantages=given - subtracted)

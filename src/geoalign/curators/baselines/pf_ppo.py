@@ -2,108 +2,116 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Curator, identity, reward_weights
-from geoalign.curators.batches import Group, groups_of, subset
+from geoalign.curators.base import Baseline
+from geoalign.curators.batches import Group, groups_of, subset, taking
 from geoalign.errors import InputError
-from geoalign.method.advantages import group_advantages
-from geoalign.method.sampling_weights import batch_weights, buffer_weights, filtered_pair, paper_weights
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
+
+Variant = Literal["br", "bw"]
+
+
+def paper_weights(
+    rewards: Float[Tensor, " n"], variant: Variant, generator: torch.Generator | None
+) -> Float[Tensor, " n"]:
+    """One group's probabilities in the paper: BR: best 1/2, every other 1 / (2 (n - 1)); BW: best 1/2, worst 1/2.
+
+    Among several best (worst) rewards one, drawn at random, counts as the best (worst); best and worst are never the
+    same row. A single row has probability 1.
+    """
+    n = len(rewards)
+    if n == 1:
+        return torch.ones(1)
+    shuffled = torch.randperm(n, generator=generator)
+    best, worst = _extremes(rewards[shuffled])
+    weights = torch.zeros(n) if variant == "bw" else torch.full((n,), 0.5 / (n - 1))
+    weights[shuffled[best]] = 0.5
+    if variant == "bw":
+        weights[shuffled[worst]] = 0.5
+    return weights
+
+
+def filtered_pair(
+    rewards: Float[Tensor, " n"], variant: Variant, generator: torch.Generator | None
+) -> Int[Tensor, " k"]:
+    """The two positions that the authors' filter keeps of a group, never one twice; one of a group of one.
+
+    BR: the first best and one other, drawn uniformly. BW: the first best and the first worst of the others.
+    """
+    n = len(rewards)
+    if n == 1:
+        return torch.zeros(1, dtype=torch.long)
+    best, worst = _extremes(rewards)
+    if variant == "bw":
+        return torch.tensor([best, worst])
+    other = int(torch.randint(n - 1, (1,), generator=generator))
+    return torch.tensor([best, other + (other >= best)])
+
+
+def _extremes(rewards: Tensor) -> tuple[int, int]:
+    """The first position of the highest reward, and the first of the lowest among the others."""
+    best = int((rewards == rewards.max()).nonzero()[0])
+    others = torch.cat([rewards[:best], rewards[best + 1 :]])
+    worst = int((others == others.min()).nonzero()[0])
+    return best, worst + (worst >= best)
 
 
 @settings
 class PFPPOConfig:
-    """The settings of `PFPPO` (arXiv 2409.06957); its two variants stand in the registry under names of their own."""
-
-    variant: Literal["br", "bw"] = setting(default="br", help="Best and random, or best and worst.")
-    mode: Literal["paper", "filter", "reweight", "verl"] = setting(
-        default="paper",
-        help="Draws within the group, two rows of the group, or draws over the batch (library only).",
+    mode: Literal["paper", "filter"] = setting(
+        default="paper", help="Draws within the group with replacement, or two rows of the group."
     )
-    draws: Annotated[int, Field(ge=1)] | None = setting(
+    draws: Count | None = setting(
         default=None, help="Rows drawn per group in mode 'paper'; null: as many as the group has."
-    )
-    weighting: Literal["pow", "max_min", "max_random"] | None = setting(
-        default=None, help="Weights of mode 'verl'; null: max_random for br, max_min for bw."
     )
 
 
 @settings
 class PFPPOBestRandomConfig(PFPPOConfig):
-    """The settings of `pf_ppo_br`."""
-
     type: ClassVar[str] = "pf_ppo_br"
-
-    variant: Literal["br"] = setting(default="br", help="Best and random.")
 
 
 @settings
 class PFPPOBestWorstConfig(PFPPOConfig):
-    """The settings of `pf_ppo_bw`."""
-
     type: ClassVar[str] = "pf_ppo_bw"
 
-    variant: Literal["bw"] = setting(default="bw", help="Best and worst.")
+
+_Config = TypeVar("_Config", bound=PFPPOConfig)
 
 
-class PFPPO(Curator[PFPPOConfig]):
+class PFPPO(Baseline[_Config]):
     """Policy filtration (arXiv 2409.06957): draws the best rollout of a group most often, beside random or worst ones.
 
-    `variant` "br" (best and random) or "bw" (best and worst); `mode`:
+    `mode`:
     - "paper": `draws` rows of each group with replacement (None: as many as it has rewards), BR: best 1/2, every other
       1/(2(n-1)); BW: best 1/2, worst 1/2. Without importance correction, before the advantage.
     - "filter": two rows of each group, none twice: the first best and another one (BR) or the first worst (BW).
-    - "reweight": the authors' replay buffer: draws over the whole batch with weights 0.4 and 0.1 (BR) or 1 (BW).
-    - "verl": draws over the whole batch whatever the groups, with the weights named by `weighting`.
 
-    The last two draw after the advantage: rows bring theirs along (`advantages` where given, GRPO's otherwise), across
-    groups; so they run in the library only. A row with `donor_ok` False takes nobody's place, one without a reward is
-    never drawn.
+    A row with `donor_ok` False takes nobody's place, one without a reward is never drawn.
 
     Raises:
         InputError: `draws` is larger than a group; the message names the group.
     """
 
-    config_class: ClassVar[type[Any]] = PFPPOConfig
+    variant: ClassVar[Variant]
 
-    def __init__(self, config: PFPPOConfig | None = None, **settings: Any) -> None:
-        if config is None and type(self) is PFPPO:
-            # Settings of the variant's own class, so that its registered name can be told from them.
-            kinds: dict[Any, type[PFPPOConfig]] = {"br": PFPPOBestRandomConfig, "bw": PFPPOBestWorstConfig}
-            config, settings = kinds.get(settings.get("variant", "br"), PFPPOConfig)(**settings), {}
-        super().__init__(config, **settings)
-        if self.config.mode in ("reweight", "verl"):
-            self.library_only = (
-                f"mode={self.config.mode!r} draws rows across groups, and an engine's groups are those of one prompt; "
-                "use mode='paper' or 'filter'"
-            )
-
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Draws the rows; "filter" with variant "bw" draws nothing from `generator`."""
-        groups = groups_of(rollouts)
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        groups = [group for group in groups_of(rollouts) if len(group.rows)]
         if self.config.mode == "paper":
-            return self._drawn_in_groups(rollouts, groups, generator)
-        if self.config.mode == "filter":
-            kept = [
-                group.rows[filtered_pair(group.rewards, self.config.variant, generator)]
-                for group in groups
-                if len(group.rows)
-            ]
-            return subset(rollouts, kept, {})
-        return self._drawn_from_batch(rollouts, groups, generator)
+            return self._drawn(rollouts, groups, generator)
+        kept = [group.rows[filtered_pair(group.rewards, self.variant, generator)] for group in groups]
+        return subset(rollouts, kept, {})
 
-    def _drawn_in_groups(self, rollouts: Rollouts, groups: list[Group], generator: torch.Generator | None) -> Curation:
-        source = torch.arange(len(rollouts))
+    def _drawn(self, rollouts: Rollouts, groups: list[Group], generator: torch.Generator | None) -> Curation:
+        source, fit = torch.arange(len(rollouts)), torch.ones(len(rollouts))
+        if rollouts.donor_ok is not None:
+            fit = rollouts.donor_ok.cpu().float()
         drawn, without = [], 0
         for group in groups:
             size = len(group.rows) if self.config.draws is None else self.config.draws
@@ -112,16 +120,13 @@ class PFPPO(Curator[PFPPOConfig]):
                     f"PFPPO: expected draws of at most the {group.size} rollouts of a group, got {size} in group "
                     f"{group.name}"
                 )
-            if not len(group.rows):
-                continue
-            weights = paper_weights(group.rewards, self.config.variant, generator)
-            fit = _without_unfit(weights, group.rows, rollouts)
-            if fit is None:
+            weights = paper_weights(group.rewards, self.variant, generator) * fit[group.rows]
+            if not bool(weights.any()):
                 # Nobody may take another's place: the group stays as it is.
                 without += 1
                 drawn.append(group.rows)
                 continue
-            chosen = torch.multinomial(fit, size, replacement=True, generator=generator)
+            chosen = torch.multinomial(weights, size, replacement=True, generator=generator)
             if size == len(group.rows):
                 chosen = _own_places_first(chosen)
                 source[group.rows] = group.rows[chosen]
@@ -129,70 +134,24 @@ class PFPPO(Curator[PFPPOConfig]):
         metrics = {"groups_without_donor": float(without)}
         if self.config.draws is not None and sum(map(len, drawn)) < len(rollouts):
             return subset(rollouts, drawn, metrics)
-        taken = _taken(rollouts, source)
-        return replace(taken, metrics={**metrics, "replaced": float(taken.replaced.sum())})
-
-    def _drawn_from_batch(self, rollouts: Rollouts, groups: list[Group], generator: torch.Generator | None) -> Curation:
-        groups = [group for group in groups if len(group.rows)]
-        if not groups:
-            return identity(rollouts)
-        # Over sorted groups, so that the order of the rows does not matter.
-        rows = torch.cat([group.rows for group in groups])
-        if self.config.mode == "verl":
-            default: Any = "max_random" if self.config.variant == "br" else "max_min"
-            weights = batch_weights(rollouts.rewards.cpu()[rows], self.config.weighting or default)
-        else:
-            weights = torch.cat([buffer_weights(group.rewards, self.config.variant) for group in groups])
-        fit = _without_unfit(weights, rows, rollouts)
-        if fit is None:
-            return replace(identity(rollouts), metrics={"without_donor": 1.0})
-        source = rows[torch.multinomial(fit, len(rollouts), replacement=True, generator=generator)]
-        advantages = rollouts.advantages
-        if advantages is None:
-            advantages = group_advantages(rollouts.rewards, rollouts.groups)
-        taken = _taken(rollouts, source)
-        names = rollouts.groups.cpu()
-        metrics = {
-            "across_groups": float((names[source] != names).sum()),
-            "distinct_rows": float(len(source.unique())),
-        }
-        return replace(taken, advantages=advantages[taken.source], metrics=metrics)
+        return taking(rollouts, source, {**metrics, "replaced": float((source != torch.arange(len(source))).sum())})
 
 
-class PFPPOBestRandom(PFPPO):
-    """PF-PPO with `variant="br"`: the registry's `pf_ppo_br`."""
+class PFPPOBestRandom(PFPPO[PFPPOBestRandomConfig]):
+    """PF-PPO with the best and random rollouts of a group: the registry's `pf_ppo_br`."""
 
-    config_class = PFPPOBestRandomConfig
-
-
-class PFPPOBestWorst(PFPPO):
-    """PF-PPO with `variant="bw"`: the registry's `pf_ppo_bw`."""
-
-    config_class = PFPPOBestWorstConfig
+    variant = "br"
 
 
-def _without_unfit(
-    weights: Float[Tensor, " n"], rows: Int[Tensor, " n"], rollouts: Rollouts
-) -> Float[Tensor, " n"] | None:
-    """The weights without the rows that may not take another's place; None if nothing is left to draw."""
-    if rollouts.donor_ok is None:
-        return weights
-    fit = weights * rollouts.donor_ok.cpu()[rows]
-    return fit if bool(fit.any()) else None
+class PFPPOBestWorst(PFPPO[PFPPOBestWorstConfig]):
+    """PF-PPO with the best and the worst rollout of a group: the registry's `pf_ppo_bw`."""
+
+    variant = "bw"
 
 
 def _own_places_first(chosen: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
     """The same draws, arranged so that what was drawn stays in its own place, once."""
     arranged = torch.arange(len(chosen))
-    drawn = torch.zeros(len(chosen), dtype=torch.bool)
-    drawn[chosen] = True
     counts = torch.bincount(chosen, minlength=len(chosen))
-    arranged[~drawn] = torch.repeat_interleave(arranged, (counts - 1).clamp(min=0))
+    arranged[counts == 0] = torch.repeat_interleave(arranged, (counts - 1).clamp(min=0))
     return arranged
-
-
-def _taken(rollouts: Rollouts, source: Int[Tensor, " b"]) -> Curation:
-    """The curation of as many rows as there were, with these in their places."""
-    source = source.to(rollouts.rewards.device)
-    rewards = rollouts.rewards[source]
-    return replace(identity(rollouts), source=source, rewards=rewards, weights=reward_weights(rewards))

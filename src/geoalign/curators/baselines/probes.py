@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import hidden_states, identity
-from geoalign.curators.batches import Baseline, canonical_rows, groups_of, half, subset
-from geoalign.curators.precision import full_precision
-from geoalign.curators.predicting import PastPrediction
+from geoalign.curators.base import Baseline, identity
+from geoalign.curators.batches import canonical_rows, groups_of, half, subset
+from geoalign.curators.predicting import Predicting
 from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order, group_centred, in_input_order
-from geoalign.settings import setting, settings
+from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
-
-
-def failure_margin(
-    states: Float[Tensor, "b d"], success: Float[Tensor, " d"], failure: Float[Tensor, " d"]
-) -> Float[Tensor, " b"]:
-    """|x - success| - |x - failure|, Euclidean: above 0 where a state is nearer to the failures, 0 halfway."""
-    return (states - success).norm(dim=1) - (states - failure).norm(dim=1)
 
 
 @settings
 class NearestCentroidConfig:
-    """The settings of `NearestCentroid`."""
-
     type: ClassVar[str] = "nearest_centroid"
 
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+    decay: PositiveShare = setting(
         default=0.9, help="Weight of a batch in the centroids, relative to the next; 1: all alike, as in the paper."
     )
 
@@ -49,17 +38,13 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
     but also how good the group is as a whole, and there is one state a row. Groups of equal rewards are given verdicts,
     but enter no centroid: their centred states say nothing of right and wrong.
 
-    `scores` are the distance to the centroid of the reward's own class minus that to the other's; rows above 0 are
-    anomalous: their reward changes. Halfway a reward stays. NaN rewards stay NaN.
-
-    Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
+    `scores` are the Euclidean distance to the centroid of the reward's own class minus that to the other's; rows above
+    0 are anomalous: their reward changes. Halfway a reward stays. NaN rewards stay NaN.
     """
 
     binary = True
     requires = ("hidden",)
+    kept = ("sums", "counts")
 
     def __init__(self, config: NearestCentroidConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -68,35 +53,28 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         self._counts = torch.zeros(2)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        hidden = hidden_states(rollouts, by="NearestCentroid")
-        if not len(rollouts):
-            return identity(rollouts)
+        hidden = rollouts.hidden
+        assert hidden is not None
         if self._sums is not None and self._sums.shape[1] != hidden.shape[1]:
             raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {hidden.shape[1]}")
-        with full_precision(rollouts):
-            rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
-            states = group_centred(hidden[rows.order.to(hidden.device)], rows.group.to(hidden.device))
-            rewards = rollouts.rewards[rows.order].to(hidden.device)
-            margin = self._margin(states)
-            self._add(states, rewards, rows.group.to(hidden.device))
-            back = in_input_order(rows, rollouts.rewards.device)
-            return _judged(rollouts, None if margin is None else back(margin))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The decayed sums of states with either reward, and their numbers."""
-        return {"sums": self._sums, "counts": self._counts}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._expect_keys(state, "sums", "counts")
-        self._sums, self._counts = state["sums"], state["counts"]
+        rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
+        states = group_centred(hidden[rows.order.to(hidden.device)], rows.group.to(hidden.device))
+        margin = self._margin(states)
+        self._add(states, rollouts.rewards[rows.order].to(hidden.device), rows.group.to(hidden.device))
+        if margin is None:
+            return identity(rollouts, {"judged": 0.0, "changed_rewards": 0.0})
+        margin, rewards = in_input_order(rows, rollouts.rewards.device)(margin), rollouts.rewards
+        scores = torch.where(rewards == 1, margin, -margin).masked_fill(rewards.isnan(), torch.nan)
+        wrong = scores > 0
+        unchanged = identity(rollouts, {"judged": 1.0, "changed_rewards": float(wrong.sum())})
+        return replace(unchanged, rewards=torch.where(wrong, 1 - rewards, rewards), scores=scores, anomalous=wrong)
 
     def _margin(self, states: Float[Tensor, "b d"]) -> Float[Tensor, " b"] | None:
-        """`failure_margin` of the states; None before there is a centroid of either kind."""
+        """|x - success| - |x - failure|, above 0 for states nearer to the failures; None before there are both."""
         if self._sums is None or not bool((self._counts > 0).all()):
             return None
         failure, success = (self._sums / self._counts[:, None].to(self._sums)).to(states)
-        return failure_margin(states, success, failure)
+        return (states - success).norm(dim=1) - (states - failure).norm(dim=1)
 
     def _add(self, states: Float[Tensor, "b d"], rewards: Float[Tensor, " b"], group: Tensor) -> None:
         unequal = group_advantages(rewards, group, scale="none") != 0
@@ -104,44 +82,6 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         earlier = 0 if self._sums is None else self.config.decay * self._sums.to(states)
         self._sums = kinds @ states + earlier
         self._counts = self.config.decay * self._counts + kinds.sum(dim=1).cpu()
-
-
-def _judged(rollouts: Rollouts, margin: Float[Tensor, " b"] | None) -> Curation:
-    """The curation with the nearer centroid's verdicts for rewards; unchanged without margins."""
-    scored = ~rollouts.rewards.isnan()
-    metrics = {"judged": float(margin is not None)}
-    unchanged = identity(rollouts, metrics)
-    if margin is None:
-        return unchanged.with_metrics(changed_rewards=0.0)
-    right = rollouts.rewards == 1
-    scores = torch.where(right, margin, -margin).masked_fill(~scored, torch.nan)
-    wrong = scores > 0
-    rewards = torch.where(wrong, 1 - rollouts.rewards, rollouts.rewards)
-    judged = replace(unchanged, rewards=rewards, scores=scores, anomalous=wrong)
-    return judged.with_metrics(changed_rewards=float(wrong.sum()))
-
-
-_Config = TypeVar("_Config")
-
-
-class _Predicting(Baseline[_Config]):
-    """A curator that holds binary rewards against what earlier batches predict of them."""
-
-    binary = True
-    requires = ("hidden",)
-
-    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
-        of_any: Any = self.config
-        self._predict = PastPrediction(decay=of_any.decay)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The fit behind the predictions."""
-        return self._predict.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._predict.load_state_dict(state, by=type(self).__name__)
 
 
 # A probability reaches a threshold that it misses by this much: cleanlab's tolerance.
@@ -181,17 +121,13 @@ def confidently_wrong(
 
 @settings
 class ConfidentLearningConfig:
-    """The settings of `ConfidentLearning`."""
-
     type: ClassVar[str] = "confident_learning"
 
     strategy: Strategy = setting(default="zero_weight", help="What happens to flagged rollouts.")
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.9, help="Weight of a batch in the probe, relative to the next."
-    )
+    decay: PositiveShare = setting(default=0.9, help="Weight of a batch in the probe, relative to the next.")
 
 
-class ConfidentLearning(_Predicting[ConfidentLearningConfig]):
+class ConfidentLearning(Predicting[ConfidentLearningConfig]):
     """Flags the off-diagonal rows of cleanlab's confident joint (arXiv 1911.00068) and rectifies them.
 
     The probe is a ridge regression on the states of earlier batches (on the first batch: by folds over its groups),
@@ -201,45 +137,31 @@ class ConfidentLearning(_Predicting[ConfidentLearningConfig]):
     nothing about half of the rows reach the other class' mean.
 
     `scores` are the probability that the reward is wrong. Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        hidden = hidden_states(rollouts, by="ConfidentLearning")
-        if not len(rollouts):
-            return identity(rollouts)
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            predicted = self._predict(rollouts.rewards, hidden, rows)
-            judged = predicted.judged
-            scores = torch.full((len(rollouts),), torch.nan)
-            flagged = torch.zeros(len(rollouts), dtype=torch.bool)
-            rewards = predicted.rewards[judged]
-            right = linear_probability(rewards, predicted.values[judged]) if len(rewards) else rewards
-            flagged[judged], thresholds = confidently_wrong(rewards, right)
-            scores[judged] = torch.where(rewards == 1, 1 - right, right).float()
-            device = rows.order.device
-            return rectify(
-                rollouts,
-                rows,
-                scores.to(device),
-                Flags(
-                    suspect=flagged.to(device),
-                    anomalous=flagged.to(device),
-                    stable=(judged & ~flagged).to(device),
-                    zero_spread=not predicted.varies,
-                ),
-                strategy=self.config.strategy,
-                generator=generator,
-                metrics={
-                    "right_threshold": thresholds[0],
-                    "wrong_threshold": thresholds[1],
-                    "flagged_ones": float((flagged & (predicted.rewards == 1)).sum()),
-                    "scored_rollouts": float(judged.sum()),
-                },
-            )
+        rows = canonical_rows(rollouts)
+        values, judged, varies = self._predict(rollouts, rows)
+        scores = torch.full((len(rollouts),), torch.nan)
+        flagged = torch.zeros(len(rollouts), dtype=torch.bool)
+        rewards = rollouts.rewards.cpu().double()[rows.order.cpu()][judged]
+        right = linear_probability(rewards, values[judged]) if len(rewards) else rewards
+        flagged[judged], thresholds = confidently_wrong(rewards, right)
+        scores[judged] = torch.where(rewards == 1, 1 - right, right).float()
+        metrics = {
+            "right_threshold": thresholds[0],
+            "wrong_threshold": thresholds[1],
+            "flagged_ones": float((flagged[judged] & (rewards == 1)).sum()),
+        }
+        return rectify(
+            rollouts,
+            rows,
+            scores.to(rows.order.device),
+            Flags.of(flagged.to(rows.order.device), judged.to(rows.order.device), zero_spread=not varies),
+            strategy=self.config.strategy,
+            generator=generator,
+            metrics=metrics,
+        )
 
 
 def balanced(right: int, wrong: int, kept: int) -> tuple[int, int]:
@@ -270,19 +192,15 @@ def agreeing_rows(rewards: Float[Tensor, " n"], scores: Float[Tensor, " n"], kep
 
 @settings
 class ScoreAgreementConfig:
-    """The settings of `ScoreAgreement`."""
-
     type: ClassVar[str] = "score_agreement"
 
-    m: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of them, at least two."
-    )
-    decay: Annotated[float, Field(gt=0, le=1)] = setting(
+    m: Several | None = setting(default=None, help="Rollouts kept per group; null: half of them, at least two.")
+    decay: PositiveShare = setting(
         default=0.9, help="Weight of a batch in the second score's fit, relative to the next."
     )
 
 
-class ScoreAgreement(_Predicting[ScoreAgreementConfig]):
+class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     """Keeps the rows on which reward and a second score agree, as many right as wrong ones (PROF, arXiv 2509.03403).
 
     PROF ranks right and wrong responses apart by the mean of a process reward model over their steps, and leaves out
@@ -290,23 +208,14 @@ class ScoreAgreement(_Predicting[ScoreAgreementConfig]):
     second score is a prediction of the reward from hidden states by a ridge regression on earlier batches (on the first
     batch: by folds over its groups). Advantages are those of the rows kept. Groups of equal rewards stay whole, and so
     does the batch where nothing is predicted.
-
-    Needs `hidden`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); `hidden` is missing or its width differs from earlier calls.
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        hidden = hidden_states(rollouts, by="ScoreAgreement")
-        if not len(rollouts):
-            return subset(rollouts, [], {})
-        with full_precision(rollouts):
-            rows = canonical_rows(rollouts)
-            predicted = self._predict(rollouts.rewards, hidden, rows)
-            scores = in_input_order(rows, torch.device("cpu"))(predicted.values.to(rows.order.device))
-            kept = []
-            for group in groups_of(rollouts):
-                most = (self.config.m or half(len(group.rows))) if predicted.varies else len(group.rows)
-                kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], most)])
-            return subset(rollouts, kept, {"zero_spread": float(not predicted.varies)})
+        rows = canonical_rows(rollouts)
+        values, _, varies = self._predict(rollouts, rows)
+        scores = in_input_order(rows, torch.device("cpu"))(values.to(rows.order.device))
+        kept = []
+        for group in groups_of(rollouts):
+            most = (self.config.m or half(len(group.rows))) if varies else len(group.rows)
+            kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], most)])
+        return subset(rollouts, kept, {"zero_spread": float(not varies)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -12,31 +12,18 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import identity
-from geoalign.curators.batches import Baseline, mean_of, rows_by_group
-from geoalign.curators.precision import full_precision
+from geoalign.curators.base import Baseline, identity
+from geoalign.curators.batches import mean_of, rows_by_group
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
 @settings
 class PARConfig:
-    """The settings of `PAR` (arXiv 2502.18770)."""
-
     type: ClassVar[str] = "par"
 
-    slope: Annotated[float, Field(gt=0)] = setting(default=1.0, help="Slope k of the sigmoid.")
-
-
-def sigmoid_shaped(
-    rewards: Float[Tensor, " b"], references: Float[Tensor, "b m"], *, slope: float
-) -> Float[Tensor, " b"]:
-    """r' = mean over m of sigmoid(slope (r - ref_m)): the mean of sigmoids, not the sigmoid of the mean.
-
-    NaN references are left out of the mean; a NaN reward, or a row of NaN references alone, gives NaN.
-    """
-    return torch.sigmoid(slope * (rewards[:, None] - references)).nanmean(dim=1)
+    slope: Positive = setting(default=1.0, help="Slope k of the sigmoid.")
 
 
 class PAR(Baseline[PARConfig]):
@@ -55,35 +42,31 @@ class PAR(Baseline[PARConfig]):
     requires = ("reference_rewards",)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        references = _references(rollouts)
-        with full_precision(rollouts):
-            precision = torch.promote_types(rollouts.rewards.dtype, torch.float32)
-            shaped = sigmoid_shaped(
-                rollouts.rewards.to(precision),
-                references.to(rollouts.rewards.device, precision),
-                slope=self.config.slope,
+        assert rollouts.reference_rewards is not None
+        rewards = rollouts.rewards
+        references = rollouts.reference_rewards.to(rewards)
+        missing = references.isnan().all(dim=1) & ~rewards.isnan()
+        wrong = (references.isinf().any(dim=1) | missing).nonzero()
+        if len(wrong):
+            row = int(wrong[0])
+            raise InputError(
+                f"PAR: expected finite reference_rewards or NaN, at least one number per row, got none of "
+                f"{references.shape[1]}, or an infinite one, in row {row} (group {int(rollouts.groups[row])})"
             )
+        # The mean of sigmoids, not the sigmoid of the mean.
+        shaped = torch.sigmoid(self.config.slope * (rewards[:, None] - references)).nanmean(dim=1)
         metrics = {
             "shaped_reward": float(shaped.nanmean()),
-            "references": float((~references.isnan()).sum(1).float().mean()) if len(references) else torch.nan,
+            "references": float((~references.isnan()).sum(1).float().mean()),
         }
         return replace(identity(rollouts, metrics), rewards=shaped)
 
 
-def _references(rollouts: Rollouts) -> Float[Tensor, "b m"]:
-    references = rollouts.reference_rewards
-    assert references is not None
-    if references.isinf().any():
-        row = int(references.isinf().any(dim=1).nonzero()[0])
-        raise InputError(f"PAR: expected finite reference_rewards or NaN, got an infinite one in row {row}")
-    without = references.isnan().all(dim=1) & ~rollouts.rewards.isnan().to(references.device)
-    if without.any():
-        row = int(without.nonzero()[0])
-        raise InputError(
-            f"PAR: expected at least one reference reward per row, got none of {references.shape[1]} in row {row} "
-            f"(group {int(rollouts.groups[row])})"
-        )
-    return references
+def answers_by_group(rollouts: Rollouts, groups: Tensor) -> Iterator[tuple[Tensor, list[str | None]]]:
+    """The rows of each group, on the CPU, and their answers."""
+    assert rollouts.answers is not None
+    for rows in rows_by_group(groups):
+        yield rows, [rollouts.answers[row] for row in rows.tolist()]
 
 
 def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) -> Float[Tensor, " n"]:
@@ -101,8 +84,6 @@ def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) ->
 
 @settings
 class AnswerMeanConfig:
-    """The settings of `AnswerMean`, of which there are none."""
-
     type: ClassVar[str] = "answer_mean"
 
 
@@ -113,21 +94,17 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     rewards are drawn row by row, also among equal answers, this average all but reveals them; a verifier that errs on
     an answer every time is not averaged away. `scores` are |r - r'|, and nothing is flagged. Where all answers of a
     group differ, nothing changes.
-
-    Needs `answers`. NaN rewards stay NaN.
     """
 
     requires = ("answers",)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        assert rollouts.answers is not None
-        observed = rollouts.rewards.cpu()
+        observed, device = rollouts.rewards.cpu(), rollouts.rewards.device
         rewards = observed.clone()
-        for rows in rows_by_group(rollouts.groups) if len(rollouts) else ():
-            rewards[rows] = answer_means(observed[rows], [rollouts.answers[row] for row in rows.tolist()])
+        for rows, answers in answers_by_group(rollouts, rollouts.groups):
+            rewards[rows] = answer_means(observed[rows], answers)
         change = (rewards - observed).abs()
         metrics = {"changed_rewards": float((change > 0).sum())}
-        device = rollouts.rewards.device
         return replace(identity(rollouts, metrics), rewards=rewards.to(device), scores=change.to(device, torch.float32))
 
 
@@ -140,8 +117,6 @@ def most_frequent(answers: Sequence[str | None]) -> frozenset[str]:
 
 @settings
 class MajorityVoteConfig:
-    """The settings of `MajorityVote`, of which there are none."""
-
     type: ClassVar[str] = "majority_vote"
 
 
@@ -159,20 +134,16 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
     requires = ("answers",)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        assert rollouts.answers is not None
         rewards = torch.zeros_like(rollouts.rewards)
         shares, tied = [], 0
-        for rows in rows_by_group(rollouts.groups) if len(rollouts) else ():
-            answers = [rollouts.answers[row] for row in rows.tolist()]
+        for rows, answers in answers_by_group(rollouts, rollouts.groups):
             winners = most_frequent(answers)
             agree = torch.tensor([answer in winners for answer in answers])
             rewards[rows.to(rewards.device)] = agree.to(rewards)
             shares.append(float(agree.sum()) / len(rows) / max(len(winners), 1))
             tied += len(winners) > 1
-        unchanged = identity(rollouts)
         metrics = {"majority_share": mean_of(shares), "tied_groups": float(tied)}
-        rewards[rollouts.rewards.isnan()] = torch.nan
-        return replace(unchanged, rewards=rewards, metrics=metrics)
+        return replace(identity(rollouts, metrics), rewards=rewards.masked_fill(rollouts.rewards.isnan(), torch.nan))
 
 
 def trend(shares: Sequence[float]) -> float:
@@ -191,16 +162,12 @@ def settled(majorities: Sequence[str | None]) -> bool:
 
 @settings
 class LabelRefinementConfig:
-    """The settings of `LabelRefinement`."""
-
     type: ClassVar[str] = "label_refinement"
 
     slope: Annotated[float, Field(ge=-1, le=1)] = setting(
         default=0.05, help="The majority's share must rise by at least this much from visit to visit."
     )
-    start: Annotated[int, Field(ge=1)] = setting(
-        default=5, help="Visits of a prompt before its majority answer may become its label."
-    )
+    start: Count = setting(default=5, help="Visits of a prompt before its majority answer may become its label.")
 
 
 class LabelRefinement(Baseline[LabelRefinementConfig]):
@@ -217,63 +184,49 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
     It needs a prompt to come again: in a training of one epoch it is plain GRPO. Rows of one prompt are one visit,
     whatever their groups. `scores` are the majority's share, negative for rows whose reward agrees with the new label;
     those whose reward changes are anomalous. A row whose reward is NaN votes, but stays without a reward.
-
-    Needs `answers` and `prompt_keys`.
-
-    Raises:
-        InputError: a reward is neither 0 nor 1 (nor NaN); a field is missing.
     """
 
     binary = True
     requires = ("answers", "prompt_keys")
+    kept = ("majorities", "shares")
 
     def __init__(self, config: LabelRefinementConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self._majorities: dict[int, list[str | None]] = {}
-        self._shares: dict[int, list[float]] = {}
+        # Of every prompt by its key, one entry a visit.
+        self._majorities: dict[str, list[str | None]] = {}
+        self._shares: dict[str, list[float]] = {}
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        assert rollouts.answers is not None
         assert rollouts.prompt_keys is not None
-        rewards, scores = rollouts.rewards.clone(), torch.full_like(rollouts.rewards, torch.nan)
+        rewards, scores = rollouts.rewards.cpu().clone(), torch.full((len(rollouts),), torch.nan)
         shares, slopes, refined = [], [], 0
-        for rows in rows_by_group(rollouts.prompt_keys) if len(rollouts) else ():
-            answers = [rollouts.answers[row] for row in rows.tolist()]
-            majority, share, slope = self._visit(int(rollouts.prompt_keys[rows[0]]), answers)
+        for rows, answers in answers_by_group(rollouts, rollouts.prompt_keys):
+            majority, share, slope = self._visit(str(int(rollouts.prompt_keys[rows[0]])), answers)
             shares.append(share)
             slopes.append(slope)
             if majority is not None:
                 refined += 1
-                agree = torch.tensor([answer == majority for answer in answers])
-                _relabel(rewards, scores, rows, agree, share)
-        anomalous = scores > 0
+                agree = torch.tensor([answer == majority for answer in answers]).to(rewards)
+                known = ~rewards[rows].isnan()
+                rows, agree = rows[known], agree[known]
+                scores[rows] = torch.where(rewards[rows] == agree, -share, share).to(scores)
+                rewards[rows] = agree
+        device = rollouts.rewards.device
         metrics = {
             "prompts": float(len(shares)),
             "refined_prompts": float(refined),
             "majority_share": mean_of(shares),
             "majority_slope": mean_of(slopes),
-            "changed_rewards": float(anomalous.sum()),
+            "changed_rewards": float((scores > 0).sum()),
         }
-        return replace(identity(rollouts, metrics), rewards=rewards, scores=scores, anomalous=anomalous)
+        return replace(
+            identity(rollouts, metrics),
+            rewards=rewards.to(device),
+            scores=scores.to(device),
+            anomalous=(scores > 0).to(device),
+        )
 
-    def state_dict(self) -> dict[str, Any]:
-        """The majority answer and its share at every visit of every prompt."""
-        return {
-            "majorities": {str(key): list(answers) for key, answers in self._majorities.items()},
-            "shares": {str(key): list(shares) for key, shares in self._shares.items()},
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
-
-        Raises:
-            ConfigError: the state is of another curator.
-        """
-        self._expect_keys(state, "majorities", "shares")
-        self._majorities = {int(key): list(answers) for key, answers in state["majorities"].items()}
-        self._shares = {int(key): list(shares) for key, shares in state["shares"].items()}
-
-    def _visit(self, prompt: int, answers: Sequence[str | None]) -> tuple[str | None, float, float]:
+    def _visit(self, prompt: str, answers: Sequence[str | None]) -> tuple[str | None, float, float]:
         """Adds a visit; the new label (None: the rewards stay), the majority's share and the slope of the shares."""
         most = most_frequent(answers)
         majority = next(iter(most)) if len(most) == 1 else None
@@ -284,12 +237,3 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
         slope = trend(shares)
         refines = len(shares) > self.config.start and slope >= self.config.slope and settled(majorities)
         return majority if refines else None, share, slope
-
-
-def _relabel(rewards: Tensor, scores: Tensor, rows: Tensor, agree: Tensor, share: float) -> None:
-    """Writes the rewards of the new label, and the scores, of a prompt's rows; rows without a reward have neither."""
-    rows, agree = rows.to(rewards.device), agree.to(rewards)
-    known = ~rewards[rows].isnan()
-    rows, agree = rows[known], agree[known]
-    scores[rows] = torch.where(rewards[rows] == agree, -share, share).to(scores)
-    rewards[rows] = agree

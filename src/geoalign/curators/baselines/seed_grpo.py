@@ -2,38 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
-from geoalign.curators.base import Curator
+from geoalign.curators.base import Baseline
 from geoalign.curators.batches import mean_of, reweighted, rows_by_group
-from geoalign.curators.precision import full_precision
-from geoalign.errors import ConfigError, InputError
-from geoalign.method.semantic_entropy import (
-    centred,
-    cluster_masses,
-    cosine_clusters,
-    dense_labels,
-    entropy_scale,
-    semantic_entropy,
-)
+from geoalign.errors import InputError
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
-# One label per row; rows of a group with equal labels mean the same, None means nothing another row means.
-Clustering = Callable[[Rollouts], Sequence[object] | Tensor]
 _ALPHA = {"code": 0.0417, "paper_linear": 0.02, "paper_exp": 0.02}
+
+
+def cluster_masses(logprobs: Float[Tensor, " n"], clusters: Int[Tensor, " n"]) -> Float[Tensor, " c"]:
+    """The mass p_c of each cluster of one group: a softmax of the length-normalised log-probabilities, summed.
+
+    Args:
+        logprobs: [n] mean log-probability per token; equal values give the shares of the rollouts.
+        clusters: [n] index of each rollout's cluster, from 0.
+    """
+    mass = torch.softmax(logprobs.double(), dim=0)
+    return mass.new_zeros(int(clusters.max()) + 1).index_add(0, clusters, mass)
+
+
+def semantic_entropy(masses: Float[Tensor, " c"], *, form: Literal["shannon", "paper"]) -> Float[Tensor, ""]:
+    """H = -sum p log p, or (form "paper", Eq. 5) the mean of -log p over the clusters; 0 for one cluster."""
+    if form == "paper":
+        return -masses.log().mean()
+    return -torch.xlogy(masses, masses).sum()
+
+
+def entropy_scale(
+    entropy: float, size: int, *, mode: Literal["code", "paper_linear", "paper_exp"], alpha: float
+) -> float:
+    """The factor on the advantages of a group of `size` rollouts; 1 for a group of one.
+
+    "code": 1 / (1 + a H) with a = alpha / log G. "paper_linear": 1 - alpha H / log G, not below 0. "paper_exp":
+    exp(-alpha H / log G).
+    """
+    if size < 2:
+        return 1.0
+    relative = alpha * entropy / math.log(size)
+    if mode == "code":
+        return 1 / (1 + relative)
+    return max(0.0, 1 - relative) if mode == "paper_linear" else math.exp(-relative)
+
+
+def dense_labels(labels: Sequence[str | None]) -> Int[Tensor, " n"]:
+    """Cluster indices of one group from answers: equal ones are one cluster, each None is a cluster of its own."""
+    known: dict[object, int] = {}
+    return torch.tensor(
+        [known.setdefault(row if label is None else label, len(known)) for row, label in enumerate(labels)]
+    )
+
+
+def centred(states: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+    """The states of a batch less their mean, in float32.
+
+    The states of a language model share a large offset, beside which all cosines are near one. The mean is the batch's
+    and not the group's: responses that all mean the same differ from their own mean by noise alone, whose directions
+    are arbitrary, but together from the responses to other prompts.
+    """
+    return (states.double() - states.double().mean(dim=0)).float()
+
+
+def cosine_clusters(states: Float[Tensor, "n d"], threshold: float) -> Int[Tensor, " n"]:
+    """Clusters of hidden states: those joined by a chain of cosines of at least `threshold` (single linkage).
+
+    The order of the rows does not matter. Equal states are one cluster; a state of zero length has cosine 0 to all
+    others. States should be `centred`.
+    """
+    unit = functional.normalize(states.float(), dim=1)
+    equal = torch.cdist(states.float(), states.float(), compute_mode="donot_use_mm_for_euclid_dist") == 0
+    joined = (unit @ unit.T >= threshold) | equal
+    labels = torch.arange(len(states))
+    for first, second in joined.triu(diagonal=1).nonzero().tolist():
+        low, high = labels[[first, second]].sort().values
+        labels[labels == high] = low
+    return labels.unique(return_inverse=True)[1]
 
 
 @settings
 class SeedGRPOConfig:
-    """The settings of `SeedGRPO` (arXiv 2505.12346)."""
-
     type: ClassVar[str] = "seed_grpo"
 
     mode: Literal["code", "paper_linear", "paper_exp"] = setting(
@@ -57,87 +114,51 @@ class SeedGRPOConfig:
     )
 
 
-class SeedGRPO(Curator[SeedGRPOConfig]):
+class SeedGRPO(Baseline[SeedGRPOConfig]):
     """Semantic-entropy-aware GRPO (arXiv 2505.12346): scales a group's advantages by the entropy of its answers.
 
     Rollouts with the same final answer are one cluster, each without an answer one of its own; a cluster's mass is the
-    softmax, over the group, of the mean log-probabilities, summed. With `clusters="hidden"`, or with a function given
-    as `clustering`, no answers are needed. It acts after the advantage, as `weights`; every rollout of a group counts
+    softmax, over the group, of the mean log-probabilities, summed. With `clusters="hidden"` no answers are needed; any
+    other labels can be given in their place. It acts after the advantage, as `weights`; every rollout of a group counts
     in its entropy, those without a reward too. A group of one has entropy 0 and scale 1. Hidden states are centred by
     the mean of the batch before they are compared, so that what all of them share does not make them all alike.
-
-    Args:
-        clustering: takes the rollouts and returns one label per row; wins over the setting `clusters`.
-
-    Raises:
-        InputError: there are no answers and no clustering, no log-probabilities (unless `mass="share"`), or one that is
-            not finite, or a wrong number of labels.
     """
 
-    def __init__(
-        self, config: SeedGRPOConfig | None = None, *, clustering: Clustering | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        if clustering is not None and not callable(clustering):
-            raise ConfigError(
-                f"SeedGRPO: expected clustering to be a function of the rollouts, got {type(clustering).__name__}"
-            )
-        self._clustering = clustering
-        labels = () if clustering is not None else ("answers",) if self.config.clusters == "answers" else ("hidden",)
-        self.requires = (*labels, "logprobs") if self.config.mass == "logprobs" else labels
+        self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Weighs the groups; draws nothing from `generator`."""
-        rollouts.require(*self.requires, by=self._name())
-        with full_precision(rollouts):
-            logprobs = self._logprobs(rollouts)
-            labels = self._labels(rollouts)
-            weights = torch.ones(len(rollouts))
-            entropies, scales, counts = [], [], []
-            alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
-            for rows in rows_by_group(rollouts.groups):
-                clusters = dense_labels([labels[row] for row in rows.tolist()])
-                masses = cluster_masses(logprobs[rows], clusters)
-                entropy = float(semantic_entropy(masses, form=self.config.entropy))
-                scale = entropy_scale(entropy, len(rows), mode=self.config.mode, alpha=alpha)
-                weights[rows] = scale
-                entropies.append(entropy)
-                scales.append(scale)
-                counts.append(float(len(masses)))
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        logprobs = self._logprobs(rollouts)
+        states = None if self.config.clusters == "answers" else centred(_cpu(rollouts.hidden))
+        alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
+        weights = torch.ones(len(rollouts))
+        entropies, scales, counts = [], [], []
+        for rows in rows_by_group(rollouts.groups):
+            if states is None:
+                assert rollouts.answers is not None
+                clusters = dense_labels([rollouts.answers[row] for row in rows.tolist()])
+            else:
+                clusters = cosine_clusters(states[rows], self.config.threshold)
+            masses = cluster_masses(logprobs[rows], clusters)
+            entropies.append(float(semantic_entropy(masses, form=self.config.entropy)))
+            scales.append(entropy_scale(entropies[-1], len(rows), mode=self.config.mode, alpha=alpha))
+            counts.append(float(len(masses)))
+            weights[rows] = scales[-1]
         metrics = {"entropy": mean_of(entropies), "scale": mean_of(scales), "clusters": mean_of(counts)}
         return reweighted(rollouts, weights, metrics)
-
-    def _name(self) -> str:
-        needs_answers = self._clustering is None and self.config.clusters == "answers"
-        return "SeedGRPO (without a clustering function)" if needs_answers else "SeedGRPO"
 
     def _logprobs(self, rollouts: Rollouts) -> Float[Tensor, " b"]:
         if self.config.mass == "share":
             return torch.zeros(len(rollouts))
-        logprobs = rollouts.logprobs
-        assert logprobs is not None
-        bad = ~logprobs.isfinite()
-        if bad.any():
-            row = int(bad.nonzero()[0])
+        logprobs = _cpu(rollouts.logprobs).double()
+        bad = (~logprobs.isfinite()).nonzero()
+        if len(bad):
+            row = int(bad[0])
             raise InputError(f"SeedGRPO: expected finite logprobs, got {float(logprobs[row])} in row {row}")
-        return logprobs.cpu().double()
+        return logprobs
 
-    def _labels(self, rollouts: Rollouts) -> Sequence[object]:
-        if self._clustering is not None:
-            labels = self._clustering(rollouts)
-            labels = labels.tolist() if isinstance(labels, Tensor) else list(labels)
-            if len(labels) != len(rollouts):
-                raise InputError(f"SeedGRPO: expected {len(rollouts)} labels from clustering, got {len(labels)}")
-            return labels
-        if self.config.clusters == "answers":
-            assert rollouts.answers is not None
-            return rollouts.answers
-        assert rollouts.hidden is not None
-        states = centred(rollouts.hidden.cpu())
-        clusters: list[object] = [None] * len(rollouts)
-        for rows in rows_by_group(rollouts.groups):
-            for row, label in zip(rows.tolist(), cosine_clusters(states[rows], self.config.threshold), strict=True):
-                clusters[row] = label
-        return clusters
+
+def _cpu(field: Tensor | None) -> Tensor:
+    assert field is not None
+    return field.cpu()

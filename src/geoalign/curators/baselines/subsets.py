@@ -4,68 +4,66 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.batches import Baseline, Group, groups_of, half, subset
+from geoalign.curators.base import Baseline
+from geoalign.curators.batches import Group, groups_of, half, subset
 from geoalign.errors import InputError
-from geoalign.settings import setting, settings
+from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
 
 
 class Subset(Baseline[_Config]):
-    """Keeps of each group the rows that `_chosen` names; rows without a reward are left out."""
+    """Keeps of each group the rows that `_chosen` names; rows without a reward are left out.
+
+    With `advantages` among `requires` the kept rows bring the engine's along; otherwise they are made from them.
+    """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        self._check(rollouts)
         groups = groups_of(rollouts)
         kept = [group.rows[self._chosen(group, rollouts)] for group in groups]
-        return subset(rollouts, kept, self._metrics(groups, kept, rollouts), advantages=self._advantages(rollouts))
+        advantages = rollouts.advantages if "advantages" in self.requires else None
+        metrics = {"groups_left_out": float(sum(not len(rows) for rows in kept)), **self._metrics(groups)}
+        return subset(rollouts, kept, metrics, advantages=advantages)
 
     @abstractmethod
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         """Which of the group's rows are kept, by their places in `group.rows`, and in which order."""
 
-    def _check(self, rollouts: Rollouts) -> None:
-        """Raises InputError for a field that cannot be judged by."""
-
-    def _metrics(self, groups: list[Group], kept: list[Tensor], rollouts: Rollouts) -> dict[str, float]:
+    def _metrics(self, groups: list[Group]) -> dict[str, float]:
         return {}
 
-    def _advantages(self, rollouts: Rollouts) -> Tensor | None:
-        """[B] advantages that the kept rows bring with them; None: they are made from the kept rows."""
-        return None
 
-    def _count(self, group: Group, asked: int | None, name: str) -> int:
-        """So many rows of a group are kept as the setting `name` asks for; None: half of those with a reward."""
+class _Counted(Subset[_Config]):
+    """Keeps so many rows of each group as one setting says; None: half of those with a reward."""
+
+    counted: ClassVar[str]
+
+    def _count(self, group: Group) -> int:
+        asked = getattr(self.config, self.counted)
         if asked is not None and asked > group.size:
             raise InputError(
-                f"{type(self).__name__}: expected {name} of at most the {group.size} rollouts of a group, "
-                f"got {name} = {asked} in group {group.name}"
+                f"{type(self).__name__}: expected {self.counted} of at most the {group.size} rollouts of a group, "
+                f"got {self.counted} = {asked} in group {group.name}"
             )
-        return half(len(group.rows)) if asked is None else asked
+        return half(len(group.rows)) if asked is None else min(asked, len(group.rows))
 
-
-def _short(groups: list[Group], asked: int | None) -> dict[str, float]:
-    """How many groups have fewer rewards than were asked for."""
-    return {"groups_short_of_rewards": float(sum(asked is not None and len(group.rows) < asked for group in groups))}
+    def _metrics(self, groups: list[Group]) -> dict[str, float]:
+        asked = getattr(self.config, self.counted) or 0
+        return {"groups_short_of_rewards": float(sum(len(group.rows) < asked for group in groups))}
 
 
 @settings
 class PODSConfig:
-    """The settings of `PODS` (arXiv 2504.13818)."""
-
     type: ClassVar[str] = "pods"
 
-    m: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of it, at least two."
-    )
+    m: Several | None = setting(default=None, help="Rollouts kept per group; null: half of it, at least two.")
 
 
 def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m"]:
@@ -82,9 +80,8 @@ def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m
         [m] positions in descending order of reward.
     """
     n = len(rewards)
-    # Variances that differ by rounding only decide ties as the authors' code does: in the rewards' own precision.
-    rewards = rewards if rewards.dtype.itemsize >= 4 else rewards.float()
-    # By a power of two, which rounds nothing: squares of very large or small rewards leave float32 otherwise.
+    # By a power of two, which rounds nothing: squares of very large or small rewards leave float32 otherwise. Variances
+    # that differ by rounding only decide ties as the authors' code does: in the rewards' own precision.
     rewards = torch.ldexp(rewards, -torch.frexp(rewards.abs().max()).exponent)
     descending = rewards.argsort(descending=True, stable=True)
     candidates = torch.arange(m).repeat(m + 1, 1)
@@ -96,7 +93,7 @@ def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m
     return descending[candidates[first]]
 
 
-class PODS(Subset[PODSConfig]):
+class PODS(_Counted[PODSConfig]):
     """Max-variance down-sampling (arXiv 2504.13818): keeps the m rollouts of each group with the largest variance.
 
     It acts before the advantage: statistics are those of the kept rows. Rows without a reward are left out; a group
@@ -107,31 +104,24 @@ class PODS(Subset[PODSConfig]):
         InputError: m is larger than a group; the message names the group.
     """
 
-    def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        m = self._count(group, self.config.m, "m")
-        if m >= len(group.rows):
-            return torch.arange(len(group.rows))
-        return max_variance_subset(group.rewards, m)
+    counted = "m"
 
-    def _metrics(self, groups: list[Group], kept: list[Tensor], rollouts: Rollouts) -> dict[str, float]:
-        return _short(groups, self.config.m)
+    def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
+        m = self._count(group)
+        return torch.arange(m) if m == len(group.rows) else max_variance_subset(group.rewards, m)
 
 
 @settings
 class GFPOConfig:
-    """The settings of `GFPO` (arXiv 2508.09726)."""
-
     type: ClassVar[str] = "gfpo"
 
     by: Literal["length", "token_efficiency"] = setting(
         default="length", help="Keep the shortest responses, or those of most reward per token."
     )
-    k: Annotated[int, Field(ge=2)] | None = setting(
-        default=None, help="Rollouts kept per group; null: half of it, at least two."
-    )
+    k: Several | None = setting(default=None, help="Rollouts kept per group; null: half of it, at least two.")
 
 
-class GFPO(Subset[GFPOConfig]):
+class GFPO(_Counted[GFPOConfig]):
     """Group filtered policy optimisation (arXiv 2508.09726): keeps the k best of each group by a length criterion.
 
     "length" keeps the shortest, "token_efficiency" those of most reward per token. Needs `lengths`. It acts before the
@@ -143,35 +133,23 @@ class GFPO(Subset[GFPOConfig]):
     """
 
     requires = ("lengths",)
-
-    def _check(self, rollouts: Rollouts) -> None:
-        lengths = _lengths(rollouts)
-        if bool((lengths < 1).any()):
-            row = int((lengths < 1).nonzero()[0])
-            raise InputError(f"GFPO: expected lengths of at least 1 token, got {int(lengths[row])} in row {row}")
+    counted = "k"
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        k, lengths = self._count(group, self.config.k, "k"), _lengths(rollouts)[group.rows]
+        assert rollouts.lengths is not None
+        lengths = rollouts.lengths.cpu()[group.rows]
+        empty = group.rows[lengths < 1]
+        if len(empty):
+            raise InputError(f"GFPO: expected lengths of at least 1 token, got less in row {int(empty.min())}")
         merit = -lengths.double() if self.config.by == "length" else group.rewards.double() / lengths
-        return merit.argsort(descending=True, stable=True)[:k]
-
-    def _metrics(self, groups: list[Group], kept: list[Tensor], rollouts: Rollouts) -> dict[str, float]:
-        rows = torch.cat([*kept, torch.zeros(0, dtype=torch.long)])
-        return {**_short(groups, self.config.k), "kept_length": float(_lengths(rollouts)[rows].double().mean())}
-
-
-def _lengths(rollouts: Rollouts) -> Int[Tensor, " b"]:
-    assert rollouts.lengths is not None
-    return rollouts.lengths.cpu()
+        return merit.argsort(descending=True, stable=True)[: self._count(group)]
 
 
 @settings
 class CPPOConfig:
-    """The settings of `CPPO` (arXiv 2503.22342)."""
-
     type: ClassVar[str] = "cppo"
 
-    pruning_rate: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.5, help="Share of each group that is pruned.")
+    pruning_rate: Share = setting(default=0.5, help="Share of each group that is pruned.")
 
 
 class CPPO(Subset[CPPOConfig]):
@@ -180,34 +158,24 @@ class CPPO(Subset[CPPOConfig]):
     Needs `advantages`: it acts after the advantage, so the kept rows bring the advantages of the whole group along. At
     least one row of a group is kept; rows without a reward are left out. Ties go by reward, then as in
     `geoalign.curators.batches.tie_order`.
-
-    Raises:
-        InputError: there are no advantages, or one of a row with a reward is not finite.
     """
 
     requires = ("advantages",)
 
-    def _check(self, rollouts: Rollouts) -> None:
-        advantages = self._advantages(rollouts)
-        bad = ~advantages.isfinite() & ~rollouts.rewards.cpu().isnan()
-        if bad.any():
-            row = int(bad.nonzero()[0])
-            raise InputError(f"CPPO: expected finite advantages, got {float(advantages[row])} in row {row}")
-
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
+        assert rollouts.advantages is not None
+        advantages = rollouts.advantages.cpu()[group.rows]
+        infinite = group.rows[~advantages.isfinite()]
+        if len(infinite):
+            row = int(infinite.min())
+            raise InputError(f"CPPO: expected finite advantages, got {float(rollouts.advantages[row])} in row {row}")
         # Half a millionth of a row: 10 * (1 - 0.9) must not fall to 0 by rounding.
         count = max(1, math.floor(len(group.rows) * (1 - self.config.pruning_rate) + 5e-7))
-        return self._advantages(rollouts)[group.rows].abs().argsort(descending=True, stable=True)[:count]
-
-    def _advantages(self, rollouts: Rollouts) -> Tensor:
-        assert rollouts.advantages is not None
-        return rollouts.advantages.cpu()
+        return advantages.abs().argsort(descending=True, stable=True)[:count]
 
 
 @settings
 class DAPOFilterOnlyConfig:
-    """The settings of `DAPOFilterOnly` (arXiv 2503.14476): none."""
-
     type: ClassVar[str] = "dapo_filter_only"
 
 
@@ -220,8 +188,4 @@ class DAPOFilterOnly(Subset[DAPOFilterOnlyConfig]):
     """
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        differ = len(group.rows) > 0 and bool((group.rewards != group.rewards[0]).any())
-        return torch.arange(len(group.rows) if differ else 0)
-
-    def _metrics(self, groups: list[Group], kept: list[Tensor], rollouts: Rollouts) -> dict[str, float]:
-        return {"groups_left_out": float(sum(not len(rows) for rows in kept))}
+        return torch.arange(len(group.rows) if group.varies else 0)

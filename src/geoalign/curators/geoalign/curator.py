@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
@@ -26,8 +25,7 @@ from geoalign.method.pairs import Pairs
 from geoalign.method.projector import ProjectorConfig, displacement
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
 from geoalign.method.summaries import cosine_summary, projection_2d
-from geoalign.settings import setting, settings
-from geoalign.shown import shown
+from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 # Pairs shown in the two-dimensional views.
@@ -38,19 +36,14 @@ GATE_LEVEL = 0.95
 
 def _from_json(value: Any) -> Any:
     """Lets a command line give a nested setting as JSON: '{"layers": 2}', or 'none'."""
-    if isinstance(value, Mapping):
-        return ProjectorConfig(**value)
-    if not isinstance(value, str):
-        return value
-    if value.strip().lower() in ("none", "null"):
-        return None
-    try:
-        loaded = json.loads(value)
-    except (json.JSONDecodeError, RecursionError):
-        loaded = value
-    if not isinstance(loaded, dict):
-        raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none', got {shown(value)}")
-    return ProjectorConfig(**loaded)
+    if isinstance(value, str):
+        if value.strip().lower() in ("none", "null"):
+            return None
+        try:
+            value = json.loads(value)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none': {error}") from error
+    return ProjectorConfig(**value) if isinstance(value, Mapping) else value
 
 
 if TYPE_CHECKING:
@@ -71,7 +64,7 @@ class GeoAlignConfig(TailConfig):
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    top_m: Annotated[int, Field(ge=1)] | None = setting(
+    top_m: Count | None = setting(
         default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
     )
     margin_weighted_prototype: bool = setting(
@@ -95,13 +88,11 @@ class GeoAlignConfig(TailConfig):
     start_step: Annotated[int, Field(ge=0)] = setting(
         default=0, help="Calls that only observe before the first intervention."
     )
-    consensus_gate: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+    consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
     )
-    gate_window: Annotated[int, Field(ge=1)] = setting(
-        default=5, help="Calls whose new groups are pooled for the consensus gate."
-    )
+    gate_window: Count = setting(default=5, help="Calls whose new groups are pooled for the consensus gate.")
 
     @classmethod
     def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
@@ -110,10 +101,8 @@ class GeoAlignConfig(TailConfig):
         `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
         count beyond what a density needs, all groups in every step.
 
-        `projector` overrides single values too: a mapping, `projector={"layers": 4}`, those that it names; a
-        `ProjectorConfig` those that it was made with by keyword, so `ProjectorConfig(layers=4)` keeps the paper's early
-        stop and `ProjectorConfig(layers=4, target_accuracy=None)` does not. One that was not made by keywords (read
-        from a file, say) overrides where it differs from the package's defaults. None: no projector.
+        A mapping as `projector`, `projector={"layers": 4}`, overrides the single values that it names; a
+        `ProjectorConfig` takes the preset's place, and None leaves the projector out.
 
         Raises:
             ConfigError: an unknown preset or task; a value out of range.
@@ -125,25 +114,10 @@ class GeoAlignConfig(TailConfig):
             raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
         alpha, target_accuracy = values[task]
         projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
-        if "projector" in overrides:
-            overrides["projector"] = _merged(projector, overrides["projector"])
+        given = overrides.pop("projector", {})
+        projector = {**projector, **given} if isinstance(given, Mapping) else given
         preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}
         return cls(**{**preset, **overrides})
-
-
-def _merged(preset: dict[str, Any], override: Any) -> Any:
-    """The values of a preset's projector, and over them those that the override sets; None stays None."""
-    try:
-        override = _from_json(override)
-    except ValueError as error:
-        raise ConfigError(f"projector: {error}") from error
-    if isinstance(override, Mapping):
-        return {**preset, **override}
-    if not isinstance(override, ProjectorConfig):
-        return override
-    defaults = ProjectorConfig()
-    differing = {item.name for item in fields(override) if getattr(override, item.name) != getattr(defaults, item.name)}
-    return {**preset, **{name: getattr(override, name) for name in getattr(override, "_given", differing)}}
 
 
 class GeoAlign(Curator[GeoAlignConfig]):
@@ -190,7 +164,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             scores = self._scores(batch, scored)
             flags = flag_sparse_tail(scores, self.config)
             self._gate.add(scored.new_groups.right, scored.new_groups.total)
-            closed = self.config.consensus_gate is not None and not self._gate.open
+            closed, pooled = self.config.consensus_gate is not None and not self._gate.open, self._gate.accuracy
             observing = self.config.observe_only or self._calls < self.config.start_step or closed
             self._calls += 1
             curation = rectify(
@@ -205,14 +179,16 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **batch_metrics(batch, scores),
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
-                    **_gate_metrics(self._gate, closed),
+                    "pooled_new_group_accuracy": pooled.estimate,
+                    "pooled_new_group_accuracy_low": pooled.low,
+                    "pooled_new_group_accuracy_high": pooled.high,
+                    "gate_closed": float(closed),
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,
             )
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
-        """Number of calls, width of the states, every consensus (projector, probe, prototype), and the gate's calls."""
         return {
             "calls": self._calls,
             "width": self._width,
@@ -221,30 +197,20 @@ class GeoAlign(Curator[GeoAlignConfig]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`; the settings must be those that it was saved with.
-
-        Raises:
-            ConfigError: the state is of another curator, scoring, number of folds or projector; nothing is restored.
-        """
-        missing = {"calls", "width", "consensus", "gate"} - set(state)
-        if missing:
+        if missing := {"calls", "width", "consensus", "gate"} - set(state):
+            raise ConfigError(f"GeoAlign state: expected the keys calls, consensus, gate, width; missing {missing}")
+        width, folds = state["width"], len(state["consensus"])
+        if folds not in (0, self._folds):
             raise ConfigError(
-                f"GeoAlign state: expected the keys calls, consensus, gate and width, missing {sorted(missing)}"
+                f"GeoAlign state: expected one of {self._folds} folds (settings scoring and projector.folds; 1: "
+                f"in_sample), got one of {folds}"
             )
-        width, saved = state["width"], state["consensus"]
-        if len(saved) not in (0, self._folds):
-            raise ConfigError(
-                f"GeoAlign state: expected a state of {_scoring(self.config.scoring, self._folds)}, got one of "
-                f"{_scoring('in_sample' if len(saved) == 1 else 'cross_fit', len(saved))}"
-            )
-        restored = []
-        for fold in saved:
-            consensus = new_consensus(int(width or 0), self.config.projector, None)
-            try:
-                consensus.load_state_dict(fold)
-            except (KeyError, RuntimeError) as error:
-                raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
-            restored.append(consensus)
+        restored = [new_consensus(int(width or 0), self.config.projector, None) for _ in range(folds)]
+        try:
+            for consensus, saved in zip(restored, state["consensus"], strict=True):
+                consensus.load_state_dict(saved)
+        except (KeyError, RuntimeError) as error:
+            raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
         self._gate.load([call.numpy() for call in state["gate"]])
         self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 
@@ -325,33 +291,17 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 raw_cosine=batch.raw_cosine,
                 projected_cosine=scored.cosine,
             ),
-            density=None if tail is None else _density_details(tail, self.config.alpha),
+            density=None
+            if tail is None
+            else DensityDetails(
+                grid=torch.from_numpy(tail.grid),
+                density=torch.from_numpy(tail.density),
+                peak=tail.peak,
+                mode=tail.mode,
+                alpha=self.config.alpha,
+                threshold=tail.threshold,
+            ),
             plane_pairs=sample,
             raw_plane=raw,
             projected_plane=projected,
         )
-
-
-def _scoring(name: str, folds: int) -> str:
-    return f"scoring={name}" + (f" with folds={folds}" if name == "cross_fit" else "")
-
-
-def _gate_metrics(gate: ConsensusGate, closed: bool) -> dict[str, float]:
-    pooled = gate.accuracy
-    return {
-        "pooled_new_group_accuracy": pooled.estimate,
-        "pooled_new_group_accuracy_low": pooled.low,
-        "pooled_new_group_accuracy_high": pooled.high,
-        "gate_closed": float(closed),
-    }
-
-
-def _density_details(tail: Tail, alpha: float) -> DensityDetails:
-    return DensityDetails(
-        grid=torch.from_numpy(tail.grid),
-        density=torch.from_numpy(tail.density),
-        peak=tail.peak,
-        mode=tail.mode,
-        alpha=alpha,
-        threshold=tail.threshold,
-    )

@@ -6,25 +6,26 @@ behaviour is reproduced: the watcher process, the polled files and the reward of
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoalign.curators.base import Curator, hidden_states, reward_weights
-from geoalign.curators.precision import full_precision
+from geoalign.curators.base import Baseline
+from geoalign.curators.batches import taking
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail
 from geoalign.method.distillation import BLOCK
 from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.rectification import replace
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, OpenShare, Positive, PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -34,21 +35,19 @@ class GeoAlignReleasedConfig:
 
     type: ClassVar[str] = "geoalign_released"
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.05, help="Density share of the threshold.")
-    output_dim: Annotated[int, Field(ge=2)] = setting(default=512, help="Width of the projected space.")
-    dropout: Annotated[float, Field(ge=0, lt=1)] = setting(default=0.1, help="Dropout while training.")
-    min_epochs: Annotated[int, Field(ge=1)] = setting(default=50, help="Epochs before an early stop.")
-    max_epochs: Annotated[int, Field(ge=1)] = setting(default=100, help="Epochs at most.")
-    batch_size: Annotated[int, Field(ge=1)] = setting(default=1024, help="Pairs per training batch.")
-    learning_rate: Annotated[float, Field(gt=0)] = setting(default=1e-4, help="Initial Adam learning rate.")
-    holdout: Annotated[float, Field(gt=0, lt=1)] = setting(default=0.1, help="Share of pairs held out.")
-    target_accuracy: Annotated[float, Field(gt=0, le=1)] = setting(
+    alpha: OpenShare = setting(default=0.05, help="Density share of the threshold.")
+    output_dim: Several = setting(default=512, help="Width of the projected space.")
+    dropout: Share = setting(default=0.1, help="Dropout while training.")
+    min_epochs: Count = setting(default=50, help="Epochs before an early stop.")
+    max_epochs: Count = setting(default=100, help="Epochs at most.")
+    batch_size: Count = setting(default=1024, help="Pairs per training batch.")
+    learning_rate: Positive = setting(default=1e-4, help="Initial Adam learning rate.")
+    holdout: OpenShare = setting(default=0.1, help="Share of pairs held out.")
+    target_accuracy: PositiveShare = setting(
         default=0.95, help="Early stop after min_epochs at this held-out accuracy."
     )
-    max_fraction: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.2, help="At most this share of the rollouts is anomalous."
-    )
-    min_scores: Annotated[int, Field(ge=2)] = setting(default=100, help="With fewer scores nothing is flagged.")
+    max_fraction: PositiveShare = setting(default=0.2, help="At most this share of the rollouts is anomalous.")
+    min_scores: Several = setting(default=100, help="With fewer scores nothing is flagged.")
 
     @model_validator(mode="after")
     def _epochs_in_order(self) -> GeoAlignReleasedConfig:
@@ -80,7 +79,7 @@ class ReleasedNetwork(nn.Module):
         return functional.relu(self.second(hidden))
 
 
-class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
+class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     """GeoAlign as the released code runs it (the right-hand column of the table in docs/method.md).
 
     Raw differences instead of unit displacements; a fresh two-layer network with ReLU output in every call, trained in
@@ -89,22 +88,13 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
     of the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
 
     Needs `hidden`. Keeps no state from call to call.
-
-    Raises:
-        InputError: `hidden` is missing or has fewer than two columns.
     """
 
     requires = ("hidden",)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
-        """Scores the batch and replaces its anomalous rollouts; `details` has no effect."""
-        hidden = hidden_states(rollouts, by="GeoAlignReleased")
-        with full_precision(rollouts):
-            return self._curate(rollouts, hidden, generator)
-
-    def _curate(self, rollouts: Rollouts, hidden: Tensor, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        hidden = rollouts.hidden
+        assert hidden is not None
         started = time.perf_counter()
         rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
         rows = canonical_order(rewards, groups, hidden)
@@ -123,7 +113,6 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
             stable &= rollouts.donor_ok.to(stable.device)[rows.order]
         source, without = replace(rewards, rows.group, anomalous, stable, generator, odds=_released_odds)
         back = in_input_order(rows, rollouts.rewards.device)
-        input_source = back(rows.order[source])
         metrics.update(
             scored_groups=float(len(pairs.group.unique())),
             scored_rollouts=float((~scores.isnan()).sum()),
@@ -132,14 +121,8 @@ class GeoAlignReleased(Curator[GeoAlignReleasedConfig]):
             groups_without_donor=float(without),
             seconds=time.perf_counter() - started,
         )
-        return Curation(
-            source=input_source,
-            rewards=rollouts.rewards[input_source],
-            weights=reward_weights(rollouts.rewards[input_source]),
-            scores=back(scores),
-            anomalous=back(anomalous),
-            metrics=metrics,
-        )
+        taken = taking(rollouts, back(rows.order[source]), metrics)
+        return dataclasses.replace(taken, scores=back(scores), anomalous=back(anomalous))
 
     @torch.enable_grad()
     def _train(

@@ -10,7 +10,6 @@ from pydantic import Field
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import override_setting
-from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
@@ -89,7 +88,5 @@ def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ())
     if curator is not None and isinstance(section, dict) and section["type"] != curator:
         other = locations["curator.type"].removeprefix("--set ")
         raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
-    config: AuditConfig = load_settings(
-        AuditConfig, {**values, "curator": section}, Locations(locations), root=RunConfig
-    )
+    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": section}, Locations(locations))
     return config

@@ -18,7 +18,6 @@ from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
@@ -203,7 +202,7 @@ def check_options(kind: Any, section: str, values: Options, locations: Locations
         if name in values:
             where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
             raise ConfigError(f"{where}: expected to be left out (use {instead}), got {shown(values[name])}")
-    check_keys(values, known, section, locations, RunConfig)
+    check_keys(values, known, section, locations)
     hints = get_type_hints(kind)
     for name, value in values.items():
         if value is None and known[name].default is None:

@@ -1,4 +1,4 @@
-"""Online label refinement by hand: when a majority answer becomes the label, and what then becomes of the rewards."""
+"""Rewards made of final answers: their mean, their vote, and labels refined by votes."""
 
 from dataclasses import replace
 
@@ -6,10 +6,70 @@ import numpy as np
 import pytest
 import torch
 
-from geoalign import Rollouts
-from geoalign.curators.baselines.rewards import LabelRefinement, settled, trend
+from geoalign import Rollouts, group_advantages
+from geoalign.curators.baselines.rewards import AnswerMean, LabelRefinement, MajorityVote, settled, trend
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
+
+
+def averaged(rewards, answers, groups=None):
+    groups = torch.zeros(len(rewards), dtype=torch.long) if groups is None else torch.tensor(groups)
+    return AnswerMean().curate(Rollouts(rewards=torch.tensor(rewards), groups=groups, answers=answers))
+
+
+def test_every_row_gets_the_mean_of_its_answer_in_its_group():
+    # Group 0: "7" has 1, 1, 0, 1, so 3/4 each; "8" has 0, 1, so 1/2; no answer keeps its own 1. Group 1: its "7" has 0.
+    curation = averaged([1.0, 1, 0, 1, 0, 1, 1, 0], ["7", "7", "7", "7", "8", "8", None, "7"], [0] * 7 + [1])
+    assert curation.rewards.tolist() == [0.75, 0.75, 0.75, 0.75, 0.5, 0.5, 1, 0]
+    assert curation.scores.tolist() == [0.25, 0.25, 0.75, 0.25, 0.5, 0.5, 0, 0]
+    assert curation.metrics["changed_rewards"] == 6
+    assert not curation.anomalous.any()
+
+
+def test_a_verifier_that_errs_on_an_answer_every_time_is_believed():
+    assert averaged([1.0, 1, 0], ["18", "18", "8"]).rewards.tolist() == [1, 1, 0]
+
+
+def voted(answers, groups=None, rewards=None):
+    rows = len(answers)
+    return MajorityVote().curate(
+        Rollouts(
+            rewards=torch.zeros(rows) if rewards is None else torch.tensor(rewards),
+            groups=torch.zeros(rows, dtype=torch.long) if groups is None else torch.tensor(groups),
+            answers=answers,
+        )
+    )
+
+
+def test_the_most_frequent_answer_is_right():
+    # Two of five vote "7", one each "8" and "9"; the row without an answer has no vote and is wrong. Its share is 2/5.
+    curation = voted(["7", "8", None, "7", "9"])
+    assert curation.rewards.tolist() == [1, 0, 0, 1, 0]
+    assert curation.metrics["majority_share"] == pytest.approx(0.4)
+    assert curation.metrics["tied_groups"] == 0
+
+
+def test_rewards_are_not_looked_at():
+    # All verdicts speak for "8": the vote says "7" all the same.
+    assert voted(["7", "7", "8"], rewards=[0.0, 0.0, 1.0]).rewards.tolist() == [1, 1, 0]
+    assert voted(["7", "7", "8"], rewards=[1.0, 0.0, 1.0]).rewards.tolist() == [1, 1, 0]
+
+
+def test_all_of_several_most_frequent_answers_are_rewarded():
+    # "1" and "2" have two votes each, "3" one; either holds 2/5 of the group.
+    curation = voted(["1", "2", "3", "2", "1"])
+    assert curation.rewards.tolist() == [1, 1, 0, 1, 1]
+    assert curation.metrics["tied_groups"] == 1
+    assert curation.metrics["majority_share"] == pytest.approx(0.4)
+    # All answers differ: no advantage.
+    different = voted(["1", "2", "3"])
+    assert group_advantages(different.rewards, torch.zeros(3, dtype=torch.long)).tolist() == [0, 0, 0]
+
+
+def test_groups_vote_alone_and_a_group_without_answers_has_no_winner():
+    curation = voted(["1", None, "1", "2", None, "2", "2"], groups=[0, 1, 0, 0, 1, 2, 2])
+    assert curation.rewards.tolist() == [1, 0, 1, 0, 0, 1, 1]
+
 
 NAN = float("nan")
 

@@ -1,0 +1,310 @@
+"""Rewards held against fits on hidden states: centroids, the confident joint, agreement, labelled rows."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from geoalign import CURATORS, Rollouts, group_advantages
+from geoalign.curators.baselines.labelled import ConceptScore, LabelledProbe, logistic_log_odds
+from geoalign.curators.baselines.probes import (
+    ConfidentLearning,
+    NearestCentroid,
+    ScoreAgreement,
+    agreeing_rows,
+    balanced,
+    confidently_wrong,
+    linear_probability,
+)
+from geoalign.errors import InputError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+
+# Two groups about (10, 0) and (0, 10); their right rows lie at (+1, 0) and (+3, 0) from their means.
+FIRST = Rollouts(
+    rewards=torch.tensor([1.0, 0.0, 1.0, 0.0]),
+    groups=torch.tensor([0, 0, 1, 1]),
+    hidden=torch.tensor([[11.0, 0.0], [9.0, 0.0], [3.0, 10.0], [-3.0, 10.0]]),
+)
+
+
+def second(rewards, hidden):
+    return Rollouts(rewards=torch.tensor(rewards), groups=torch.zeros(len(rewards)).long(), hidden=torch.tensor(hidden))
+
+
+def test_the_first_batch_stays_and_the_next_is_judged_by_it():
+    curator = NearestCentroid()
+    first = curator.curate(FIRST)
+    assert torch.equal(first.rewards, FIRST.rewards)
+    assert first.scores.isnan().all()
+    # Centroids: ((1, 0) + (3, 0)) / 2 = (2, 0) for success, (-2, 0) for failure. The states' mean is (5, 5), so they
+    # are (1, 4), (-1, -4) and (0, 0): the first is right, the second wrong, the third halfway and stays.
+    curation = curator.curate(second([0.0, 1.0, 1.0], [[6.0, 9.0], [4.0, 1.0], [5.0, 5.0]]))
+    assert curation.rewards.tolist() == [1, 0, 1]
+    assert curation.anomalous.tolist() == [True, True, False]
+    # |(1, 4) - (-2, 0)| - |(1, 4) - (2, 0)| = 5 - sqrt 17.
+    assert curation.scores.tolist() == pytest.approx([5 - math.sqrt(17), 5 - math.sqrt(17), 0])
+    assert curation.metrics["changed_rewards"] == 2
+
+
+def test_a_batch_is_judged_before_it_is_learned_from():
+    """The second batch contradicts the first: by itself it would say the opposite."""
+    curator = NearestCentroid()
+    curator.curate(FIRST)
+    assert curator.curate(second([0.0, 1.0], [[100.0, 0.0], [-100.0, 0.0]])).rewards.tolist() == [1, 0]
+    # Now (100, 0) counts as a failure: sums 0.9 * 4 - 100 over 0.9 * 2 + 1 rows are far below 0 for success.
+    assert curator.curate(second([0.0, 1.0], [[1.0, 0.0], [-1.0, 0.0]])).rewards.tolist() == [0, 1]
+
+
+def test_groups_of_equal_rewards_enter_no_centroid_but_are_judged():
+    curator, other = NearestCentroid(), NearestCentroid()
+    curator.curate(FIRST)
+    other.curate(FIRST)
+    assert curator.curate(second([1.0, 1.0], [[4.0, 0.0], [2.0, 0.0]])).rewards.tolist() == [1, 0]
+    # One batch older, and not changed otherwise: 0.9 of sums and of numbers.
+    torch.testing.assert_close(curator.state_dict()["sums"], 0.9 * other.state_dict()["sums"])
+    torch.testing.assert_close(curator.state_dict()["counts"], 0.9 * other.state_dict()["counts"])
+
+
+def test_planted_flips_are_found():
+    curator = NearestCentroid()
+    for seed in range(4):
+        planted = synthetic_rollouts(64, 8, 16, seed=seed, rewards="binary", corruption=0.35)
+        curation = curator.curate(planted.rollouts)
+    true = torch.where(planted.corrupted, 1 - planted.rollouts.rewards, planted.rollouts.rewards)
+    assert (curation.rewards == true).float().mean() > (planted.rollouts.rewards == true).float().mean()
+
+
+def test_what_is_refused():
+    curator = NearestCentroid()
+    curator.curate(FIRST)
+    with pytest.raises(InputError, match="hidden: expected 2 columns as earlier, got 3"):
+        curator.curate(second([1.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+
+
+def test_the_confident_joint():
+    # Labelled right: P(right) 0.9, 0.8, 0.1, mean 0.6. Labelled wrong: P(wrong) 0.9, 0.7, 0.2, mean 0.6.
+    # The third is wrong with 0.9 >= 0.6, the last right with 0.8 >= 0.6. No other reaches the other class' threshold.
+    rewards = torch.tensor([1.0, 1, 1, 0, 0, 0])
+    right = torch.tensor([0.9, 0.8, 0.1, 0.1, 0.3, 0.8])
+    flagged, thresholds = confidently_wrong(rewards, right)
+    assert flagged.tolist() == [False, False, True, False, False, True]
+    assert thresholds == pytest.approx((0.6, 0.6))
+
+
+def test_between_the_thresholds_a_row_is_of_neither_class_and_beyond_both_of_the_likelier():
+    # t1 = (0.9 + 0.5) / 2 = 0.7 and t0 = (0.9 + 0.5) / 2 = 0.7: a row of 0.5 reaches neither.
+    assert not confidently_wrong(torch.tensor([1.0, 1, 0, 0]), torch.tensor([0.9, 0.5, 0.1, 0.5]))[0].any()
+    # t1 = (0.2 + 0.4) / 2 = 0.3 and t0 = (0.5 + 0.3) / 2 = 0.4. The first row reaches wrong alone (0.2 and 0.8). The
+    # second reaches both (0.4 and 0.6) and is likelier wrong. The third reaches both with 0.5 each: wrong, as labelled.
+    # The last reaches right alone (0.7 and 0.3).
+    flagged, _ = confidently_wrong(torch.tensor([1.0, 1, 0, 0]), torch.tensor([0.2, 0.4, 0.5, 0.7]))
+    assert flagged.tolist() == [True, True, False, True]
+
+
+def joint_of(rewards, right):
+    """Row by row, over both classes, as the confident joint is defined."""
+    probabilities = np.stack([1 - right, right], axis=1)
+    thresholds = [probabilities[rewards == label, label].mean() for label in (0, 1)]
+    found = []
+    for label, row in zip(rewards, probabilities, strict=True):
+        reached = [index for index in (0, 1) if row[index] >= thresholds[index] - 1e-6]
+        guess = label if not reached else max(reached, key=lambda index: row[index])
+        found.append(guess != label)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_against_a_naive_loop(seed):
+    draw = np.random.default_rng(seed)
+    rewards, right = (draw.random(40) < 0.6).astype(int), draw.random(40)
+    flagged, _ = confidently_wrong(torch.tensor(rewards).double(), torch.tensor(right))
+    assert flagged.tolist() == joint_of(rewards, right)
+
+
+def test_nothing_to_judge_by():
+    for rewards, right in (([1.0, 1.0], [0.2, 0.9]), ([1.0, 0.0, 0.0], [0.4] * 3), ([], [])):
+        assert not confidently_wrong(torch.tensor(rewards), torch.tensor(right))[0].any()
+
+
+def test_linear_probability():
+    # q = 0.5: 0.5 + 0.5 z, clipped.
+    z = torch.tensor([0.4, -1.0, 0.0, 3.0])
+    assert linear_probability(torch.tensor([1.0, 0, 1, 0]), z).tolist() == pytest.approx([0.7, 0, 0.5, 1])
+
+
+def test_planted_flips_are_flagged_more_often_than_others():
+    curator, hits, flags, flips, rows = ConfidentLearning(), 0, 0, 0, 0
+    for seed in range(4):
+        planted = synthetic_rollouts(64, 8, 16, seed=seed, rewards="binary", corruption=0.2, signal=2.0)
+        curation = curator.curate(planted.rollouts)
+        hits += int((curation.anomalous & planted.corrupted).sum())
+        flags += int(curation.anomalous.sum())
+        flips, rows = flips + int(planted.corrupted.sum()), rows + len(planted.corrupted)
+    assert hits / flags > 2 * flips / rows
+    assert hits / flips > 0.5
+
+
+def test_one_group_alone_cannot_be_predicted():
+    draw = torch.Generator().manual_seed(0)
+    batch = Rollouts(
+        rewards=torch.tensor([1.0, 0.0, 0.0, math.nan]),
+        groups=torch.zeros(4, dtype=torch.long),
+        hidden=torch.randn(4, 3, generator=draw),
+    )
+    curation = ConfidentLearning().curate(batch)
+    assert not curation.anomalous.any()
+    assert curation.metrics["zero_spread"] == 1
+
+
+def test_the_lowest_of_the_right_and_the_highest_of_the_wrong_go():
+    # Right rows 0 to 3 with scores 3, 1, 4, 2: the two best are 0 and 2. Wrong rows 4 and 5: both are kept of four.
+    rewards, scores = torch.tensor([1.0, 1, 1, 1, 0, 0]), torch.tensor([3.0, 1, 4, 2, 9, -9])
+    assert agreeing_rows(rewards, scores, 4).tolist() == [0, 2, 4, 5]
+    # Of three, two right and one wrong: the one of the lowest score.
+    assert agreeing_rows(rewards, scores, 3).tolist() == [0, 2, 5]
+    assert agreeing_rows(rewards, scores, 5).tolist() == [0, 2, 3, 4, 5]
+    assert agreeing_rows(1 - rewards, -scores, 4).tolist() == [0, 2, 4, 5]
+
+
+def test_what_stays_whole():
+    scores = torch.tensor([3.0, 1, 4])
+    assert agreeing_rows(torch.ones(3), scores, 2).tolist() == [0, 1, 2]
+    assert agreeing_rows(torch.zeros(3), scores, 2).tolist() == [0, 1, 2]
+    assert agreeing_rows(torch.tensor([1.0, 0, 1]), scores, 3).tolist() == [0, 1, 2]
+
+
+def one_by_one(right, wrong, kept):
+    while right + wrong > kept:
+        if right > wrong:
+            right -= 1
+        else:
+            wrong -= 1
+    return right, wrong
+
+
+def test_numbers_are_those_of_leaving_out_one_of_the_larger_side_at_a_time():
+    for right in range(1, 9):
+        for wrong in range(1, 9):
+            for kept in range(2, right + wrong + 1):
+                assert balanced(right, wrong, kept) == one_by_one(right, wrong, kept), (right, wrong, kept)
+
+
+def test_half_of_each_group_is_kept_and_flips_go_first():
+    curator = ScoreAgreement()
+    for seed in range(4):
+        planted = synthetic_rollouts(64, 8, 16, seed=seed, rewards="binary", corruption=0.2, signal=2.0)
+        curation = curator.curate(planted.rollouts)
+    rewards, groups = planted.rollouts.rewards.view(64, 8), planted.rollouts.groups[curation.source]
+    unequal = (rewards.amax(1) > rewards.amin(1)).tolist()
+    assert torch.bincount(groups).tolist() == [4 if mixed else 8 for mixed in unequal]
+    left_out = torch.ones(len(planted.corrupted), dtype=torch.bool)
+    left_out[curation.source] = False
+    assert planted.corrupted[left_out].float().mean() > 2 * planted.corrupted[~left_out].float().mean()
+
+
+def test_without_a_prediction_everything_stays():
+    batch = Rollouts(
+        rewards=torch.tensor([1.0, 0.0, 0.0, 1.0]),
+        groups=torch.zeros(4, dtype=torch.long),
+        hidden=torch.randn(4, 3, generator=torch.Generator().manual_seed(0)),
+    )
+    curator = ScoreAgreement()
+    assert curator.curate(batch).source.tolist() == [0, 1, 2, 3]
+    # It has learned from it all the same.
+    assert len(curator.curate(batch).source) == 2
+
+
+def world(rows=400, d=8, labels=100, seed=0):
+    """Groups of 8; a row is right where the first of d coordinates is above 0; half of the wrong ones are rewarded."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(rows, d, generator=generator)
+    right = hidden[:, 0] > 0
+    rewarded = right | (torch.rand(rows, generator=generator) < 0.5)
+    trusted = torch.arange(rows) < labels
+    rewards = torch.where(trusted, right, rewarded).float()
+    return Rollouts(rewards=rewards, groups=torch.arange(rows) // 8, hidden=hidden, trusted=trusted), right
+
+
+def test_the_logistic_fit_is_the_minimum_of_its_loss():
+    generator = torch.Generator().manual_seed(1)
+    states = torch.randn(9, 4, generator=generator, dtype=torch.float64)
+    positive = torch.tensor([True, True, False, False, False, True, False, False, False])
+    # Both kinds have weight 9/2: 3/2 for each of three, 3/4 for each of six. Penalty 0.5 x 4 / 2 |w|^2.
+    weights = torch.where(positive, 1.5, 0.75)
+    w = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+
+    def loss():
+        z = states @ w[:4] + w[4]
+        return (weights * torch.nn.functional.softplus(torch.where(positive, -z, z))).sum() + w[:4].square().sum()
+
+    optimizer = torch.optim.LBFGS([w], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+    optimizer.step(lambda: (optimizer.zero_grad(), loss(), loss().backward())[1])
+    expected = states @ w[:4].detach() + w[4].detach()
+    torch.testing.assert_close(logistic_log_odds(states, positive, states, penalty=0.5), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_labels_that_a_line_parts_and_wide_states_stay_finite():
+    states = torch.cat([torch.eye(6, 500), -torch.eye(6, 500)]).double() * 1e3
+    odds = logistic_log_odds(states, torch.arange(12) < 6, states, penalty=1e-6)
+    assert odds.isfinite().all()
+    assert ((odds > 0) == (torch.arange(12) < 6)).all()
+
+
+def test_rewarded_rows_that_the_probe_calls_bad_are_screened_and_no_others():
+    rollouts, right = world()
+    curation = LabelledProbe().curate(rollouts)
+    wrong = (rollouts.rewards == 1) & ~right & ~rollouts.trusted
+    hit = curation.anomalous
+    assert not hit[rollouts.trusted | (rollouts.rewards == 0)].any()
+    assert float(hit[wrong].float().mean()) > 0.85
+    assert float(hit[~wrong].float().mean()) < 0.05
+    assert torch.equal(curation.weights == 0, hit)
+    assert curation.scores[rollouts.trusted].isnan().all()
+    dropped = LabelledProbe(strategy="drop").curate(rollouts)
+    assert dropped.source.tolist() == (~hit).nonzero()[:, 0].tolist()
+    # The score of a row that was refused is the log-odds that it was wrong to: low where the probe calls it bad.
+    refused = (rollouts.rewards == 0) & ~rollouts.trusted
+    assert float((curation.scores[refused] < 0).float().mean()) > 0.9
+
+
+def test_the_penalty_subtracts_the_probability_from_every_open_reward():
+    rollouts, _ = world()
+    screened = LabelledProbe().curate(rollouts)
+    lowered = LabelledProbe(strategy="penalty", coefficient=2.0).curate(rollouts)
+    open_rows = ~rollouts.trusted
+    # In the upper half the score is the log-odds of being bad, in the lower its opposite.
+    odds = torch.where(rollouts.rewards == 1, screened.scores, -screened.scores)[open_rows]
+    expected = rollouts.rewards[open_rows] - 2 * torch.sigmoid(odds)
+    torch.testing.assert_close(lowered.rewards[open_rows], expected)
+    assert torch.equal(lowered.rewards[rollouts.trusted], rollouts.rewards[rollouts.trusted])
+
+
+def test_the_concept_is_subtracted_from_the_advantage():
+    # Trusted: state 3 is good and state 1 bad, so standardised +1 and -1 with v = -2. The other group's states 4 and 2
+    # are at +2 and 0: c = -4 and 0, of standard deviation 2, so -2 and 0, about their mean -1 and +1. Half of that is
+    # taken from GRPO's -+0.7071 (rewards 0 and 1).
+    hidden = torch.tensor([[3.0, 5], [1, 5], [4, 5], [2, 5]])
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 0, 1]),
+        groups=torch.tensor([0, 0, 1, 1]),
+        hidden=hidden,
+        trusted=torch.tensor([True, True, False, False]),
+    )
+    curation = ConceptScore(coefficient=0.5).curate(rollouts)
+    assert curation.scores.tolist()[2:] == [-2, 0]
+    assert curation.scores[:2].isnan().all()
+    assert curation.advantages.tolist() == pytest.approx([0.7071, -0.7071, -0.7071 + 0.5, 0.7071 - 0.5], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["labelled_probe", "concept_score"])
+def test_without_labels_of_either_kind_nothing_changes(name):
+    rollouts, _ = world(rows=64, labels=0)
+    curation = CURATORS[name]().curate(rollouts)
+    assert torch.equal(curation.rewards, rollouts.rewards)
+    assert (curation.weights == 1).all()
+    assert curation.advantages is None or torch.equal(
+        curation.advantages, group_advantages(rollouts.rewards, rollouts.groups)
+    )
+    assert curation.metrics["fitted"] == 0
+    assert all(math.isnan(score) for score in curation.scores.tolist())

@@ -169,7 +169,10 @@ def test_trinitys_own_check_takes_the_dotted_path(tmp_path):
 def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
     from trinity.common.config import load_config
 
-    from geoalign.adapters.trinity.settings import read_settings
+    from geoalign.adapters.settings import TrinitySettings, read_section
+
+    def read_settings(arguments):
+        return read_section(TrinitySettings, arguments, engine="Trinity")
 
     pages = [Path(__file__).parents[2] / name for name in ("docs/trinity.md", "configs/full/README.md")]
     blocks, translated = (re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL) for page in pages)

@@ -104,7 +104,7 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
     from trinity_parts import tiny
 
     from geoalign.adapters.trinity import GeoAlignOperator
-    from geoalign.adapters.trinity.weights import PublishedWeights
+    from geoalign.adapters.trinity.states import PublishedWeights
     from geoalign.errors import UnsupportedError
 
     tiny().save_pretrained(tmp_path / "model")
@@ -153,7 +153,7 @@ def test_a_folder_that_the_synchronizer_removes(tmp_path):
     """Read again where a newer version took its place; an error where there is no newer one."""
     from safetensors.torch import save_file
 
-    from geoalign.adapters.trinity.weights import PublishedWeights
+    from geoalign.adapters.trinity.states import PublishedWeights
     from geoalign.errors import InputError
 
     def saved(number, fill):
@@ -216,7 +216,7 @@ def test_the_coordinator_scores_with_the_weights_of_the_synchronizers_actor(tmp_
     from trinity.explorer import RolloutCoordinator
     from trinity_parts import tiny
 
-    from geoalign.adapters.trinity.weights import PublishedWeights
+    from geoalign.adapters.trinity.states import PublishedWeights
 
     tiny().save_pretrained(tmp_path / "model")
     arguments = {"curator": GEOALIGN, "model_path": str(tmp_path / "model")}

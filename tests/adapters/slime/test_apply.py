@@ -5,8 +5,8 @@ import torch
 from slime_parts import arguments
 
 from geoalign.adapters.slime import hooks, post_process_rewards
-from geoalign.adapters.slime.apply import normalised_rewards
 from geoalign.adapters.slime.run import SlimeRun
+from geoalign.adapters.slime.samples import normalised_rewards
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Curation
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -203,7 +202,7 @@ def test_rows_without_a_reward_stand_outside_of_their_groups_statistics(inputs, 
 
 
 def test_the_formula_is_ms_swifts(inputs):
-    from geoalign.adapters.swift.advantages import swift_advantages
+    from geoalign.adapters.trl.advantages import scaled_advantages
 
     rewards, groups = torch.rand(24, generator=torch.Generator().manual_seed(0)), torch.arange(24) // 4
     for estimator in ("grpo", "rloo", "reinforce_plus_plus"):
@@ -211,7 +210,7 @@ def test_the_formula_is_ms_swifts(inputs):
             expected, _ = compute_advantages(
                 rewards[:, None], torch.ones(1), 4, advantage_estimator=estimator, scale_rewards=scale
             )
-            got = swift_advantages(rewards, groups, estimator=estimator, scale_rewards=scale)
+            got = scaled_advantages(rewards, groups, estimator=estimator, scale_rewards=scale)
             torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
 
 
@@ -279,20 +278,20 @@ def test_refused_by_name(inputs, tmp_path, changes, message):
         train(inputs, tmp_path, Scripted(curation), **changes)
 
 
-def test_the_command_with_the_shipped_plugin(inputs, tmp_path):
-    import geoalign.adapters.swift as adapter
-
+def test_the_command_with_a_plugin_file(inputs, tmp_path):
     (tmp_path / "curator.yaml").write_text("curator: {type: random, geoalign: {alpha: 0.5, min_scores: 4}}\n")
     parts = Path(__file__).parent
+    (tmp_path / "curated.py").write_text(
+        f"from geoalign.adapters.swift import install\ninstall({str(tmp_path / 'curator.yaml')!r})\n"
+    )
     (tmp_path / "rewards.py").write_text(
         "from swift.rewards import orms\norms['length'] = lambda args=None: lambda completions, **_: "
         "[float(len(text)) for text in completions]\n"
     )
     line = arguments(inputs, tmp_path / "run", reward_funcs="length", max_steps=1)
-    line += ["--external_plugins", str(Path(adapter.__file__).with_name("plugin.py")), str(tmp_path / "rewards.py")]
+    line += ["--external_plugins", str(tmp_path / "curated.py"), str(tmp_path / "rewards.py")]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("swift")), "rlhf", *line],
-        env={**os.environ, "GEOALIGN_SWIFT": str(tmp_path / "curator.yaml")},
         capture_output=True,
         text=True,
         cwd=parts,

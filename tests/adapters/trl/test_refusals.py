@@ -13,20 +13,12 @@ from trl_parts import Scripted, curation, model, tokenizer, trainer
 from geoalign.adapters.trl import GeoAlignGRPOTrainer, GeoAlignMixin
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.adapters.trl.rows import check_keys
-from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.session import CurationSession
 from geoalign.errors import MissingExtraError, UnsupportedError
 
 
 def check(made):
-    check_trainer(
-        made,
-        CurationSession(Scripted(curation), seed=0),
-        place=StatePlace("final", 1.0),
-        hidden_source="own_pass",
-        rollout_fields={},
-        details_every=0,
-    )
+    check_trainer(made, CurationSession(Scripted(curation), seed=0), made._curation_options)
 
 
 def known():

@@ -5,18 +5,17 @@ import copy
 import pytest
 import torch
 
+from geoalign import CURATORS
 from geoalign.adapters.placement import place
+from geoalign.adapters.settings import StateSettings
 from geoalign.adapters.verl.refusals import (
     check_config,
-    check_curator,
     check_engines,
     check_hidden,
     check_keys,
     check_placement,
+    curation_session,
 )
-from geoalign.adapters.verl.settings import VerlSettings
-from geoalign.curators.baselines.advantages import GRPO
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Curation
 
@@ -74,24 +73,17 @@ def test_a_worker_without_the_plug_in():
         check_engines(["verl.workers.Engine"])
 
 
-def needing(*fields: str, library_only: str | None = None) -> CurationSession:
-    class Needy(GRPO):
-        requires = fields
-
-    Needy.library_only = library_only
-    return CurationSession(Needy(), seed=0)
-
-
 def test_curators_that_cannot_be_carried_out():
-    plain = VerlSettings()
-    check_curator(needing("hidden"), plain, kl_in_reward=True)
-    with pytest.raises(UnsupportedError, match="Needy inside verl: sources across groups"):
-        check_curator(needing(library_only="sources across groups"), plain, kl_in_reward=False)
-    with pytest.raises(ConfigError, match=r"Needy requires answers: expected \+geoalign.rollout_fields.answers="):
-        check_curator(needing("answers"), plain, kl_in_reward=False)
-    check_curator(needing("answers"), VerlSettings(rollout_fields={"answers": "x"}), kl_in_reward=False)
-    with pytest.raises(UnsupportedError, match=r"Needy needs verl's advantages .*use_kl_in_reward=true"):
-        check_curator(needing("advantages"), plain, kl_in_reward=True)
+    def check(name, kl=False, **fields):
+        settings = StateSettings(curator=CURATORS[name].config_class(), rollout_fields=fields)
+        return curation_session(settings, kl_in_reward=kl)
+
+    assert check("geoalign", kl=True).name == "GeoAlign"
+    with pytest.raises(ConfigError, match=r"requires answers: expected \+geoalign.rollout_fields.answers="):
+        check("majority_vote")
+    check("majority_vote", answers="x")
+    with pytest.raises(UnsupportedError, match=r"CPPO needs verl's advantages .*use_kl_in_reward=true"):
+        check("cppo", kl=True)
 
 
 GROUPS = torch.zeros(4, dtype=torch.long)

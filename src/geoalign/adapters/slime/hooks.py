@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from geoalign.adapters.settings import SECTION
 from geoalign.adapters.slime.run import SlimeRun
-from geoalign.adapters.slime.settings import SECTION
 from geoalign.errors import ConfigError
 
 _ENGINES = ("slime", "vime", "miles")

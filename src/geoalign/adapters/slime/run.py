@@ -13,13 +13,17 @@ from typing import Any
 import torch
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.slime.apply import active_slots, normalised_rewards, place_samples
-from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
-from geoalign.adapters.slime.settings import SECTION, SlimeSettings, parse_settings
-from geoalign.adapters.step import check_curator, decide, final_advantages, named, wanted_components
+from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
+from geoalign.adapters.slime.samples import (
+    group_ids,
+    normalised_rewards,
+    place_samples,
+    read_rollouts,
+    reward_of,
+    rollout_rows,
+)
+from geoalign.adapters.step import decide, final_advantages, make_session, named
 from geoalign.curators.base import identity
-from geoalign.curators.registry import make_curator
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Rollouts
 
@@ -35,20 +39,17 @@ class SlimeRun:
 
     Attributes:
         saved: whether a data source of ours saves the state with checkpoints.
-
-    Raises:
-        ConfigError: a setting is unknown or out of range, or a field that the curator needs is not given.
-        UnsupportedError: an argument of slime, or a curator, that is refused.
     """
 
     def __init__(self, args: Any) -> None:
         self.args = args
-        self.settings = parse_settings(getattr(args, SECTION, None))
-        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
-        self.saved = False
+        place = "in the file of --custom-config-path"
+        section = getattr(args, SECTION, None)
+        self.settings = read_section(SlimeSettings, section, engine="slime", path=SECTION, place=place)
         check_arguments(args)
         how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
-        check_curator(self.session, self.settings.rollout_fields, engine="slime", how=how)
+        self.session = make_session(self.settings, engine="slime", how=how)
+        self.saved = False
 
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
         """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
@@ -66,7 +67,7 @@ class SlimeRun:
         if placement.dropped:
             check_drops(self.args, self.session.name)
         found = final_advantages(placement, lambda: self._normalised(placement, rollouts))
-        advantages = found.masked_fill(~active_slots(placement), 0.0).tolist()
+        advantages = found.masked_fill(~placement.active, 0.0).tolist()
         self._log(samples[0], named(decision.metrics))
         placed = place_samples(samples, rows, placement)
         if bool(placement.replaced.any()):
@@ -76,15 +77,7 @@ class SlimeRun:
 
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
-        rollouts = read_rollouts(
-            members,
-            groups,
-            rewards,
-            self.session.curator.reads,
-            hidden_key=self.settings.hidden_key,
-            rollout_fields=self.settings.rollout_fields,
-            components=wanted_components(self.session.curator),
-        )
+        rollouts = read_rollouts(members, groups, rewards, self.session.curator, self.settings)
         if "advantages" not in self.session.curator.reads:
             return rollouts
         before = place(identity(rollouts), groups)
@@ -94,7 +87,7 @@ class SlimeRun:
         return normalised_rewards(
             placement.rewards,
             rollouts.groups,
-            active_slots(placement),
+            placement.active,
             normalise=self.args.rewards_normalization,
             by_std=self.args.grpo_std_normalization,
         )
@@ -104,11 +97,7 @@ class SlimeRun:
         self.session.save(_state_file(self.args.save, rollout_id))
 
     def load(self, rollout_id: int | None) -> None:
-        """Restores it; nothing to do where no training goes before.
-
-        Raises:
-            InputError: the checkpoint has none, or another curator's.
-        """
+        """Restores it; nothing to do where no training goes before."""
         if not self.settings.resume or self.args.load is None or rollout_id is None or rollout_id < 0:
             return
         self.session.load(

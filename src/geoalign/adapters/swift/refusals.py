@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import check_components, wanted_components
-from geoalign.adapters.trl.fields import RolloutField, check_fields
-from geoalign.adapters.trl.states import StatePlace, check_prompt_learning
+from geoalign.adapters.trl.round import RolloutField, check_session
+from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
-from geoalign.hidden.layers import wanted_layers
-from geoalign.hidden.tap import backbone_of
-
-VERSIONS = ">=4.6,<4.7"
 
 _TEACHER = "its term enters the advantages of every row, dropped ones included"
-
-
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless ms-swift's version (default: of the installed one) is in the supported range."""
-    check_engine("ms-swift", extra="swift", versions=VERSIONS, installed=installed)
 
 
 class OtherTraining:
@@ -36,25 +25,12 @@ class OtherTraining:
 def check_trainer(
     trainer: Any, session: CurationSession, *, place: StatePlace, rollout_fields: dict[str, RolloutField]
 ) -> None:
-    """Checks a trainer that is otherwise complete against what the adapter carries out.
-
-    Raises:
-        UnsupportedError: a combination that is refused; the message names the option.
-        ConfigError: the curator needs a field that nobody gives.
-        InputError: a layer that the model does not have.
-    """
-    curator = session.curator
-    check_fields(rollout_fields, session, engine="ms-swift")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
+    """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
     for option, reason in _refused(trainer):
         raise UnsupportedError(f"{option}: {reason}")
-    if "hidden" in curator.requires:
-        if trainer.is_multimodal:
-            raise UnsupportedError(
-                f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone"
-            )
-        check_prompt_learning(trainer.model)
-        wanted_layers(backbone_of(trainer.model), place.layer)
+    if "hidden" in session.curator.requires and trainer.is_multimodal:
+        raise UnsupportedError(f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone")
+    check_session(trainer, session, rollout_fields, place=place, engine="ms-swift")
 
 
 def _refused(trainer: Any) -> list[tuple[str, str]]:

@@ -16,11 +16,14 @@ from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
-from geoalign.adapters.step import Decision, named
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.step import named
 from geoalign.adapters.trinity.experiences import apply_placement, generated
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, UnsupportedError
+
+check_engine("trinity-rft")
 
 _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advantage_fn instead of this operator"
 
@@ -37,36 +40,30 @@ class GeoAlignOperator(ExperienceOperatorV1):
 
     def __init__(self, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
-        if "advantages" in self.run.curator.requires:
-            raise UnsupportedError(f"{self.run.name} needs advantages, which come after every operator: {_INSTEAD}")
         # It touches no advantage before the first flag, which may be hours away.
-        if acts := acts_on_advantages(self.run.curator):
-            raise UnsupportedError(f"{self.run.name} {acts} advantages, which come after every operator: {_INSTEAD}")
+        acts = "needs" if "advantages" in self.run.curator.requires else acts_on_advantages(self.run.curator)
+        if acts:
+            self._refuse(acts)
+
+    def _refuse(self, acts: str) -> None:
+        raise UnsupportedError(f"{self.run.name} {acts} advantages, which come after every operator: {_INSTEAD}")
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""
         await self.run.prepare()
 
     async def process(self, exps: list[Any]) -> tuple[list[Any], dict[str, float]]:
-        """Returns the curated batch, and metrics.
-
-        Raises:
-            UnsupportedError: the curator weighs rows or gives advantages; or the experiences cannot be curated.
-        """
+        """Returns the curated batch, and metrics."""
         if not exps:
             return [], {}
         decision = await self.run.decide(exps)
-        self._check(decision)
-        curated, _ = apply_placement(exps, decision.placement, decision.curation.scores)
-        return curated, named(decision.metrics)
-
-    def _check(self, decision: Decision) -> None:
         placement = decision.placement
         if placement.advantages is not None:
-            raise UnsupportedError(f"{self.run.name} gives advantages, which come after every operator: {_INSTEAD}")
-        scored = placement.kept & ~placement.rewards.isnan()
-        if bool((placement.weights[scored] != 1).any()):
-            raise UnsupportedError(f"{self.run.name} weighs advantages, which come after every operator: {_INSTEAD}")
+            self._refuse("gives")
+        if bool((placement.weights[placement.active] != 1).any()):
+            self._refuse("weighs")
+        curated, _ = apply_placement(exps, placement, decision.curation.scores)
+        return curated, named(decision.metrics)
 
 
 def acts_on_advantages(curator: Curator) -> str | None:
@@ -130,11 +127,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         await self.base.prepare()
 
     async def process(self, exps: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Returns the curated batch with advantages, and metrics.
-
-        Raises:
-            UnsupportedError: the experiences cannot be curated, or `base` removes rows that the curator needs.
-        """
+        """Returns the curated batch with advantages, and metrics."""
         if not exps:
             return [], {}
         before = await self._before(exps) if "advantages" in self.run.curator.requires else None

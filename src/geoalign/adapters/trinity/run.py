@@ -12,38 +12,25 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.step import Decision, check_curator, decide, wanted_components
+from geoalign.adapters.settings import TrinitySettings, read_section
+from geoalign.adapters.step import Decision, decide, make_session, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
-from geoalign.adapters.trinity.settings import read_settings
-from geoalign.adapters.trinity.states import StateModel, take_given_states
-from geoalign.adapters.trinity.weights import PublishedWeights
+from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.curators.base import Curator
-from geoalign.curators.registry import make_curator
-from geoalign.curators.session import CurationSession
 from geoalign.errors import InputError
 
 
 class CurationRun:
-    """Curates one batch after another.
-
-    Args:
-        arguments: those of the operator, `curator` included.
-        weights: where published weights come from.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range, or a field that the curator needs is not given.
-        UnsupportedError: no engine can carry the curator out.
-    """
+    """Curates one batch after another; `arguments` are those of the operator, `weights`: where published ones are."""
 
     def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
-        self.settings = read_settings(arguments)
-        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
+        self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
+        how = "rollout_fields.{need}: <entry of Experience.info>"
+        self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
         self._turn = asyncio.Lock()
-        how = "rollout_fields.{need}: <entry of Experience.info>"
-        check_curator(self.session, self.settings.rollout_fields, engine="Trinity-RFT", how=how)
 
     @property
     def curator(self) -> Curator:
@@ -64,11 +51,7 @@ class CurationRun:
             self.session.load(path, setting="state_file", otherwise="give the curator of that run, or another file")
 
     async def decide(self, experiences: Sequence[Any], advantages: Float[Tensor, " b"] | None = None) -> Decision:
-        """Curates one batch; the event loop of Trinity's actor goes on meanwhile.
-
-        Raises:
-            UnsupportedError, InputError: the experiences cannot be curated; the message has the first that cannot.
-        """
+        """Curates one batch; the event loop of Trinity's actor goes on meanwhile."""
         async with self._turn:
             check_experiences(experiences)
             hidden, seconds, states = await self._hidden(experiences)
@@ -105,9 +88,7 @@ class CurationRun:
         metrics = {"state_version": float(self._model.version)}
         if without_answer is not None:
             metrics["rows_without_answer"] = float(without_answer)
-        versions = [
-            experience.info["model_version"] for experience in experiences if "model_version" in experience.info
-        ]
+        versions = [item.info["model_version"] for item in experiences if "model_version" in item.info]
         if versions:
             # Above 0: states of a newer policy than that which generated; below: of an older one.
             metrics["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)

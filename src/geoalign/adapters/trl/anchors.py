@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from geoalign.adapters.step import as_answers
-from geoalign.adapters.trl.fields import RolloutField, field_values
+from geoalign.adapters.trl.round import RolloutField, field_values
 from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -16,17 +16,9 @@ from geoalign.types import Rollouts, response_keys
 
 
 class AnchorRows:
-    """The anchors as rows of one trainer.
+    """The anchors as rows of one trainer that is otherwise complete.
 
-    Args:
-        trainer: a trainer that is otherwise complete.
-        anchors: what the user gave.
-        answers: the user's field of answers, by which those of anchors without answers are found; None: no answers.
-
-    Raises:
-        InputError: an anchor has no token, or more than the model takes.
-        ConfigError: answers are a column of the data set, or a function of one, and the anchors bring none.
-        UnsupportedError: several environments, of which an anchor does not say which is its own.
+    `answers` is the user's field of answers, by which those of anchors without answers are found; None: no answers.
     """
 
     def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accelerate.utils import broadcast, gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 from jaxtyping import Float
 from torch import Tensor
 
@@ -37,44 +37,28 @@ def gather_to_rank_0(values: Float[Tensor, "b d"], accelerator: Any) -> Float[Te
     return whole
 
 
-def curation_from_rank_0(
-    decide: Callable[[], Curation], *, rows: int, device: torch.device, accelerator: Any
-) -> Curation:
-    """Runs `decide` on rank 0 only and returns its curation on every process, bit for bit the same, on `device`.
+def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) -> Curation:
+    """Runs `decide` on rank 0 only and returns its curation on every process, bit for bit the same, on the device.
 
-    Floats are float32 everywhere, however many processes there are. Metrics and details stay on rank 0.
-
-    Raises:
-        GeoAlignError: on the other processes, where rank 0 raised (its own error is raised there).
+    Floats are float32 everywhere, however many processes there are. Metrics and details stay on rank 0. Where rank 0
+    raised, so do all processes: rank 0 its own error, the others a GeoAlignError.
     """
     if accelerator.num_processes == 1:
-        return _to(decide(), device)
+        return _to(decide(), accelerator.device)
     decided: Curation | None = None
     failure: Exception | None = None
     if accelerator.is_main_process:
         try:
-            decided = _to(decide(), device)
+            decided = _to(decide(), accelerator.device)
         except Exception as error:  # raised again below, once the other processes know
             failure = error
-    header = torch.zeros(3, dtype=torch.int64, device=device)
-    if decided is not None:
-        header = torch.tensor([1, len(decided.source), decided.advantages is not None], device=device)
-    ok, outputs, has_advantages = broadcast(header).tolist()
+    sent = None if decided is None else replace(_to(decided, torch.device("cpu")), metrics={}, details=None)
+    received: Curation | None = broadcast_object_list([sent])[0]
     if failure is not None:
         raise failure
-    if not ok:
+    if received is None:
         raise GeoAlignError("curation failed on rank 0; its error stands in that process's output")
-    shape = decided if decided is not None else _empty(outputs, rows, bool(has_advantages), device)
-    return Curation(
-        source=broadcast(shape.source),
-        rewards=broadcast(shape.rewards),
-        weights=broadcast(shape.weights),
-        advantages=None if shape.advantages is None else broadcast(shape.advantages),
-        scores=broadcast(shape.scores),
-        anomalous=broadcast(shape.anomalous.to(torch.uint8)).to(torch.bool),
-        metrics=shape.metrics,
-        details=shape.details,
-    )
+    return _to(received, accelerator.device) if decided is None else decided
 
 
 def _to(curation: Curation, device: torch.device) -> Curation:
@@ -89,20 +73,4 @@ def _to(curation: Curation, device: torch.device) -> Curation:
         advantages=None if curation.advantages is None else floats(curation.advantages),
         scores=floats(curation.scores),
         anomalous=curation.anomalous.to(device),
-    )
-
-
-def _empty(outputs: int, rows: int, has_advantages: bool, device: torch.device) -> Curation:
-    """A curation of the right shapes for a broadcast to write into."""
-
-    def zeros(count: int) -> Tensor:
-        return torch.zeros(count, device=device)
-
-    return Curation(
-        source=torch.zeros(outputs, dtype=torch.int64, device=device),
-        rewards=zeros(outputs),
-        weights=zeros(outputs),
-        advantages=zeros(outputs) if has_advantages else None,
-        scores=zeros(rows),
-        anomalous=torch.zeros(rows, dtype=torch.bool, device=device),
     )

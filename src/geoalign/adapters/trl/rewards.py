@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.failures import awaited_outcome, check_function, function_name, is_asynchronous, outcome
+from geoalign.adapters.failures import check_function, function_name, guarded, warn_of_failure
 from geoalign.errors import InputError
 
-_LOGGER = logging.getLogger(__name__)
 _Reward = Callable[..., Any]
 
 
@@ -47,27 +44,14 @@ def unscored_on_failure(reward: _Reward, *, timeout: float | None = None, row_by
         InputError: later, where `reward` returns another number of rewards than it got rows.
     """
     check_function(reward, timeout)
-    name = function_name(reward)
     failures = Failures()
-    if is_asynchronous(reward):
 
-        async def call_async(**columns: Any) -> list[float | None]:
-            batch = _Batch(columns, row_by_row)
-            waiting = [awaited_outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
-            return batch.rewards(name, failures, await asyncio.gather(*waiting))
+    def plan(**columns: Any) -> tuple[list[Callable[[], Any]], Callable[[Sequence[Any]], list[float | None]]]:
+        batch = _Batch(columns, row_by_row)
+        calls: list[Callable[[], Any]] = [functools.partial(reward, **call) for call in batch.calls]
+        return calls, functools.partial(batch.rewards, reward, failures)
 
-        wrapped: _Reward = call_async
-    else:
-
-        def call_here(**columns: Any) -> list[float | None]:
-            batch = _Batch(columns, row_by_row)
-            return batch.rewards(
-                name, failures, [outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
-            )
-
-        wrapped = call_here
-    functools.update_wrapper(wrapped, reward)
-    wrapped.__name__ = name
+    wrapped = guarded(reward, plan, timeout)
     vars(wrapped)["failures"] = failures
     return wrapped
 
@@ -99,8 +83,9 @@ class _Batch:
 
         return {**call, "log_extra": log_extra} if "log_extra" in call else call
 
-    def rewards(self, name: str, failures: Failures, results: Sequence[Any]) -> list[float | None]:
+    def rewards(self, reward: _Reward, failures: Failures, results: Sequence[Any]) -> list[float | None]:
         """The rewards of all rows, None where their call gave an error; counts and logs those."""
+        name = function_name(reward)
         rewards: list[float | None] = []
         failures.rows = []
         errors = [result for result in results if isinstance(result, Exception)]
@@ -117,7 +102,6 @@ class _Batch:
         if "log_metric" in self._columns:
             self._columns["log_metric"](f"geoalign/failed_rewards/{name}", sum(failures.rows) / self._rows)
         if errors:
-            last = f"{type(errors[-1]).__name__}: {errors[-1]}"
             said = f"{sum(failures.rows)} of {self._rows} rows without a reward, {failures.total} so far"
-            _LOGGER.warning("reward function %r failed (%s): %s", name, last, said)
+            warn_of_failure(reward, errors[-1], said)
         return rewards

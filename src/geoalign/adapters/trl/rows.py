@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -76,34 +76,35 @@ def leave_out(batch: dict[str, Any], kept: Bool[Tensor, " b"]) -> None:
 
 
 def move_rows(
-    batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int, prompts: bool = False
+    batch: dict[str, Any],
+    keys: Mapping[str, float | None],
+    source: Int[Tensor, " b"],
+    accelerator: Any,
+    *,
+    pad_id: int,
+    crossing: bool,
 ) -> None:
-    """Puts the content of row `source[i]` into slot i, in the batch itself, for this process's slots.
+    """Puts the content of the donors into this process's slots, in the batch itself.
 
     Args:
         batch: this process's part of the generation batch (`check_keys` has passed).
-        source: [B] over all processes, the same on each; B is a multiple of the number of processes.
-        accelerator: gathers the rows if any donor lives on another process.
+        keys: what moves, and what pads it.
+        source: [b] the donor of each of this process's slots, counted over all processes.
+        accelerator: gathers the rows if a donor of any process lives on another one (`crossing`).
         pad_id: the tokenizer's padding token.
-        prompts: a row brings its prompt along; else rows of one group share theirs.
     """
-    local = len(batch["completion_ids"])
-    first = accelerator.process_index * local
-    mine = source[first : first + local]
-    slots = torch.arange(len(source), device=source.device)
-    # The same answer on every process, so that either all gather or none.
-    crossing = bool((source // local != slots // local).any())
-    for key, fill in {**MOVED, **(PROMPT if prompts else {})}.items():
+    first = accelerator.process_index * len(source)
+    for key, fill in keys.items():
         if batch.get(key) is None:
             continue
         rows = batch[key]
         if not crossing:
-            batch[key] = rows[mine - first]
+            batch[key] = rows[source - first]
             continue
         rows = accelerator.pad_across_processes(
             rows, dim=1, pad_index=pad_id if fill is None else fill, pad_first=key in PROMPT
         )
-        batch[key] = accelerator.gather(rows.contiguous())[mine]
+        batch[key] = accelerator.gather(rows.contiguous())[source]
 
 
 # "rows": a mean over the rows of the batch. A dropped row's mask is zero, so it adds nothing, but the mean still
@@ -124,8 +125,7 @@ LOSS_NORMALISERS: dict[str, Literal["rows", "tokens"]] = {
 def dropping_scale(trainer: Any, *, rows: int, kept: int) -> float:
     """The factor on the loss that makes its gradient that of a batch holding only the `kept` of `rows` rows.
 
-    Raises:
-        UnsupportedError: a loss type, or an extra term in the loss, for which no such factor exists.
+    UnsupportedError for a loss type, or an extra term in the loss, for which no such factor exists.
     """
     normaliser = LOSS_NORMALISERS.get(trainer.loss_type)
     if normaliser is None:

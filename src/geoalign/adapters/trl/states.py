@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
 from geoalign.hidden.positions import response_states
@@ -229,13 +228,3 @@ def own_logprobs(
             batch_size=trainer.args.per_device_train_batch_size,
         )
     return mean_logprobs(result[0], torch.tensor([len(ids) for ids in responses], device=device), mask)
-
-
-def check_prompt_learning(model: torch.nn.Module) -> None:
-    """Raises UnsupportedError for PEFT methods that put virtual tokens before the prompt."""
-    for name, config in getattr(model, "peft_config", {}).items():
-        if getattr(config, "is_prompt_learning", False):
-            raise UnsupportedError(
-                f"PEFT adapter {name!r} of type {config.peft_type}: prompt learning puts virtual tokens before the "
-                "prompt, and the positions of hidden states would be wrong"
-            )

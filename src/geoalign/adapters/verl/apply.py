@@ -22,16 +22,8 @@ def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placem
 
     Donors come under their victims' keys; shaped rewards are in `rm_scores` while verl computes, the raw ones
     afterwards; rows that are dropped or unscorable are kept out of verl's statistics; weights and given advantages are
-    written over what verl computed.
-
-    Args:
-        batch: the whole batch, padding rows included.
-        rows: the rows of it that were curated, in the order of `rollouts`.
-        rollouts: what the curator read.
-        placement: the content of each slot.
-
-    Returns:
-        verl's metadata of the whole batch.
+    written over what verl computed. `rows` are those of the batch that were curated, in the order of `rollouts`;
+    padding rows are none of them. Returns verl's metadata of the whole batch.
     """
     slots = placement.replaced.nonzero().flatten().tolist()
     batch.copy([rows[donor] for donor in placement.source[slots].tolist()], [rows[slot] for slot in slots])
@@ -62,7 +54,7 @@ def active_slots(placement: Placement, rollouts: Rollouts) -> Bool[Tensor, " b"]
     Left out: dropped and unscorable slots, and the last one left of a group that had more (verl would take its reward
     itself for the advantage). A group of one row from the start stays as verl has it.
     """
-    active = placement.kept & ~placement.rewards.isnan()
+    active = placement.active
     groups = rollouts.groups.to(active.device)
     for group in groups.unique().tolist():
         members = groups == group

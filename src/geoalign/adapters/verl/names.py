@@ -22,4 +22,3 @@ MODES = {
 REWARD_KEY, RESPONSE_KEY = "geoalign_reward", "geoalign_response_key"
 # verl's tag of a row with the length of its response.
 LENGTH_TAG = "response_len"
-VERSIONS = ">=0.9.1,<0.10"

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.adapters import step
-from geoalign.adapters.exports import check_engine
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
-from geoalign.adapters.verl.settings import SECTION, VerlSettings
+from geoalign.adapters.settings import SECTION, StateSettings
+from geoalign.adapters.step import make_session
+from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
@@ -24,17 +23,8 @@ NO_TOKENIZER = (
 )
 
 
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
-    check_engine("verl", extra="verl", versions=VERSIONS, installed=installed)
-
-
 def check_config(config: Mapping[str, Any]) -> None:
-    """Checks verl's resolved configuration, as plain data, against what the adapter carries out.
-
-    Raises:
-        UnsupportedError: an engine, estimator or mode that is refused; the message names the setting.
-    """
+    """Raises by name unless verl's resolved configuration, as plain data, is one that the adapter carries out."""
     actor = config["actor_rollout_ref"]["actor"]
     if actor["strategy"] not in ("fsdp", "fsdp2"):
         raise UnsupportedError(
@@ -57,25 +47,20 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise UnsupportedError("distillation.enabled=true: never run with the adapter; set it to false")
 
 
-def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_reward: bool) -> None:
-    """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
+def curation_session(settings: StateSettings, *, kl_in_reward: bool) -> CurationSession:
+    """The curator, if it can be carried out under these settings."""
     how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
-    step.check_curator(session, settings.rollout_fields, engine="verl", how=how)
-    name, curator = session.name, session.curator
-    if "advantages" in curator.requires and kl_in_reward:
+    session = make_session(settings, engine="verl", how=how)
+    if "advantages" in session.curator.requires and kl_in_reward:
         raise UnsupportedError(
-            f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
-            "with each computation of them; set it to false (use_kl_loss instead)"
+            f"{session.name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its "
+            "controller with each computation of them; set it to false (use_kl_loss instead)"
         )
+    return session
 
 
-def check_states(settings: VerlSettings, model: Any) -> None:
-    """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`).
-
-    Raises:
-        ConfigError: the model has no such layer.
-        UnsupportedError: the position is `anchor` and there is no tokenizer.
-    """
+def check_states(settings: StateSettings, model: Any) -> None:
+    """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`)."""
     text = model.hf_config.get_text_config() if hasattr(model.hf_config, "get_text_config") else model.hf_config
     if not is_last(settings.hidden_layer):
         try:
@@ -87,12 +72,8 @@ def check_states(settings: VerlSettings, model: Any) -> None:
 
 
 def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
-    """Checks what is to be carried out against verl's configuration.
-
-    Raises:
-        UnsupportedError: rows are dropped, and verl's loss cannot leave them out of what divides it; or the curator
-            gives advantages, and verl's hold the KL term of the rewards.
-    """
+    """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it, or its advantages,
+    in place of which the curator gives its own, hold the KL term of the rewards."""
     if placement.dropped:
         actor = config["actor_rollout_ref"]["actor"]
         check_drops(actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"], curator)
@@ -119,11 +100,7 @@ def check_drops(loss_agg_mode: str, loss_mode: str, curator: str) -> None:
 
 
 def check_keys(keys: Sequence[str]) -> None:
-    """Checks verl's keys `{uid}_{session}_{index}`: one row per session.
-
-    Raises:
-        UnsupportedError: a session with several rows, or a key of another form.
-    """
+    """Raises UnsupportedError unless verl's keys are `{uid}_{session}_{index}`, one row per session."""
     sessions: Counter[str] = Counter()
     for key in keys:
         parts = key.rsplit("_", 2)
@@ -150,11 +127,8 @@ def check_hidden(fields: Sequence[str] | None, engines: Sequence[str]) -> None:
 
 
 def check_engines(engines: Sequence[str | None]) -> None:
-    """Checks what the workers' processes answer about their engine: its class, or None where geoalign is not loaded.
-
-    Raises:
-        UnsupportedError: a worker would run verl's own engine; the message says which and what to set.
-    """
+    """Raises UnsupportedError where a worker would run verl's own engine, by what each process answers: its engine's
+    class, or None where geoalign is not loaded."""
     without = [rank for rank, engine in enumerate(engines) if engine is None or not engine.startswith("geoalign.")]
     if without:
         engine = engines[without[0]] or "no geoalign at all"

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from geoalign.adapters.step import named_components, named_fields
+from geoalign.adapters.settings import SECTION
+from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.adapters.verl.settings import SECTION
 from geoalign.errors import InputError
 from geoalign.types import Rollouts, response_keys
 
@@ -60,56 +60,52 @@ def read_rollouts(
         rollout_fields: `VerlSettings.rollout_fields`.
         components: `wanted_components` of the curator, in the reward function's result.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
-
-    Raises:
-        ConfigError: the reward function returns no such field, or no such component.
-        InputError: one of its values is no number, or a row has no token of the policy's own.
     """
-    wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
     held, tagged = set(batch.fields), batch.lengths(rows)
     scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"
-    names = ["uid", scores, *(field for need, field in wanted.items() if need in needs)]
-    if tagged is None or {"logprobs", "advantages"} & set(needs):
-        names.append("response_mask")
-    keyed = bool({"hidden", "response_keys"} & set(needs))
     responses = RESPONSE_KEY if RESPONSE_KEY in held else "responses"
-    if keyed:
-        names.append(responses)
-    if "prompt_keys" in needs:
-        names.append("prompts")
-    if rollout_fields or components:
-        names.append("extra_fields")
+    keyed = bool({"hidden", "response_keys"} & set(needs))
+    means = {"logprobs": "old_log_probs", "advantages": "advantages"}
+    read = {"hidden": HIDDEN_KEY, "prompt_keys": "prompts", **means}
+    names = ["uid", scores, *(field for need, field in read.items() if need in needs)]
+    names += ["response_mask"] if tagged is None or set(means) & set(needs) else []
+    names += [responses] if keyed else []
+    names += ["extra_fields"] if rollout_fields or components else []
     data = batch.read(rows, names)
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
-    fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
-    if "hidden" in needs:
-        fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
-    if keyed:
-        fields["response_keys"] = (
+    makers = {
+        "hidden": lambda: torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]]),
+        "response_keys": lambda: (
             torch.cat([key.reshape(-1).cpu() for key in data[RESPONSE_KEY]])
             if responses == RESPONSE_KEY
             else response_keys(response.tolist() for response in data["responses"])
-        )
-    if "prompt_keys" in needs:
-        fields["prompt_keys"] = response_keys(prompt.tolist() for prompt in data["prompts"])
-    for need in ("logprobs", "advantages"):
-        if need in needs:
-            fields[need] = _masked_means(data[wanted[need]], masks)
-    if "donor_ok" in needs:
-        fields["donor_ok"] = lengths < longest_response
+        ),
+        "prompt_keys": lambda: response_keys(prompt.tolist() for prompt in data["prompts"]),
+        "logprobs": lambda: _masked_means(data[means["logprobs"]], masks),
+        "advantages": lambda: _masked_means(data[means["advantages"]], masks),
+        "donor_ok": lambda: lengths < longest_response,
+    }
     rewards = torch.stack([values.float().sum() for values in data[scores]])
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
-    if components:
-        source = "numbers in the dict that the reward function returns"
-        fields["components"] = named_components(components, infos, rewards, source=source)
-    if rollout_fields:
-        source, names = "the dict that the reward function returns", [f"row {row}" for row in range(len(rows))]
-        setting = f"{SECTION}.rollout_fields"
-        fields |= named_fields(rollout_fields, infos, rewards, setting=setting, source=source, names=names)
+    source = "the dict that the reward function returns"
     numbers: dict[str, int] = {}
-    groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
-    return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
+    return Rollouts(
+        rewards=rewards,
+        groups=torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]),
+        lengths=lengths,
+        ids=[batch.keys[row] for row in rows],
+        **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
+        **named_components(components, infos, rewards, source=f"numbers in {source}"),
+        **named_fields(
+            rollout_fields,
+            infos,
+            rewards,
+            setting=f"{SECTION}.rollout_fields",
+            source=source,
+            names=[f"row {row}" for row in range(len(rows))],
+        ),
+    )
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:

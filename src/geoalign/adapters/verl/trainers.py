@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,24 +19,23 @@ from ray.exceptions import RayTaskError
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
-from geoalign.adapters.placement import Placement
-from geoalign.adapters.step import Decision, named, wanted_components
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import SECTION, StateSettings, read_section
+from geoalign.adapters.step import Decision, decide, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_config,
-    check_curator,
     check_engines,
     check_hidden,
     check_keys,
     check_placement,
     check_states,
-    check_version,
+    curation_session,
 )
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.adapters.verl.run import CuratorRun
-from geoalign.adapters.verl.settings import SECTION, parse_settings
+from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
 if TYPE_CHECKING:
@@ -60,16 +59,14 @@ class CuratedSteps(_Base):
     base_mode: ClassVar[str]
 
     def __init__(self, config: Any) -> None:
-        check_version()
+        check_engine("verl")
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_config(plain)
-        self._geoalign = parse_settings(plain.get(SECTION))
-        self._run = CuratorRun(self._geoalign)
-        check_curator(
-            self._run.session,
-            self._geoalign,
-            kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
-        )
+        place = "such as +geoalign.curator.type=geoalign"
+        self._geoalign = read_section(StateSettings, plain.get(SECTION), engine="verl", path=SECTION, place=place)
+        self._session = curation_session(self._geoalign, kl_in_reward=plain["algorithm"]["use_kl_in_reward"])
+        # One thread decides, while the driver goes on with work that does not touch the curator.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
         self._engines: list[str | None] = []
         self._pending: tuple[list[int], Future[Decision]] | None = None
         self._without_answer: int | None = None
@@ -79,15 +76,15 @@ class CuratedSteps(_Base):
         super().__init__(config)
 
     def _setup(self) -> None:
-        if "hidden" in self._run.session.curator.requires:
+        if "hidden" in self._session.curator.requires:
             check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
         super()._setup()
-        if "hidden" in self._run.session.curator.requires:
+        if "hidden" in self._session.curator.requires:
             self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
             check_engines(self._engines)
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        needs = self._run.session.curator.reads
+        needs = self._session.curator.reads
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
@@ -112,7 +109,7 @@ class CuratedSteps(_Base):
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         compute = super()._compute_advantage
         if self._pending is None:
-            if "advantages" in self._run.session.curator.requires:
+            if "advantages" in self._session.curator.requires:
                 batch = compute(batch, {})
             self._pending = self._start(batch)
         rows, future = self._pending
@@ -120,10 +117,9 @@ class CuratedSteps(_Base):
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
-        placement = self._place(decision)
-        result = apply_curation(
-            QueueBatch(batch, lambda part: compute(part, metrics)), rows, decision.rollouts, placement
-        )
+        check_placement(decision.placement, self.config, self._session.name)
+        queue = QueueBatch(batch, lambda part: compute(part, metrics))
+        result = apply_curation(queue, rows, decision.rollouts, decision.placement)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)
@@ -136,23 +132,21 @@ class CuratedSteps(_Base):
         rollouts = read_rollouts(
             batch,
             rows,
-            self._run.session.curator.reads,
+            self._session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
-            components=wanted_components(self._run.session.curator),
+            components=wanted_components(self._session.curator),
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
         )
-        if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:
+        if self._geoalign.hidden_position == "anchor" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        return rows, self._run.start(rollouts)
-
-    def _place(self, decision: Decision) -> Placement:
-        check_placement(decision.placement, self.config, self._run.session.name)
-        return decision.placement
+        self._session.calls += 1
+        return rows, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:
         # First: verl's last act is to name this step the one to resume from.
-        self._run.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        self._session.save(folder / STATE_FILE)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -163,7 +157,13 @@ class CuratedSteps(_Base):
             folder = (
                 trainer.resume_from_path if named else f"{trainer.default_local_dir}/global_step_{self.global_steps}"
             )
-            self._run.load(Path(folder))
+            self._session.load(
+                Path(folder) / STATE_FILE,
+                setting="trainer.resume_mode",
+                otherwise="set the +geoalign.curator.type that it was saved with; or, to start curating in the middle "
+                "of a training that did not, give its model as actor_rollout_ref.model.path and "
+                "trainer.resume_mode=disable",
+            )
 
 
 def engines_of(group: Any, strategy: str) -> list[str | None]:

@@ -29,7 +29,7 @@ from trl_parts import (
 )
 
 from geoalign.adapters.trl import Anchors, unscored_on_failure
-from geoalign.adapters.trl.distributed import gather_to_rank_0
+from geoalign.adapters.trl.round import gather_to_rank_0
 from geoalign.errors import GeoAlignError
 
 SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 3}

@@ -150,7 +150,7 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
 
 
 def test_a_folder_that_the_synchronizer_removes(tmp_path):
-    """Read again where a newer version took its place; an error where there is no newer one."""
+    """Left for the next batch where a newer version took its place; an error where there is no newer one."""
     from safetensors.torch import save_file
 
     from geoalign.adapters.trinity.states import PublishedWeights
@@ -179,6 +179,7 @@ def test_a_folder_that_the_synchronizer_removes(tmp_path):
         actor.get_latest_model_path = Method(path_and_overtaken)
         saved(1, 1.0)
         await synchronizer.set_model_state_dict(None, 1)
+        assert await PublishedWeights(actor).newer_than(0) is None
         weights, version = await PublishedWeights(actor).newer_than(0)
         assert not (tmp_path / "global_step_1").exists()
         assert (version, weights["a"].tolist()) == (2, [2.0, 2.0])

@@ -17,7 +17,7 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl.states import StatePlace, Written, mean_logprobs
+from geoalign.adapters.trl.states import RowTokens, StatePlace, mean_logprobs
 from geoalign.curators.denoise import Denoise
 from geoalign.hidden.tap import backbone_of
 
@@ -134,17 +134,20 @@ def test_states_are_those_of_what_the_policy_wrote(tmp_path, position, source):
 
 
 def test_an_answer_is_the_policys_own():
-    made = type("Made", (), {"_tokenizer": calling_tokenizer()})
+    tokenizer = calling_tokenizer()
     said = "so answer is 4" + "=answer is 7" + "ok"
-    ids = [made._tokenizer.convert_tokens_to_ids(character) for character in said]
-    mask = [1] * 14 + [0] * 12 + [1] * 2
-    place = StatePlace("anchor", 1.0)
+    ids = [tokenizer.convert_tokens_to_ids(character) for character in said]
+
+    def found(response, mask):
+        rows = RowTokens([[1]], [response], mask)
+        rows.find_answers(tokenizer, StatePlace("anchor", 1.0))
+        return rows.answers
+
     # The 4 stands in token 13 of the response, the tool's 7 in token 25.
-    assert place.answer_starts(made, [ids], Written([ids], [mask])) == [13]
-    assert place.answer_starts(made, [ids], Written([ids], None)) == [25]
+    assert found(ids, [[1] * 14 + [0] * 12 + [1] * 2]) == [13]
+    assert found(ids, None) == [25]
     # An answer in the second turn is counted in the whole response: "=..." has 12 tokens, then 10 before the answer.
-    later = ids[14:26] + ids[3:14]
-    assert place.answer_starts(made, [later], Written([later], [[0] * 12 + [1] * 11])) == [22]
+    assert found(ids[14:26] + ids[3:14], [[0] * 12 + [1] * 11]) == [22]
 
 
 def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
@@ -164,6 +167,5 @@ def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
 
 def test_mean_log_probabilities_by_hand():
     per_token = torch.tensor([[-1.0, -2.0, -4.0, -8.0]])
-    mask = torch.tensor([[True, False, True]])
     # (-1 - 4) / 2 = -2.5; the fourth column is padding.
-    assert mean_logprobs(per_token, torch.tensor([3]), mask).tolist() == [-2.5]
+    assert mean_logprobs(per_token, RowTokens([[1]], [[2, 3, 4]], [[1, 0, 1]])).tolist() == [-2.5]

@@ -16,11 +16,9 @@ from torch import Tensor, nn
 from geoalign.adapters.failures import guarded, warn_of_failure
 from geoalign.adapters.swift.refusals import check_batch, check_drops
 from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
-from geoalign.adapters.trl.distributed import gather_list
-from geoalign.adapters.trl.logs import columns
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
+from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.hidden.extract import eval_mode
@@ -93,14 +91,14 @@ class CurationRound(TrainerRound):
 
     def _read_samples(self, samples: list[Any], rewards: Tensor, per_function: Tensor) -> Rollouts:
         trainer = self._trainer
-        prompts, responses = token_rows(trainer, samples)
+        tokens = RowTokens(*token_rows(trainer, samples))
         return self._read(
             rewards,
             per_function,
-            prompts=prompts,
-            contents=responses,
-            lengths=torch.tensor([len(ids) for ids in responses]),
-            hidden=lambda: self._hidden(prompts, responses),
+            prompts=tokens.prompts,
+            contents=tokens.responses,
+            lengths=tokens.lengths,
+            hidden=lambda: self._hidden(tokens),
             logprobs=lambda: mean_logprobs(trainer, samples),
             unfit=[sample.is_truncated for sample in samples] if trainer.overlong_filter else None,
             rows=[
@@ -110,14 +108,14 @@ class CurationRound(TrainerRound):
                     "completion": sample.messages[-1]["content"],
                     "completion_ids": ids,
                 }
-                for sample, ids in zip(samples, responses, strict=True)
+                for sample, ids in zip(samples, tokens.responses, strict=True)
             ],
         )
 
-    def _hidden(self, prompts: TokenIds, responses: TokenIds) -> Tensor:
-        answers = self._state_place.answer_starts(self._trainer, responses)
-        self._count_answers(answers)
-        return own_hidden(self._trainer, prompts, responses, self._state_place, answers).contiguous()
+    def _hidden(self, tokens: RowTokens) -> Tensor:
+        tokens.find_answers(self._trainer.template.tokenizer, self._state_place)
+        self._count_answers(tokens.answers)
+        return own_hidden(self._trainer, tokens, self._state_place).contiguous()
 
     def _moved(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
@@ -139,7 +137,7 @@ class CurationRound(TrainerRound):
 
 def log_columns(trainer: Any, curation: Curation | None, source: Tensor) -> None:
     """Adds the curator's columns of all processes' rows to the completions table."""
-    for column, values in columns(curation, source).items():
+    for column, values in table_columns(curation, source).items():
         # As long as ms-swift's own columns.
         trainer._logs.setdefault(column, deque(maxlen=trainer.args.generation_batch_size)).extend(values)
 

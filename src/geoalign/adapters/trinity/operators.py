@@ -31,11 +31,7 @@ _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advant
 class GeoAlignOperator(ExperienceOperatorV1):
     """An operator of the experience pipeline: replaces or leaves out rollouts, or shapes rewards, before advantages.
 
-    The arguments are `curator` (a section with its `type`, or a name) and the settings of `TrinitySettings`.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range.
-        UnsupportedError: the curator works on advantages.
+    The arguments are those of `TrinitySettings`; curators that work on advantages are refused.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -86,20 +82,16 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         base: Trinity's advantage function, one that works on experiences.
         base_args: its arguments; those that are not given have its defaults.
         arguments: as `GeoAlignOperator`.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range.
-        UnsupportedError: `base` works inside the trainer.
     """
 
     def __init__(self, base: str = "grpo", base_args: dict[str, Any] | None = None, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
         try:
-            kind = ADVANTAGE_FN.get(base)
+            kind, why = ADVANTAGE_FN.get(base), ""
         except (ValueError, ImportError) as error:
-            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}: {error}") from error
+            kind, why = None, f": {error}"
         if AdvantageFn not in getattr(kind, "__mro__", ()):
-            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}")
+            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}{why}")
         if kind.compute_in_trainer():
             raise UnsupportedError(
                 f"base {base!r} computes advantages inside the trainer, where experiences can no longer be curated; "
@@ -108,7 +100,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         self.base = ensure_v1_operator(kind(**{**kind.default_args(), **(base_args or {})}))
 
     def __call__(self, exps: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Refused: the trainer would call it on a batch that can no longer be curated."""
+        """Refused: the batch can no longer be curated there."""
         raise UnsupportedError("GeoAlignAdvantage inside the trainer; use an algorithm that computes before it")
 
     @classmethod

@@ -21,9 +21,6 @@ from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained import from_pretrained
 
-# A new version may be published while an older one is read.
-_ATTEMPTS = 5
-
 
 def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b d"] | None:
     """Takes the states out of the experiences' `info`, so that no buffer stores them; None if none has one."""
@@ -138,28 +135,28 @@ class PublishedWeights:
         return 0 if actor is None else int(await actor.get_latest_model_version.remote())
 
     async def newer_than(self, version: int) -> tuple[Mapping[str, Tensor], int] | None:
-        """Weights newer than a version, and their own version; None where there are none."""
-        for _ in range(_ATTEMPTS):
-            newest = await self.version()
-            if newest <= version:
-                return None
-            try:
-                weights = await self._read()
-            except Exception:
-                # The synchroniser removes a version's folder as soon as there is a newer one; what a reader makes of
-                # that depends on where it was. Without a newer one the error is another.
-                if await self.version() == newest:
-                    raise
-                continue
-            if weights is None:
-                raise UnsupportedError(
-                    f"weights of version {newest} are published by synchronizer.sync_method=nccl, which passes them to "
-                    "the rollout engines only; set it to memory or checkpoint, give hidden states in Experience.info, "
-                    "or set reload: never to score with the weights of model_path throughout"
-                )
+        """Weights newer than a version, and their own version.
+
+        None where there are none, and where a newer version took their place as they were read: the next batch has it.
+        """
+        newest = await self.version()
+        if newest <= version:
+            return None
+        try:
+            weights = await self._read()
+        except Exception:
+            # The synchroniser removes a version's folder as soon as there is a newer one; what a reader makes of that
+            # depends on where it was. Without a newer one the error is another.
             if await self.version() == newest:
-                return weights, newest
-        raise UnsupportedError(f"weights were published faster than they could be read ({_ATTEMPTS} attempts)")
+                raise
+            return None
+        if weights is None:
+            raise UnsupportedError(
+                f"weights of version {newest} are published by synchronizer.sync_method=nccl, which passes them to the "
+                "rollout engines only; set it to memory or checkpoint, give hidden states in Experience.info, or set "
+                "reload: never to score with the weights of model_path throughout"
+            )
+        return (weights, newest) if await self.version() == newest else None
 
     async def _read(self) -> Mapping[str, Tensor] | None:
         actor = self._actor()

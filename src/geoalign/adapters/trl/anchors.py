@@ -8,7 +8,7 @@ import torch
 
 from geoalign.adapters.step import as_answers
 from geoalign.adapters.trl.round import RolloutField, field_values
-from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
+from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids
@@ -23,27 +23,26 @@ class AnchorRows:
 
     def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:
         self._trainer = trainer
-        self._prompts, self._responses = _token_ids(trainer, anchors)
-        _check_lengths(trainer, self._prompts, self._responses)
+        self._tokens = RowTokens(*_token_ids(trainer, anchors))
+        _check_lengths(trainer, self._tokens)
         rewards = torch.tensor(list(anchors.rewards), dtype=torch.float64)
         self._rollouts: dict[str, Any] = {
             "rewards": rewards,
             "groups": anchors.group_numbers,
-            "lengths": torch.tensor([len(ids) for ids in self._responses]),
+            "lengths": self._tokens.lengths,
             "true_rewards": rewards,
             "ids": [f"anchor:{row}" for row in range(len(anchors))],
-            "response_keys": response_keys(self._responses),
+            "response_keys": response_keys(self._tokens.responses),
         }
         if answers is not None:
-            self._rollouts["answers"] = _answers(anchors, answers, self._responses)
+            self._rollouts["answers"] = _answers(anchors, answers, self._tokens.responses)
 
     def rollouts(self, place: StatePlace | None) -> Rollouts:
         """The anchors under the current policy, with states from `place`; None: without. Draws no random number."""
         if place is None:
             return Rollouts(**self._rollouts)
-        answers = place.answer_starts(self._trainer, self._responses)
-        hidden = own_hidden(self._trainer, self._prompts, self._responses, place, answers)
-        return Rollouts(**self._rollouts, hidden=hidden)
+        self._tokens.find_answers(self._trainer._tokenizer, place)
+        return Rollouts(**self._rollouts, hidden=own_hidden(self._trainer, self._tokens, place))
 
 
 def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
@@ -71,9 +70,9 @@ def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
     return prompts, responses
 
 
-def _check_lengths(trainer: Any, prompts: TokenIds, responses: TokenIds) -> None:
+def _check_lengths(trainer: Any, tokens: RowTokens) -> None:
     most = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
-    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+    for row, (prompt, response) in enumerate(zip(tokens.prompts, tokens.responses, strict=True)):
         length = len(prompt) + len(response)
         if not response or length < 2:
             raise InputError(f"anchors: expected a prompt and a response of at least one token, got none in row {row}")

@@ -10,15 +10,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from geoalign.adapters.trl import advantages, logs, rows
+from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.distributed import gather_list
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
 from geoalign.adapters.trl.states import (
     HiddenSource,
+    RowTokens,
     StatePlace,
     TrlPass,
-    Written,
     own_hidden,
     own_logprobs,
     trl_pass_problem,
@@ -81,47 +80,39 @@ class GenerationRound(TrainerRound):
         self._trl_pass: TrlPass | None = None
         if (from_trl or "logprobs" in needs) and trl_pass_problem(trainer) is None:
             self._trl_pass = TrlPass(options.place if from_trl else None)
-        self._prompt_ids: list[list[int]] = []
-        self._response_ids: list[list[int]] = []
-        self._written = Written([], None)
+        self._tokens = RowTokens([], [])
         # An environment may add to a prompt what it shows at its start, and a rollout function may make one.
         makers = ("environment_factories", "rollout_func")
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
-        self._answers: list[int] | None = None
         self._truncated: list[bool] = []
 
-    def on_generation(
-        self, *, prompt_ids: list[list[int]], response_ids: list[list[int]], masks: list[list[int]] | None = None
-    ) -> None:
-        """Notes the tokens of this process's rows, and which of them the policy wrote (`Written`)."""
-        self._prompt_ids, self._response_ids = prompt_ids, response_ids
-        self._written = Written(response_ids, masks)
-        trainer = self._trainer
+    def on_generation(self, tokens: RowTokens) -> None:
+        """Notes the tokens of this process's rows."""
+        self._tokens, trainer = tokens, self._trainer
         if "hidden" in self._curator.requires:
-            self._answers = self._options.place.answer_starts(trainer, response_ids, self._written)
+            tokens.find_answers(trainer._tokenizer, self._options.place)
         tokenizer = trainer._tokenizer
         # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
         ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
-        self._truncated = [trainer.mask_truncated_completions and ids[-1] not in ends for ids in response_ids]
+        self._truncated = [trainer.mask_truncated_completions and ids[-1] not in ends for ids in tokens.responses]
 
     def on_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
         """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
         if self._trl_pass is None or self._trl_pass.done:
             return run()
-        model, mask = self._trainer.model, self._written.mask
-        return self._trl_pass.listen(run, model, input_ids, logits_to_keep, self._response_ids, self._answers, mask)
+        return self._trl_pass.listen(run, self._trainer.model, input_ids, logits_to_keep, self._tokens)
 
     def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> None:
         """Decides by the rewards [B, F]; B rows over all processes, F reward functions."""
         rollouts = self._read_batch(raw, inputs, prompts, completions)
-        self._count_answers(self._answers)
-        if self._written.mask is not None:
-            self._count("rows_without_policy_token", sum(self._written.nothing))
+        self._count_answers(self._tokens.answers)
+        if self._tokens.mask is not None:
+            self._count("rows_without_policy_token", sum(self._tokens.nothing))
         every = self._options.details_every
         details = every > 0 and self._session.calls % every == 0
         curation = self._decide(rollouts, details=details, anchors=self._anchors)
         mine = self._mine(len(prompts))
-        for column, values in logs.columns(curation, self._placement.source).items():
+        for column, values in table_columns(curation, self._placement.source).items():
             self._trainer._log_completion_extra(column, values[mine])
         self._observe(curation, rollouts, prompts)
 
@@ -130,7 +121,6 @@ class GenerationRound(TrainerRound):
         trainer, placement = self._trainer, self._placement
         accelerator = trainer.accelerator
         rows.check_keys(batch)
-        self._check_masks(batch["completion_mask"])
         mine = self._mine(len(batch["completion_ids"]))
         replaced = bool(placement.replaced.any())
         if replaced:
@@ -140,7 +130,11 @@ class GenerationRound(TrainerRound):
         if placement.advantages is not None or not self._as_scored() or bool((placement.weights != 1).any()):
             own = self._final_advantages(lambda: accelerator.gather(batch["advantages"]))
             batch["advantages"] = own[mine].to(batch["advantages"].dtype)
-            logs.overwrite_advantages(trainer, own)
+            # Over those that TRL just logged.
+            logged, values = trainer._logs["advantages"], own.tolist()
+            for _ in range(min(len(logged), len(values))):
+                logged.pop()
+            logged.extend(values)
         if placement.dropped:
             if self._options.other_loss is not None:
                 raise UnsupportedError(f"{self._session.name} drops rows, and {self._options.other_loss}")
@@ -157,29 +151,28 @@ class GenerationRound(TrainerRound):
     def _read_batch(
         self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]
     ) -> Rollouts:
-        trainer, written = self._trainer, self._written
-        own = zip(inputs, prompts, completions, self._response_ids, strict=True)
-        unfit = [cut or none for cut, none in zip(self._truncated, written.nothing, strict=True)]
+        trainer, tokens = self._trainer, self._tokens
+        own = zip(inputs, prompts, completions, tokens.responses, strict=True)
+        unfit = [cut or none for cut, none in zip(self._truncated, tokens.nothing, strict=True)]
         # A response alone tells rows of a group apart, unless their prompts differ.
-        pairs = zip(self._prompt_ids, self._response_ids, strict=True)
+        pairs = zip(tokens.prompts, tokens.responses, strict=True)
         whole = [[*prompt, *response] for prompt, response in pairs] if self._prompts_differ else None
         return self._read(
             advantages.total_rewards(raw, trainer.reward_weights),
             raw,
-            prompts=self._prompt_ids,
-            contents=whole or self._response_ids,
-            lengths=written.lengths,
+            prompts=tokens.prompts,
+            contents=whole or tokens.responses,
+            lengths=tokens.lengths,
             hidden=self._hidden,
             logprobs=self._logprobs,
-            unfit=unfit if trainer.mask_truncated_completions or written.mask is not None else None,
+            unfit=unfit if trainer.mask_truncated_completions or tokens.mask is not None else None,
             rows=[{**row, "prompt": prompt, "completion": text, "completion_ids": ids}
                   for row, prompt, text, ids in own],
         )  # fmt: skip
 
     def _hidden(self) -> Tensor:
-        rows = (self._prompt_ids, self._response_ids)
         if self._options.hidden_source == "own_pass":
-            return own_hidden(self._trainer, *rows, self._options.place, self._answers, self._written.mask)
+            return own_hidden(self._trainer, self._tokens, self._options.place)
         if self._trl_pass is None or self._trl_pass.hidden is None:
             raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
         return self._trl_pass.hidden
@@ -195,7 +188,7 @@ class GenerationRound(TrainerRound):
     def _logprobs(self) -> Tensor:
         if self._trl_pass is not None and self._trl_pass.logprobs is not None:
             return self._trl_pass.logprobs
-        return own_logprobs(self._trainer, self._prompt_ids, self._response_ids, self._written.mask)
+        return own_logprobs(self._trainer, self._tokens)
 
     def _formula(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
         trainer = self._trainer
@@ -209,24 +202,15 @@ class GenerationRound(TrainerRound):
             )
         return advantages.advantages_by_function(per_function, trainer.reward_weights, groups)
 
-    def _check_masks(self, mask: Tensor) -> None:
-        """TRL must have hidden exactly the rows that `donor_ok` calls unfit."""
-        hidden = (mask.sum(1) == 0).tolist()
-        if self._trainer.mask_truncated_completions and hidden != self._truncated:
-            row = next(i for i, pair in enumerate(zip(hidden, self._truncated, strict=True)) if pair[0] != pair[1])
-            raise UnsupportedError(
-                f"mask_truncated_completions: this TRL hides other rows than those without an end token (row {row})"
-            )
-
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
         observer = self._options.observer
         if observer is None:
             return
         trainer = self._trainer
         decode = trainer._tokenizer.batch_decode
-        texts = prompts if isinstance(prompts[0], str) else decode(self._prompt_ids, skip_special_tokens=True)
+        texts = prompts if isinstance(prompts[0], str) else decode(self._tokens.prompts, skip_special_tokens=True)
         prompt_texts = gather_list(list(texts))
-        responses = gather_list(decode(self._response_ids, skip_special_tokens=True))
+        responses = gather_list(decode(self._tokens.responses, skip_special_tokens=True))
         if trainer.accelerator.is_main_process and rollouts.lengths is not None:
             step, generation, lengths = trainer.state.global_step, self._session.calls, rollouts.lengths
             observer(CuratedStep(step, generation, rollouts, curation, prompt_texts, responses, lengths))

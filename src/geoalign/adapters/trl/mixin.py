@@ -19,13 +19,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.trl import logs
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField
-from geoalign.adapters.trl.states import HiddenSource, StatePlace
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, table_columns
+from geoalign.adapters.trl.states import HiddenSource, RowTokens, StatePlace
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -123,8 +122,7 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            prompt_ids, response_ids, masks = generated[:3]
-            self._curation_round.on_generation(prompt_ids=prompt_ids, response_ids=response_ids, masks=masks)
+            self._curation_round.on_generation(RowTokens(*generated[:3]))
         return generated
 
     def _get_per_token_logps_and_entropies(
@@ -148,7 +146,7 @@ class GeoAlignMixin(_Base):
             self._curation_round.curate(rewards, inputs, prompts, completions)
         elif self.curator is not None:
             rows = torch.arange(len(prompts)) + self.accelerator.process_index * len(prompts)
-            for column, values in logs.columns(None, rows).items():
+            for column, values in table_columns(None, rows).items():
                 self._log_completion_extra(column, values)
         return rewards
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
 from geoalign.adapters.trl.curate import RoundOptions
-from geoalign.adapters.trl.logs import COLUMNS
-from geoalign.adapters.trl.round import check_session
+from geoalign.adapters.trl.round import COLUMNS, check_session
 from geoalign.adapters.trl.states import HiddenSource, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -18,17 +16,9 @@ from geoalign.settings.hidden import check_layer, check_position
 
 
 def check_flow(trainer: type, mixin: type) -> None:
-    """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps.
-
-    RLOOTrainer has methods of the same names, and other keys in its batches. AsyncGRPOTrainer (1.8.0 to 1.16.0) has a
-    process of its own, which holds no model, scores one group at a time and puts rows with their advantage into a
-    queue: there is no batch of groups to curate, and no states where the advantage is made.
-
-    Unsloth rewrites TRL's trainer and keeps the names of what is wrapped (unsloth 2026.10.9, `models/rl.py` and
-    `models/rl_replacements.py`), but its log-probability pass packs rows to the left, so that no column holds the token
-    that it holds in TRL, its batches have per-row keys of their own (`max_left_pad`), and its loss is another.
-    """
+    """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps."""
     behind = _behind(trainer, mixin)
+    # Its trainer keeps the names of what is wrapped, and has another loss and per-row keys of its own.
     if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
         raise UnsupportedError(
             f"{trainer.__name__} on Unsloth's GRPOTrainer: never run with the adapter (it needs a GPU), and its "
@@ -44,11 +34,10 @@ def check_flow(trainer: type, mixin: type) -> None:
 
 def other_loss(trainer: type, mixin: type) -> str | None:
     """What in a trainer's loss is not GRPOTrainer's, so that nobody knows how it divides by rows; None: nothing."""
-    owners = {
-        "_compute_loss": _owner(trainer.__mro__, "_compute_loss"),
-        "compute_loss": _owner(_behind(trainer, mixin), "compute_loss"),
-    }
-    for name, owner in owners.items():
+    for name, classes in (("_compute_loss", trainer.__mro__), ("compute_loss", _behind(trainer, mixin))):
+        # What this package adds hands the loss on.
+        ours = (base.__module__.startswith("geoalign.") for base in classes)
+        owner = next(base for base, own in zip(classes, ours, strict=True) if name in vars(base) and not own)
         if owner is not GRPOTrainer:
             return (
                 f"{owner.__name__} has a {name} of its own, which may count them; let the curator replace or weigh rows"
@@ -58,11 +47,6 @@ def other_loss(trainer: type, mixin: type) -> str | None:
 
 def _behind(trainer: type, mixin: type) -> tuple[type, ...]:
     return trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
-
-
-def _owner(classes: Sequence[type], method: str) -> type:
-    # What this package adds hands the loss on.
-    return next(base for base in classes if method in vars(base) and not base.__module__.startswith("geoalign."))
 
 
 def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
+from accelerate.utils import broadcast_object_list, gather_object
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -24,10 +28,9 @@ from geoalign.adapters.step import (
     summed_components,
     wanted_components,
 )
-from geoalign.adapters.trl.distributed import curation_from_rank_0, gather_list, gather_to_rank_0
 from geoalign.adapters.trl.states import StatePlace, TokenIds
 from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
@@ -38,6 +41,9 @@ RolloutField = str | Callable[[list[dict[str, Any]]], Sequence[Any]]
 USER_FIELDS = ("answers", "reference_rewards", "true_rewards", "second_rewards")
 # Of the factor on the loss, in what enters it.
 LOSS_SCALE = "geoalign_loss_scale"
+
+# The curator's columns of the completions table.
+COLUMNS = ("score", "anomalous", "source")
 
 _Result = TypeVar("_Result")
 
@@ -79,6 +85,14 @@ def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> 
     if len(values) != len(rows):
         raise InputError(f"rollout_fields[{name!r}]: expected {len(rows)} values from the callable, got {len(values)}")
     return values
+
+
+def table_columns(curation: Curation | None, source: Tensor) -> dict[str, list[Any]]:
+    """The values of `COLUMNS` for all rows; None: nobody curates (evaluation), and the columns stay aligned."""
+    if curation is None:
+        return dict(zip(COLUMNS, ([math.nan] * len(source), [False] * len(source), source.tolist()), strict=True))
+    values = (curation.scores.tolist(), curation.anomalous.tolist(), source.tolist())
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 class TrainerRound:
@@ -228,3 +242,63 @@ def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Seq
     values = field_values("second_rewards", field, [inputs[row] for row in rows])
     verdicts: list[float] = as_floats("second_rewards", values, torch.device("cpu")).tolist()
     return verdicts
+
+
+def gather_list(values: list[Any]) -> list[Any]:
+    """The lists of all processes in order of rank, on every process."""
+    return list(gather_object(values))
+
+
+def gather_to_rank_0(values: Float[Tensor, "b d"], accelerator: Any) -> Float[Tensor, "n d"] | None:
+    """The rows of all processes in order of rank on rank 0, and None elsewhere: no other process needs their memory.
+
+    Every process gives equally many rows. `accelerator` may be a `PartialState`.
+    """
+    if accelerator.num_processes == 1:
+        return values
+    values = values.contiguous()
+    if not accelerator.is_main_process:
+        dist.gather(values)
+        return None
+    whole = values.new_empty(accelerator.num_processes * len(values), *values.shape[1:])
+    dist.gather(values, list(whole.split(len(values))))
+    return whole
+
+
+def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) -> Curation:
+    """Runs `decide` on rank 0 only and returns its curation on every process, bit for bit the same, on the device.
+
+    Floats are float32 everywhere, however many processes there are. Metrics and details stay on rank 0. Where rank 0
+    raised, so do all processes: rank 0 its own error, the others a GeoAlignError.
+    """
+    if accelerator.num_processes == 1:
+        return _to(decide(), accelerator.device)
+    decided: Curation | None = None
+    failure: Exception | None = None
+    if accelerator.is_main_process:
+        try:
+            decided = _to(decide(), accelerator.device)
+        except Exception as error:  # raised again below, once the other processes know
+            failure = error
+    sent = None if decided is None else replace(_to(decided, torch.device("cpu")), metrics={}, details=None)
+    received: Curation | None = broadcast_object_list([sent])[0]
+    if failure is not None:
+        raise failure
+    if received is None:
+        raise GeoAlignError("curation failed on rank 0; its error stands in that process's output")
+    return _to(received, accelerator.device) if decided is None else decided
+
+
+def _to(curation: Curation, device: torch.device) -> Curation:
+    def floats(values: Tensor) -> Tensor:
+        return values.detach().to(device=device, dtype=torch.float32)
+
+    return replace(
+        curation,
+        source=curation.source.to(device=device, dtype=torch.int64),
+        rewards=floats(curation.rewards),
+        weights=floats(curation.weights),
+        advantages=None if curation.advantages is None else floats(curation.advantages),
+        scores=floats(curation.scores),
+        anomalous=curation.anomalous.to(device),
+    )

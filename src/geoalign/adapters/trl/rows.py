@@ -28,32 +28,18 @@ IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
 # What makes the ratio to the old policy, and the KL term to the reference, of a row without its response at most 1.
 _LEFT_OUT = {"old_per_token_logps": 0.0, "ref_per_token_logps": -1e4}
 
-_REFUSED = {
-    "pixel_values": "images",
-    "image_grid_thw": "images",
-    "image_position_ids": "images",
-    "image_sizes": "images",
-    "num_images": "images",
-    "num_tiles": "images",
-    "pixel_attention_mask": "images",
-    "spatial_shapes": "images",
-    "token_type_ids": "a vision or encoder model",
-    "mm_token_type_ids": "a vision model",
-}
-
 
 def check_keys(batch: dict[str, Any]) -> None:
-    """Raises UnsupportedError if the batch holds anything that belongs to a row and is not known to travel with it.
-
-    Anything but a single number may belong to a row, so this also refuses what a later TRL adds.
-    """
+    """Raises UnsupportedError if the batch holds anything but single numbers that is not known to travel with a row."""
     for key, value in batch.items():
         if key in MOVED or key in IN_PLACE or value is None:
             continue
         if isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.dim() == 0):
             continue
-        reason = _REFUSED.get(key, "a per-row key that this version of geoalign does not know")
-        raise UnsupportedError(f"TRL batch with {key!r} ({reason}): curating such rows is not supported")
+        raise UnsupportedError(
+            f"TRL batch with {key!r} (images, or a per-row key that this version of geoalign does not know): curating "
+            "such rows is not supported"
+        )
 
 
 def loss_tokens(batch: dict[str, Any]) -> Tensor:
@@ -86,12 +72,8 @@ def move_rows(
 ) -> None:
     """Puts the content of the donors into this process's slots, in the batch itself.
 
-    Args:
-        batch: this process's part of the generation batch (`check_keys` has passed).
-        keys: what moves, and what pads it.
-        source: [b] the donor of each of this process's slots, counted over all processes.
-        accelerator: gathers the rows if a donor of any process lives on another one (`crossing`).
-        pad_id: the tokenizer's padding token.
+    `keys`: what moves, and what pads it; `source`: the donor of each of this process's slots, counted over all
+    processes; `crossing`: a donor of any process lives on another one.
     """
     first = accelerator.process_index * len(source)
     for key, fill in keys.items():
@@ -123,10 +105,7 @@ LOSS_NORMALISERS: dict[str, Literal["rows", "tokens"]] = {
 
 
 def dropping_scale(trainer: Any, *, rows: int, kept: int) -> float:
-    """The factor on the loss that makes its gradient that of a batch holding only the `kept` of `rows` rows.
-
-    UnsupportedError for a loss type, or an extra term in the loss, for which no such factor exists.
-    """
+    """The factor on the loss that makes its gradient that of the `kept` of `rows` rows alone, where there is one."""
     normaliser = LOSS_NORMALISERS.get(trainer.loss_type)
     if normaliser is None:
         raise UnsupportedError(

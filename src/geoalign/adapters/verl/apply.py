@@ -10,15 +10,14 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.verl.rows import Batch
 from geoalign.types import Rollouts
 
 # Per-token fields that verl's advantages write; a row kept out of them gets zeros there. The first two always.
 WRITTEN = ("advantages", "returns", "token_level_rewards", "rollout_is_weights")
 
 
-def apply_curation(batch: Batch, rows: Sequence[int], rollouts: Rollouts, placement: Placement) -> Any:
-    """Makes a batch in TransferQueue the curated one, with verl's own advantages.
+def apply_curation(batch: Any, rows: Sequence[int], rollouts: Rollouts, placement: Placement) -> Any:
+    """Makes a batch in TransferQueue (`QueueBatch`) the curated one, with verl's own advantages.
 
     Donors come under their victims' keys; shaped rewards are in `rm_scores` while verl computes, the raw ones
     afterwards; rows that are dropped or unscorable are kept out of verl's statistics; weights and given advantages are
@@ -72,7 +71,7 @@ def _last_tokens(scores: list[Tensor], rewards: list[float]) -> list[Tensor]:
     return written
 
 
-def _compute_without(batch: Batch, rows: Sequence[int], active: Tensor, kept: Tensor) -> None:
+def _compute_without(batch: Any, rows: Sequence[int], active: Tensor, kept: Tensor) -> None:
     """verl's advantages over the rows that count; zeros, and for dropped rows an empty mask, in the others."""
     out = [row for slot, row in enumerate(rows) if not active[slot]]
     dropped = [row for slot, row in enumerate(rows) if not kept[slot]]
@@ -88,7 +87,7 @@ def _compute_without(batch: Batch, rows: Sequence[int], active: Tensor, kept: Te
         batch.write(dropped, {"response_mask": empty, "loss_mask": [mask.clone() for mask in empty]})
 
 
-def _write_advantages(batch: Batch, rows: Sequence[int], placement: Placement, active: Tensor) -> None:
+def _write_advantages(batch: Any, rows: Sequence[int], placement: Placement, active: Tensor) -> None:
     """Given advantages, and weights other than one, over verl's; in every token of the policy's own."""
     given = placement.advantages
     chosen = active & (placement.weights != 1) if given is None else placement.kept

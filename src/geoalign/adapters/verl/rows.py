@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,32 +15,8 @@ from geoalign.errors import InputError
 from geoalign.types import Rollouts, response_keys
 
 
-class Batch(Protocol):
-    """The rows of a batch (`QueueBatch`), wherever they are kept."""
-
-    @property
-    def keys(self) -> list[str]: ...
-
-    @property
-    def fields(self) -> list[str]: ...
-
-    def lengths(self, rows: Sequence[int]) -> list[int] | None: ...
-
-    def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]: ...
-
-    def write(self, rows: Sequence[int], fields: dict[str, list[Tensor]]) -> None: ...
-
-    def copy(self, donors: Sequence[int], victims: Sequence[int]) -> None: ...
-
-    def advantages(self) -> Any: ...
-
-    def advantages_of(self, rows: Sequence[int]) -> list[str]: ...
-
-    def whole(self) -> Any: ...
-
-
 def read_rollouts(
-    batch: Batch,
+    batch: Any,
     rows: Sequence[int],
     needs: Sequence[str],
     *,
@@ -54,7 +30,7 @@ def read_rollouts(
     with a number for every token only where nothing does, and where the curator asks for what is made of them.
 
     Args:
-        batch: after verl's old-log-probability pass.
+        batch: a `QueueBatch` after verl's old-log-probability pass.
         rows: rows of it; padding left out.
         needs: the fields that the curator reads.
         rollout_fields: `VerlSettings.rollout_fields`.

@@ -49,11 +49,7 @@ class CuratedSteps(_Base):
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the rows in
     TransferQueue before the actor is updated; validation is never curated. Settings come from `+geoalign` in verl's
-    configuration. A subclass names verl's mode in `base_mode`.
-
-    Raises:
-        UnsupportedError: an engine, estimator, mode or batch that is refused; the message says what to change.
-        ConfigError: a setting under `+geoalign` is unknown or out of range.
+    configuration. A subclass names verl's mode in `base_mode`. What is refused says what to change.
     """
 
     base_mode: ClassVar[str]
@@ -153,10 +149,9 @@ class CuratedSteps(_Base):
         super()._load_checkpoint()
         if self.global_steps > 0:
             trainer = self.config.trainer
-            named = trainer.resume_mode == "resume_path"
-            folder = (
-                trainer.resume_from_path if named else f"{trainer.default_local_dir}/global_step_{self.global_steps}"
-            )
+            folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+            if trainer.resume_mode == "resume_path":
+                folder = trainer.resume_from_path
             self._session.load(
                 Path(folder) / STATE_FILE,
                 setting="trainer.resume_mode",
@@ -188,23 +183,20 @@ def _engine_here(worker: Any, strategy: str) -> str:
 
 @register_trainer("geoalign_sync")
 class GeoAlignTrainerSync(CuratedSteps, PPOTrainerSync):
-    """`trainer.v1.trainer_mode=geoalign_sync`: verl's synchronous trainer with a curator."""
+    """verl's synchronous trainer with a curator."""
 
     base_mode = "sync"
 
 
 @register_trainer("geoalign_colocate_async")
 class GeoAlignTrainerColocateAsync(CuratedSteps, PPOTrainerColocateAsync):
-    """`trainer.v1.trainer_mode=geoalign_colocate_async`: verl's colocated asynchronous trainer with a curator."""
+    """verl's colocated asynchronous trainer with a curator."""
 
     base_mode = "colocate_async"
 
 
 @register_trainer("geoalign_separate_async")
 class GeoAlignTrainerSeparateAsync(CuratedSteps, PPOTrainerSeparateAsync):
-    """`trainer.v1.trainer_mode=geoalign_separate_async`: verl's separated asynchronous trainer with a curator.
-
-    Each of its `parameter_sync_step` mini-batches is curated by itself.
-    """
+    """verl's separated asynchronous trainer; each of its `parameter_sync_step` mini-batches is curated by itself."""
 
     base_mode = "separate_async"

@@ -16,6 +16,8 @@ from geoalign.settings.locations import Locations
 
 # The section's name in the configurations of verl and slime.
 SECTION = "geoalign"
+# Where rows of Trinity (`Experience.info`) and slime (`Sample.metadata`) bring their hidden state.
+HIDDEN = "geoalign_hidden"
 # Rollout fields that no engine knows by itself.
 FIELDS = ("answers", "reference_rewards", "true_rewards")
 
@@ -49,9 +51,6 @@ class StateSettings(EngineSettings):
 class TrinitySettings(StateSettings):
     """The content of `args` (operator) or `advantage_fn_args` in Trinity's YAML."""
 
-    hidden_key: str = setting(
-        default="geoalign_hidden", help="Entry of Experience.info with the hidden state, where there is one."
-    )
     model_path: str | None = setting(
         default=None, help="Model that computes the hidden states; null: every experience brings its own."
     )
@@ -72,7 +71,6 @@ class TrinitySettings(StateSettings):
 class SlimeSettings(EngineSettings):
     """The section `geoalign` in the file of slime's `--custom-config-path`."""
 
-    hidden_key: str = setting(default="geoalign_hidden", help="Entry of Sample.metadata with the hidden state.")
     data_source: str | None = setting(
         default=None, help="Path of the data source to wrap; null: the one that --data-source-path has by default."
     )

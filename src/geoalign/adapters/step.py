@@ -94,6 +94,13 @@ def check_curator(session: CurationSession, given: Iterable[str], *, engine: str
         raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
 
 
+def refuse(problems: Mapping[str, Any]) -> None:
+    """Raises UnsupportedError with the first of these messages whose condition holds."""
+    for message, holds in problems.items():
+        if holds:
+            raise UnsupportedError(message)
+
+
 def wanted_components(curator: Curator) -> list[str]:
     """The components that the curator names, by its setting `component` or by those of a chain's members."""
     own = getattr(curator.config, "component", None)

@@ -19,10 +19,10 @@ def saved(tmp_path_factory):
 
 
 def test_given_states_are_taken_out_of_the_info(experience):
-    rows = [experience(0, run, info={"h": [float(run), 1.0], "tag": run}) for run in range(2)]
-    assert take_given_states(rows, "h").tolist() == [[0, 1], [1, 1]]
+    rows = [experience(0, run, info={"geoalign_hidden": [float(run), 1.0], "tag": run}) for run in range(2)]
+    assert take_given_states(rows).tolist() == [[0, 1], [1, 1]]
     assert [row.info for row in rows] == [{"tag": 0}, {"tag": 1}]
-    assert take_given_states(rows, "h") is None
+    assert take_given_states(rows) is None
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,12 @@ def test_given_states_are_taken_out_of_the_info(experience):
     ],
 )
 def test_bad_given_states(experience, state, message):
-    rows = [experience(0, 0, info={"h": [0.0, 1.0]}), experience(0, 1, info={} if state is None else {"h": state})]
+    rows = [
+        experience(0, 0, info={"geoalign_hidden": [0.0, 1.0]}),
+        experience(0, 1, info={} if state is None else {"geoalign_hidden": state}),
+    ]
     with pytest.raises(InputError, match=message):
-        take_given_states(rows, "h")
+        take_given_states(rows)
 
 
 def test_the_response_ends_with_the_last_generated_token(experience):

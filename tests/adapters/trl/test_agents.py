@@ -12,13 +12,11 @@ from trl_parts import (
     curation,
     drop_last_of_group,
     same_weights,
-    second_half_from_first,
     trainer,
     weights_of,
 )
 
 from geoalign.adapters.trl.states import RowTokens, StatePlace, mean_logprobs
-from geoalign.curators.denoise import Denoise
 from geoalign.hidden.tap import backbone_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -62,16 +60,6 @@ def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
     assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
 
 
-def test_replaced_rows_change_what_is_learnt(tmp_path):
-    plain = agent(tmp_path / "plain", cls=GRPOTrainer)
-    made = agent(tmp_path / "made", Scripted(second_half_from_first, requires=("hidden",)), cls=Recording)
-    for one in (plain, made):
-        one.train()
-    assert all(int(step.curation.replaced.sum()) == 4 for step in made.steps)
-    assert made.state.log_history[0]["grad_norm"] > 0
-    assert not same_weights(weights_of(made), weights_of(plain))
-
-
 def test_dropped_rows(tmp_path):
     made = agent(tmp_path, Scripted(drop_last_of_group), cls=Recording)
     batch = curated_batch(made)
@@ -83,19 +71,6 @@ def test_dropped_rows(tmp_path):
     assert made.steps[0].lengths[kept].tolist() == tokens[kept].tolist()
     rewards = made.steps[0].rollouts.rewards[kept]
     torch.testing.assert_close(batch["advantages"][kept], by_hand(rewards, size=3), atol=1e-5, rtol=1e-5)
-
-
-def test_denoise_copies_no_row(tmp_path):
-    # A level at which any agreement opens the gate, as two steps of a tiny model have none.
-    batch = {"per_device_train_batch_size": 32, "num_generations": 8}
-    extra = {"hidden_position": "mean"}
-    made = agent(tmp_path, Denoise(level=0.01), cls=Recording, max_steps=4, extra=extra, **batch)
-    made.train()
-    for step in made.steps:
-        assert step.curation.source.tolist() == list(range(32))
-    acted = [step for step in made.steps if step.curation.metrics["states_used"]]
-    assert acted
-    assert not torch.equal(acted[0].curation.rewards, acted[0].rollouts.rewards)
 
 
 # `told` gives, after a prompt of two tokens in columns 0 and 1:

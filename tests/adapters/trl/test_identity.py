@@ -17,10 +17,13 @@ def gaps(completions, **columns):
 
 OPTIONS = {
     "defaults": {},
-    "num_iterations": {"num_iterations": 2, "max_steps": 4},
-    "steps_per_generation": {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 4},
+    "steps_per_generation": {
+        "steps_per_generation": 4,
+        "gradient_accumulation_steps": 2,
+        "num_iterations": 2,
+        "max_steps": 4,
+    },
     "scale_batch": {"scale_rewards": "batch"},
-    "scale_none": {"scale_rewards": "none"},
     "masked": {"mask_truncated_completions": True, "max_completion_length": 12},
     "two_rewards": {"reward_weights": [0.5, 2.0], "rewards": [digits, length]},
     "normalize_then_sum": {"multi_objective_aggregation": "normalize_then_sum", "rewards": [digits, length]},

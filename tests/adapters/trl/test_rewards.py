@@ -44,8 +44,7 @@ def numbered(broken, values=GIVEN, slow=False, coroutine=False):
     return made
 
 
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
-@pytest.mark.parametrize("coroutine", [False, True])
+@pytest.mark.parametrize(("scale", "coroutine"), [("group", False), ("batch", True), ("none", False)])
 def test_advantages_are_trls_of_the_smaller_groups(tmp_path, scale, coroutine):
     failing = unscored_on_failure(numbered({1, 6}, coroutine=coroutine), row_by_row=True)
     made = trainer(tmp_path / "made", Scripted(curation), cls=Recording, reward=failing, scale_rewards=scale)

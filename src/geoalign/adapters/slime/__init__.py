@@ -7,6 +7,5 @@
 
 from geoalign.adapters.failures import unscored_on_failure
 from geoalign.adapters.slime.run import data_source, post_process_rewards
-from geoalign.adapters.slime.samples import generated_state
 
-__all__ = ["data_source", "generated_state", "post_process_rewards", "unscored_on_failure"]
+__all__ = ["data_source", "post_process_rewards", "unscored_on_failure"]

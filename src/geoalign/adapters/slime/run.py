@@ -23,7 +23,7 @@ from geoalign.adapters.slime.samples import (
     reward_of,
     rollout_rows,
 )
-from geoalign.adapters.step import decide, final_advantages, make_session, named
+from geoalign.adapters.step import decide, final_advantages, make_session, named, refuse
 from geoalign.curators.base import identity
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Rollouts
@@ -138,21 +138,16 @@ def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
 
 def check_arguments(args: Any) -> None:
     """Raises UnsupportedError where slime would not take the normalised rewards for the advantages."""
-    if args.advantage_estimator not in ESTIMATORS:
-        raise UnsupportedError(
+    own = getattr(args, "custom_advantage_function_path", None)
+    refuse(
+        {
             f"--advantage-estimator {args.advantage_estimator}: curated batches have advantages of their own, which "
-            f"{', '.join(ESTIMATORS)} take over; set one of them"
-        )
-    if args.normalize_advantages:
-        raise UnsupportedError(
+            f"{', '.join(ESTIMATORS)} take over; set one of them": args.advantage_estimator not in ESTIMATORS,
             "--normalize-advantages: it would shift the advantages of all rows, those without weight among them; leave "
-            "it out"
-        )
-    path = getattr(args, "custom_advantage_function_path", None)
-    if path is not None:
-        raise UnsupportedError(
-            f"--custom-advantage-function-path {path}: expected none, so that curated advantages stay"
-        )
+            "it out": args.normalize_advantages,
+            f"--custom-advantage-function-path {own}: expected none, so that curated advantages stay": own is not None,
+        }
+    )
 
 
 def check_drops(args: Any, curator: str) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.settings import SlimeSettings
+from geoalign.adapters.settings import HIDDEN, SlimeSettings
 from geoalign.adapters.step import made, named_components, named_fields, wanted_components
 from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
@@ -99,7 +99,7 @@ def read_rollouts(
     observed = torch.tensor(rewards, dtype=torch.float32)
     makers = {
         "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),
-        "hidden": lambda: torch.stack([_state(sample, settings.hidden_key) for sample in lasts]),
+        "hidden": lambda: torch.stack([_state(sample) for sample in lasts]),
         "logprobs": lambda: torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)]),
     }
     entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
@@ -135,10 +135,10 @@ def _split(sample: Any) -> tuple[list[int], list[int]]:
     return list(sample.tokens[:start]), list(sample.tokens[start:])
 
 
-def _state(sample: Any, key: str) -> Tensor:
-    state = (sample.metadata or {}).get(key)
+def _state(sample: Any) -> Tensor:
+    state = (sample.metadata or {}).get(HIDDEN)
     if state is None:
-        raise InputError(f"Sample.metadata[{key!r}]: expected a hidden state, got none in sample {sample.index}")
+        raise InputError(f"Sample.metadata[{HIDDEN!r}]: expected a hidden state, got none in sample {sample.index}")
     return torch.as_tensor(state).detach().float().cpu().reshape(-1)
 
 
@@ -153,33 +153,6 @@ def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> fl
             )
         chosen.extend(value for value, own in zip(found, mask, strict=True) if own)
     return sum(chosen) / len(chosen) if chosen else math.nan
-
-
-def generated_state(states: Sequence[Any], tokens: int, answer_start: int = -1) -> Float[Tensor, " d"]:
-    """[d] the state that predicted the last token of a response, or the first one of its final answer.
-
-    SGLang lists the states after the final norm: first those of the tokens of the prompt that it computed [n, d], then
-    one [d] of every step that generated a token after the first. Only the steps' own are used: where prefixes are
-    cached the first element has fewer rows than the prompt, or those of another request of its batch
-    (`scheduler_output_processor_mixin.py` takes as many as the prompt has tokens).
-
-    Args:
-        states: `output["meta_info"]["hidden_states"]`.
-        tokens: of the response.
-        answer_start: as `geoalign.hidden.answer_starts` has it; -1: the last token.
-
-    Raises:
-        InputError: another number of states (speculative decoding), or the token was predicted from the prompt.
-    """
-    if len(states) != tokens:
-        raise InputError(f"hidden_states: expected one of the prompt and {tokens - 1} steps, got {len(states)} in all")
-    number = answer_start if answer_start >= 0 else tokens - 1
-    if not 0 < number < tokens:
-        raise InputError(f"hidden_states: expected a token after the first of {tokens} generated ones, got {number}")
-    state = torch.as_tensor(states[number]).detach().float()
-    if state.dim() != 1:
-        raise InputError(f"hidden_states: expected a state [d] of step {number}, got shape {list(state.shape)}")
-    return state
 
 
 def normalised_rewards(

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from swift.rlhf_trainers.utils import collate_to_grpo_micro_batch, encode_sample
+from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
 from geoalign.adapters.failures import guarded, warn_of_failure
@@ -21,7 +20,6 @@ from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
-from geoalign.hidden.extract import eval_mode
 from geoalign.types import Curation, Rollouts
 
 
@@ -99,7 +97,6 @@ class CurationRound(TrainerRound):
             contents=tokens.responses,
             lengths=tokens.lengths,
             hidden=lambda: self._hidden(tokens),
-            logprobs=lambda: mean_logprobs(trainer, samples),
             unfit=[sample.is_truncated for sample in samples] if trainer.overlong_filter else None,
             rows=[
                 {
@@ -188,24 +185,3 @@ def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
             prompts.append(ids[: learnt[0]])
             responses.append(ids[learnt[0] : learnt[-1] + 1])
     return prompts, responses
-
-
-def mean_logprobs(trainer: Any, samples: list[Any]) -> Float[Tensor, " b"]:
-    """Mean log-probability per response token under the current policy, in eval mode, at the sampling temperature."""
-    means = []
-    for batch in trainer.split_by_mini_batches(samples):
-        with trainer._template_context(trainer.template):
-            for sample in batch:
-                sample.encoded = encode_sample(sample, trainer.template)
-                sample.encoded.pop("_extra_kwargs", None)
-            inputs, grpo = collate_to_grpo_micro_batch(
-                batch, trainer.template, device=trainer.accelerator.device, use_logits_to_keep=True
-            )
-        inputs.pop("labels", None)
-        with torch.no_grad(), eval_mode(trainer.model):
-            logprobs = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, grpo)[0]
-        mask = grpo.completion_mask
-        means.append((logprobs.float() * mask).sum(1) / mask.sum(1).clamp(min=1))
-        for sample in batch:
-            sample.encoded = None
-    return torch.cat(means)

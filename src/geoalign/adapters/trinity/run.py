@@ -12,7 +12,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.settings import TrinitySettings, read_section
+from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
 from geoalign.adapters.step import Decision, decide, make_session, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
@@ -71,13 +71,12 @@ class CurationRun:
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""
-        given = take_given_states(experiences, self.settings.hidden_key)
+        given = take_given_states(experiences)
         if "hidden" not in self.curator.requires or given is not None:
             return given, 0.0, {}
         if self._model is None:
             raise InputError(
-                f"{self.name} needs hidden states: expected {self.settings.hidden_key!r} in Experience.info or "
-                f"model_path, got neither"
+                f"{self.name} needs hidden states: expected {HIDDEN!r} in Experience.info or model_path, got neither"
             )
         started = time.perf_counter()
         if self.settings.reload == "published":

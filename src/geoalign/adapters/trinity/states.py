@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.settings import TrinitySettings
+from geoalign.adapters.settings import HIDDEN, TrinitySettings
 from geoalign.adapters.trinity.experiences import generated
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
@@ -22,23 +22,23 @@ from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained import from_pretrained
 
 
-def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b d"] | None:
+def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None:
     """Takes the states out of the experiences' `info`, so that no buffer stores them; None if none has one."""
-    states = [experience.info.pop(key, None) for experience in experiences]
+    states = [experience.info.pop(HIDDEN, None) for experience in experiences]
     missing = [row for row, state in enumerate(states) if state is None]
     if len(missing) == len(states):
         return None
     if missing:
         raise InputError(
-            f"Experience.info[{key!r}]: expected a hidden state in every experience or in none, got none in "
+            f"Experience.info[{HIDDEN!r}]: expected a hidden state in every experience or in none, got none in "
             f"{len(missing)} of {len(states)}, the first {experiences[missing[0]].eid.uid}"
         )
     try:
         found = torch.stack([torch.as_tensor(state).detach().float().cpu() for state in states])
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"Experience.info[{key!r}]: expected numbers, equally many in each: {error}") from error
+        raise InputError(f"Experience.info[{HIDDEN!r}]: expected numbers, equally many in each: {error}") from error
     if found.dim() != 2:
-        raise InputError(f"Experience.info[{key!r}]: expected shape [d] each, got {list(found.shape[1:])}")
+        raise InputError(f"Experience.info[{HIDDEN!r}]: expected shape [d] each, got {list(found.shape[1:])}")
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
+from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.curate import RoundOptions
 from geoalign.adapters.trl.round import COLUMNS, check_session
 from geoalign.adapters.trl.states import HiddenSource, trl_pass_problem
@@ -59,23 +60,25 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
     if options.details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {options.details_every}")
     check_session(trainer, session, options.fields, place=options.place, engine="TRL")
-    if isinstance(trainer.processing_class, ProcessorMixin):
-        raise UnsupportedError(
-            f"vision model (processing class {type(trainer.processing_class).__name__}): curating its rows is not "
-            "supported"
-        )
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
-    if taken:
-        raise UnsupportedError(f"reward function called {taken[0]!r}: the completions table has a column of that name")
-    if trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss"):
-        raise UnsupportedError(
+    deepspeed = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
+    kind = type(trainer.processing_class)
+    refuse(
+        {
+            f"vision model (processing class {kind.__name__}): curating its rows is not supported": (
+                issubclass(kind, ProcessorMixin)
+            ),
+            f"reward function called {''.join(taken[:1])!r}: the completions table has a column of that name": taken,
             "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off or "
-            "install TRL 1.16, which takes its layers alone"
-        )
-    if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
-        raise UnsupportedError("DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2")
-    if trainer.is_fsdp_enabled:
-        raise UnsupportedError("FSDP: never run with the adapter; use data parallelism")
+            "install TRL 1.16, which takes its layers alone": (
+                trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss")
+            ),
+            "DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2": (
+                deepspeed is not None and deepspeed.zero_stage == 3
+            ),
+            "FSDP: never run with the adapter; use data parallelism": trainer.is_fsdp_enabled,
+        }
+    )
     if "hidden" in session.curator.requires and source == "logprob_pass":
         problem = trl_pass_problem(trainer)
         if problem is not None:

@@ -122,7 +122,7 @@ class TrainerRound:
         contents: TokenIds,
         lengths: Int[Tensor, " l"],
         hidden: Callable[[], Tensor],
-        logprobs: Callable[[], Tensor],
+        logprobs: Callable[[], Tensor] | None = None,
         unfit: list[bool] | None,
         rows: list[dict[str, Any]],
     ) -> Rollouts:
@@ -148,9 +148,9 @@ class TrainerRound:
             "prompt_keys": lambda: gather(response_keys(prompts).to(device)),
             # Only rank 0 curates: elsewhere there are none.
             "hidden": lambda: gather_to_rank_0(self._timed("hidden_seconds", hidden), accelerator),
-            "logprobs": lambda: gather(self._timed("logprob_seconds", logprobs).contiguous()),
             "advantages": lambda: self._formula(rewards, per_function, groups),
             "components": lambda: summed_components(per_function, trainer.reward_weights, trainer.reward_func_names),
+            **({} if logprobs is None else {"logprobs": lambda: gather(self._timed("logprob_seconds", logprobs))}),
             "donor_ok": lambda: ~gather(torch.tensor(unfit or [False] * len(contents), device=device)),
         }
         fields |= made(makers, needs if unfit is None else {*needs, "donor_ok"}) | self._user_fields(rows)

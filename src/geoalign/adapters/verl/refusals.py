@@ -8,7 +8,7 @@ from typing import Any
 
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.settings import SECTION, StateSettings
-from geoalign.adapters.step import make_session
+from geoalign.adapters.step import make_session, refuse
 from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -25,26 +25,23 @@ NO_TOKENIZER = (
 
 def check_config(config: Mapping[str, Any]) -> None:
     """Raises by name unless verl's resolved configuration, as plain data, is one that the adapter carries out."""
-    actor = config["actor_rollout_ref"]["actor"]
-    if actor["strategy"] not in ("fsdp", "fsdp2"):
-        raise UnsupportedError(
-            f"actor_rollout_ref.actor.strategy={actor['strategy']}: hidden states come from the FSDP engines only; set "
-            "model_engine=dp, actor_rollout_ref.actor.strategy=fsdp2"
-        )
-    correction = config["algorithm"].get("rollout_correction") or {}
-    if correction.get("bypass_mode", False):
-        raise UnsupportedError(
+    strategy, algorithm = config["actor_rollout_ref"]["actor"]["strategy"], config["algorithm"]
+    bypassed = (algorithm.get("rollout_correction") or {}).get("bypass_mode", False)
+    refuse(
+        {
+            f"actor_rollout_ref.actor.strategy={strategy}: hidden states come from the FSDP engines only; set "
+            "model_engine=dp, actor_rollout_ref.actor.strategy=fsdp2": strategy not in ("fsdp", "fsdp2"),
             "algorithm.rollout_correction.bypass_mode=true: verl then makes no forward pass for the old "
-            "log-probabilities, from which the hidden states come; set it to false"
-        )
-    estimator = config["algorithm"]["adv_estimator"]
-    if estimator != "grpo":
-        raise UnsupportedError(
-            f"algorithm.adv_estimator={estimator}: curated batches are carried out under grpo only; set "
-            "algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)"
-        )
-    if (config.get("distillation") or {}).get("enabled", False):
-        raise UnsupportedError("distillation.enabled=true: never run with the adapter; set it to false")
+            "log-probabilities, from which the hidden states come; set it to false": bypassed,
+            f"algorithm.adv_estimator={algorithm['adv_estimator']}: curated batches are carried out under grpo only; "
+            "set algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)": (
+                algorithm["adv_estimator"] != "grpo"
+            ),
+            "distillation.enabled=true: never run with the adapter; set it to false": (
+                (config.get("distillation") or {}).get("enabled", False)
+            ),
+        }
+    )
 
 
 def curation_session(settings: StateSettings, *, kl_in_reward: bool) -> CurationSession:
@@ -74,29 +71,24 @@ def check_states(settings: StateSettings, model: Any) -> None:
 def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
     """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it, or its advantages,
     in place of which the curator gives its own, hold the KL term of the rewards."""
-    if placement.dropped:
-        actor = config["actor_rollout_ref"]["actor"]
-        check_drops(actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"], curator)
-    if placement.advantages is not None and config["algorithm"]["use_kl_in_reward"]:
-        raise UnsupportedError(
+    actor, given = config["actor_rollout_ref"]["actor"], placement.advantages is not None
+    aggregated, mode = actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"]
+    where = "actor_rollout_ref.actor"
+    refuse(
+        {
+            f"{curator} drops rows under {where}.policy_loss.loss_mode={mode}, which is not known to leave them out of "
+            f"what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator replace or weigh "
+            "rows": placement.dropped and mode not in DROPPING_LOSSES,
+            f"{curator} drops rows under {where}.loss_agg_mode={aggregated}, which divides by a fixed number of "
+            "sequences; set it to token-mean, or let the curator replace or weigh rows": (
+                placement.dropped and aggregated not in ("token-mean", "token-sum")
+            ),
             f"{curator} gives advantages of its own, and algorithm.use_kl_in_reward=true puts the KL term into the "
-            "rewards, which they replace; set it to false (actor_rollout_ref.actor.use_kl_loss=true instead)"
-        )
-
-
-def check_drops(loss_agg_mode: str, loss_mode: str, curator: str) -> None:
-    """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
-    if loss_mode not in DROPPING_LOSSES:
-        raise UnsupportedError(
-            f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={loss_mode}, which is not known "
-            f"to leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the "
-            "curator replace or weigh rows"
-        )
-    if loss_agg_mode not in ("token-mean", "token-sum"):
-        raise UnsupportedError(
-            f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={loss_agg_mode}, which divides by a "
-            "fixed number of sequences; set it to token-mean, or let the curator replace or weigh rows"
-        )
+            f"rewards, which they replace; set it to false ({where}.use_kl_loss=true instead)": (
+                given and config["algorithm"]["use_kl_in_reward"]
+            ),
+        }
+    )
 
 
 def check_keys(keys: Sequence[str]) -> None:

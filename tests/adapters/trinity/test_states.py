@@ -34,10 +34,7 @@ def test_given_states_are_taken_out_of_the_info(experience):
     ],
 )
 def test_bad_given_states(experience, state, message):
-    rows = [
-        experience(0, 0, info={"geoalign_hidden": [0.0, 1.0]}),
-        experience(0, 1, info={} if state is None else {"geoalign_hidden": state}),
-    ]
+    rows = [experience(0, run, info={"geoalign_hidden": value}) for run, value in enumerate(([0.0, 1.0], state))]
     with pytest.raises(InputError, match=message):
         take_given_states(rows)
 

@@ -117,9 +117,3 @@ def test_refused_by_name(tmp_path):
         trainer(tmp_path, None, extra=extra)
     with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GeoAlign"):
         trainer(tmp_path, GeoAlign(), extra=extra)
-    long = Anchors(["1", "1"], ["2", "3" * 200], [0.0, 1.0], [0, 0])
-    with pytest.raises(InputError, match=r"anchors: expected at most 128 tokens, .* got 202 in row 1"):
-        trainer(tmp_path, Denoise(), extra={"anchors": long})
-    empty = Anchors(["1", "1"], ["2", ""], [0.0, 1.0], [0, 0], truncated=[False, True])
-    with pytest.raises(InputError, match=r"anchors: expected .* at least one token, got none in row 1"):
-        trainer(tmp_path, Denoise(), extra={"anchors": empty})

@@ -6,9 +6,9 @@ from verl_parts import batch_of
 
 from geoalign import CURATORS
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.apply import active_slots, apply_curation, shaped_slots
+from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.types import Curation, Rollouts
+from geoalign.types import Curation
 
 GROUPS = {"a": [1.0, 2.0, 3.0], "b": [0.0, 4.0]}
 
@@ -65,12 +65,6 @@ def test_a_replaced_row_carries_all_that_its_donor_holds_under_its_own_key():
     third = 1 / 3
     expected = [third * 3**0.5, -2 * third * 3**0.5, third * 3**0.5, 0.0, 0.0]
     assert advantages(batch) == pytest.approx(expected, abs=1e-5)
-
-
-def test_donors_are_read_before_any_victim_is_written():
-    before = batch_of(GROUPS).rows
-    batch = carried(source=[1, 2, 0, 4, 3])
-    assert [int(row["responses"][0]) for row in batch.rows] == [int(before[i]["responses"][0]) for i in (1, 2, 0, 4, 3)]
 
 
 def test_shaped_rewards_reach_the_advantages_and_leave_the_raw_scores():
@@ -137,14 +131,6 @@ def test_padding_rows_take_part_in_verls_computation_only():
     apply_curation(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
     assert batch.computed == [[0, 1, 3, 4, 5]]
     assert batch.rows[5]["advantages"].tolist() == [0.0, 0.0, 0.0]
-
-
-def test_which_slots_are_shaped_and_active():
-    rollouts = Rollouts(rewards=torch.tensor([1.0, 2.0, torch.nan]), groups=torch.tensor([0, 0, 0]))
-    placement = place(curation(rollouts, [1, 1, 2]), rollouts.groups)
-    assert shaped_slots(placement, rollouts) == []
-    assert active_slots(placement, rollouts).tolist() == [True, True, False]
-    assert shaped_slots(place(curation(rollouts, rewards=[1.0, 2.5, torch.nan]), rollouts.groups), rollouts) == [1]
 
 
 CARRIED = [

@@ -5,18 +5,14 @@ import copy
 import pytest
 import torch
 
-from geoalign import CURATORS
 from geoalign.adapters.placement import place
-from geoalign.adapters.settings import StateSettings
 from geoalign.adapters.verl.refusals import (
     check_config,
     check_engines,
-    check_hidden,
     check_keys,
     check_placement,
-    curation_session,
 )
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 
 CONFIG = {
@@ -58,32 +54,12 @@ def test_sessions_with_several_rows():
         check_keys(["u"])
 
 
-def test_a_missing_hidden_key_says_what_the_workers_run():
-    check_hidden(["log_probs", "geoalign_hidden"], [OURS])
-    check_hidden(None, [OURS])
-    with pytest.raises(UnsupportedError, match=r"no 'geoalign_hidden' among .*entropy.* VERL_ENGINE_VENDOR=geoalign"):
-        check_hidden(["entropy"], [OURS])
-
-
 def test_a_worker_without_the_plug_in():
     check_engines([OURS, OURS])
     with pytest.raises(UnsupportedError, match=r"worker 1 of 2 has no geoalign at all: .*VERL_ENGINE_VENDOR=geoalign"):
         check_engines([OURS, None])
     with pytest.raises(UnsupportedError, match=r"worker 0 of 1 has verl.workers.Engine: .*env_vars.VERL_ENGINE_VENDOR"):
         check_engines(["verl.workers.Engine"])
-
-
-def test_curators_that_cannot_be_carried_out():
-    def check(name, kl=False, **fields):
-        settings = StateSettings(curator=CURATORS[name].config_class(), rollout_fields=fields)
-        return curation_session(settings, kl_in_reward=kl)
-
-    assert check("geoalign", kl=True).name == "GeoAlign"
-    with pytest.raises(ConfigError, match=r"requires answers: expected \+geoalign.rollout_fields.answers="):
-        check("majority_vote")
-    check("majority_vote", answers="x")
-    with pytest.raises(UnsupportedError, match=r"CPPO needs verl's advantages .*use_kl_in_reward=true"):
-        check("cppo", kl=True)
 
 
 GROUPS = torch.zeros(4, dtype=torch.long)

@@ -14,6 +14,7 @@ from torch import Tensor
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
+from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
 # What is added to the info of experiences.
@@ -47,7 +48,6 @@ def read_rollouts(
     *,
     requires: Sequence[str] = (),
     hidden: Float[Tensor, "b d"] | None = None,
-    advantages: Float[Tensor, " b"] | None = None,
     rollout_fields: Mapping[str, str] | None = None,
     components: Sequence[str] = (),
 ) -> Rollouts:
@@ -64,7 +64,9 @@ def read_rollouts(
     ids = [experience.eid.uid for experience in experiences]
     given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
     rewards = torch.tensor(given, dtype=torch.float32)
+    groups = group_ids(experiences)
     makers = {
+        "advantages": lambda: group_advantages(rewards, groups),
         "prompt_keys": lambda: response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences),
         "logprobs": lambda: torch.tensor([_mean_logprob(experience) for experience in experiences]),
     }
@@ -72,10 +74,9 @@ def read_rollouts(
     source = "numbers in Experience.metrics, where workflows leave their rewards"
     return Rollouts(
         rewards=rewards,
-        groups=group_ids(experiences),
+        groups=groups,
         ids=ids,
         hidden=hidden,
-        advantages=advantages,
         lengths=torch.tensor([int(generated(experience).sum()) for experience in experiences]),
         donor_ok=torch.tensor([bool(generated(experience).any()) for experience in experiences]),
         response_keys=response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences),

@@ -1,16 +1,12 @@
 """What Trinity loads: curation before its advantages, or together with them.
 
-The second is for curators that weigh advantages, need them or give their own.
+The second is for curators that weigh advantages or give their own.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
 from trinity.algorithm import ADVANTAGE_FN
 from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperatorV1
@@ -18,7 +14,7 @@ from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.step import named
-from geoalign.adapters.trinity.experiences import apply_placement, generated
+from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, UnsupportedError
@@ -37,7 +33,7 @@ class GeoAlignOperator(ExperienceOperatorV1):
     def __init__(self, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
         # It touches no advantage before the first flag, which may be hours away.
-        acts = "needs" if "advantages" in self.run.curator.requires else acts_on_advantages(self.run.curator)
+        acts = acts_on_advantages(self.run.curator)
         if acts:
             self._refuse(acts)
 
@@ -122,8 +118,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         """Returns the curated batch with advantages, and metrics."""
         if not exps:
             return [], {}
-        before = await self._before(exps) if "advantages" in self.run.curator.requires else None
-        decision = await self.run.decide(exps, before)
+        decision = await self.run.decide(exps)
         placement = decision.placement
         kept, slots = apply_placement(exps, placement, decision.curation.scores)
         slot_of = {id(experience): slot for experience, slot in zip(kept, slots, strict=True)}
@@ -144,23 +139,3 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
     async def close(self) -> None:
         """Closes the other advantage function."""
         await self.base.close()
-
-    async def _before(self, exps: list[Any]) -> Float[Tensor, " b"]:
-        """[B] the advantages of the batch as it came, means over generated tokens; 0 where there are none."""
-        copies = [copy.copy(experience) for experience in exps]
-        row_of = {id(experience): row for row, experience in enumerate(copies)}
-        scored = [experience for experience in copies if experience.reward is not None]
-        advantaged, _ = await self.base.process(scored)
-        advantages = torch.full((len(exps),), torch.nan)
-        for experience in advantaged:
-            if id(experience) not in row_of:
-                raise UnsupportedError(f"base duplicates experiences, and {self.run.name} needs the advantage of each")
-            mask = generated(experience)
-            advantages[row_of[id(experience)]] = experience.advantages[mask].float().mean() if mask.any() else 0.0
-        missing = [copy_.eid.uid for copy_, value in zip(copies, advantages, strict=True)
-                   if copy_.reward is not None and bool(value.isnan())]  # fmt: skip
-        if missing:
-            raise UnsupportedError(
-                f"base removed experience {missing[0]} (std_threshold), and {self.run.name} needs the advantage of each"
-            )
-        return advantages

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
@@ -50,7 +49,7 @@ class CurationRun:
         if path is not None and Path(path).is_file():
             self.session.load(path, setting="state_file", otherwise="give the curator of that run, or another file")
 
-    async def decide(self, experiences: Sequence[Any], advantages: Float[Tensor, " b"] | None = None) -> Decision:
+    async def decide(self, experiences: Sequence[Any]) -> Decision:
         """Curates one batch; the event loop of Trinity's actor goes on meanwhile."""
         async with self._turn:
             check_experiences(experiences)
@@ -59,7 +58,6 @@ class CurationRun:
                 experiences,
                 requires=self.curator.requires,
                 hidden=hidden,
-                advantages=advantages,
                 rollout_fields=self.settings.rollout_fields,
                 components=wanted_components(self.curator),
             )

@@ -10,7 +10,7 @@ from geoalign.adapters.step import as_answers
 from geoalign.adapters.trl.round import RolloutField, field_values
 from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids
 from geoalign.types import Rollouts, response_keys
 
@@ -24,7 +24,6 @@ class AnchorRows:
     def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:
         self._trainer = trainer
         self._tokens = RowTokens(*_token_ids(trainer, anchors))
-        _check_lengths(trainer, self._tokens)
         rewards = torch.tensor(list(anchors.rewards), dtype=torch.float64)
         self._rollouts: dict[str, Any] = {
             "rewards": rewards,
@@ -68,16 +67,6 @@ def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
         for text, truncated in zip(anchors.responses, cut, strict=True)
     ]
     return prompts, responses
-
-
-def _check_lengths(trainer: Any, tokens: RowTokens) -> None:
-    most = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
-    for row, (prompt, response) in enumerate(zip(tokens.prompts, tokens.responses, strict=True)):
-        length = len(prompt) + len(response)
-        if not response or length < 2:
-            raise InputError(f"anchors: expected a prompt and a response of at least one token, got none in row {row}")
-        if most is not None and length > most:
-            raise InputError(f"anchors: expected at most {most} tokens, as the model takes, got {length} in row {row}")
 
 
 def _answers(anchors: Anchors, field: RolloutField, responses: TokenIds) -> list[str | None]:

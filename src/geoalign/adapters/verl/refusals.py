@@ -8,9 +8,8 @@ from typing import Any
 
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.settings import SECTION, StateSettings
-from geoalign.adapters.step import make_session, refuse
-from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE
-from geoalign.curators.session import CurationSession
+from geoalign.adapters.step import refuse
+from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
@@ -42,18 +41,6 @@ def check_config(config: Mapping[str, Any]) -> None:
             ),
         }
     )
-
-
-def curation_session(settings: StateSettings, *, kl_in_reward: bool) -> CurationSession:
-    """The curator, if it can be carried out under these settings."""
-    how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
-    session = make_session(settings, engine="verl", how=how)
-    if "advantages" in session.curator.requires and kl_in_reward:
-        raise UnsupportedError(
-            f"{session.name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its "
-            "controller with each computation of them; set it to false (use_kl_loss instead)"
-        )
-    return session
 
 
 def check_states(settings: StateSettings, model: Any) -> None:
@@ -106,15 +93,6 @@ def check_keys(keys: Sequence[str]) -> None:
         raise UnsupportedError(
             f"session {session} with {rows} rows: agent loops that return several outputs are not curated; use one "
             "that returns a single output, such as actor_rollout_ref.rollout.agent.default_agent_loop=single_turn_agent"
-        )
-
-
-def check_hidden(fields: Sequence[str] | None, engines: Sequence[str]) -> None:
-    """Raises UnsupportedError if verl's pass over a batch came back without hidden states."""
-    if fields is not None and HIDDEN_KEY not in fields:
-        raise UnsupportedError(
-            f"no {HIDDEN_KEY!r} among what the old-log-probability pass returned ({', '.join(sorted(fields))}); "
-            f"the workers run {', '.join(sorted(set(engines))) or 'an unknown engine'}: {_HOW_TO_LOAD}"
         )
 
 

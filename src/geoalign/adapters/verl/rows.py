@@ -12,6 +12,7 @@ from geoalign.adapters.settings import SECTION
 from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
 
@@ -23,6 +24,7 @@ def read_rollouts(
     rollout_fields: Mapping[str, str],
     components: Sequence[str] = (),
     longest_response: int,
+    by_std: bool = True,
 ) -> Rollouts:
     """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
 
@@ -36,15 +38,15 @@ def read_rollouts(
         rollout_fields: `VerlSettings.rollout_fields`.
         components: `wanted_components` of the curator, in the reward function's result.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
+        by_std: `algorithm.norm_adv_by_std_in_grpo`, of GRPO's advantages.
     """
     held, tagged = set(batch.fields), batch.lengths(rows)
     scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"
     responses = RESPONSE_KEY if RESPONSE_KEY in held else "responses"
     keyed = bool({"hidden", "response_keys"} & set(needs))
-    means = {"logprobs": "old_log_probs", "advantages": "advantages"}
-    read = {"hidden": HIDDEN_KEY, "prompt_keys": "prompts", **means}
+    read = {"hidden": HIDDEN_KEY, "prompt_keys": "prompts", "logprobs": "old_log_probs"}
     names = ["uid", scores, *(field for need, field in read.items() if need in needs)]
-    names += ["response_mask"] if tagged is None or set(means) & set(needs) else []
+    names += ["response_mask"] if tagged is None or "logprobs" in needs else []
     names += [responses] if keyed else []
     names += ["extra_fields"] if rollout_fields or components else []
     data = batch.read(rows, names)
@@ -58,17 +60,18 @@ def read_rollouts(
             else response_keys(response.tolist() for response in data["responses"])
         ),
         "prompt_keys": lambda: response_keys(prompt.tolist() for prompt in data["prompts"]),
-        "logprobs": lambda: _masked_means(data[means["logprobs"]], masks),
-        "advantages": lambda: _masked_means(data[means["advantages"]], masks),
+        "logprobs": lambda: _masked_means(data["old_log_probs"], masks),
+        "advantages": lambda: group_advantages(rewards, groups, scale="std" if by_std else "none"),
         "donor_ok": lambda: lengths < longest_response,
     }
     rewards = torch.stack([values.float().sum() for values in data[scores]])
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
     source = "the dict that the reward function returns"
     numbers: dict[str, int] = {}
+    groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]])
     return Rollouts(
         rewards=rewards,
-        groups=torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]),
+        groups=groups,
         lengths=lengths,
         ids=[batch.keys[row] for row in rows],
         **made(makers, {*needs, *(["response_keys"] if keyed else [])}),

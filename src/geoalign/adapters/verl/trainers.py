@@ -21,18 +21,16 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, named, wanted_components
+from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_config,
     check_engines,
-    check_hidden,
     check_keys,
     check_placement,
     check_states,
-    curation_session,
 )
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.curators.session import STATE_FILE
@@ -60,10 +58,10 @@ class CuratedSteps(_Base):
         check_config(plain)
         place = "such as +geoalign.curator.type=geoalign"
         self._geoalign = read_section(StateSettings, plain.get(SECTION), engine="verl", path=SECTION, place=place)
-        self._session = curation_session(self._geoalign, kl_in_reward=plain["algorithm"]["use_kl_in_reward"])
+        how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
+        self._session = make_session(self._geoalign, engine="verl", how=how)
         # One thread decides, while the driver goes on with work that does not touch the curator.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
-        self._engines: list[str | None] = []
         self._pending: tuple[list[int], Future[Decision]] | None = None
         self._without_answer: int | None = None
         # verl compares its mode with names of its own.
@@ -76,8 +74,7 @@ class CuratedSteps(_Base):
             check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
         super()._setup()
         if "hidden" in self._session.curator.requires:
-            self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
-            check_engines(self._engines)
+            check_engines(engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy))
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         needs = self._session.curator.reads
@@ -97,17 +94,12 @@ class CuratedSteps(_Base):
                     batch.extra_info.pop(key, None)
             for key in asked:
                 (result.extra_info or {}).pop(key, None)
-            check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
-        if "advantages" not in needs:
-            self._pending = self._start(result)
+        self._pending = self._start(result)
         return result
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         compute = super()._compute_advantage
-        if self._pending is None:
-            if "advantages" in self._session.curator.requires:
-                batch = compute(batch, {})
-            self._pending = self._start(batch)
+        assert self._pending is not None
         rows, future = self._pending
         self._pending = None
         started = time.perf_counter()
@@ -132,6 +124,7 @@ class CuratedSteps(_Base):
             rollout_fields=self._geoalign.rollout_fields,
             components=wanted_components(self._session.curator),
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
+            by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
         if self._geoalign.hidden_position == "anchor" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]

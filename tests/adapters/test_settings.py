@@ -4,7 +4,7 @@ import pytest
 
 from geoalign import GeoAlignConfig
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings, read_section
-from geoalign.adapters.swift.install import read_settings
+from geoalign.adapters.swift.plug_in import read_settings
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from geoalign.adapters.swift.install import install
+    from geoalign.adapters.swift.plug_in import install
     from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
 
 __all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "install"]
@@ -15,7 +15,7 @@ __all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "install"]
 _HOMES = {
     "CuratedGRPO": "geoalign.adapters.swift.mixin",
     "GeoAlignGRPOTrainer": "geoalign.adapters.swift.mixin",
-    "install": "geoalign.adapters.swift.install",
+    "install": "geoalign.adapters.swift.plug_in",
 }
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")

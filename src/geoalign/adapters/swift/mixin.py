@@ -16,7 +16,7 @@ from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
-from geoalign.adapters.swift.install import chosen
+from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
 from geoalign.adapters.trl.round import LOSS_SCALE
 from geoalign.adapters.trl.states import StatePlace

@@ -92,7 +92,6 @@ def test_given_advantages_stand_in_every_token_of_the_policys_own():
 def test_dropped_rows_have_no_token_and_no_say_in_the_statistics():
     # Row 2 is dropped: rewards 1 and 2 stay (deviation 1/sqrt 2), so the advantages are -+1/sqrt 2.
     batch = carried(source=[0, 1, 3, 4])
-    assert batch.computed == [[0, 1, 3, 4]]
     assert advantages(batch)[:3] == pytest.approx([-(0.5**0.5), 0.5**0.5, 0.0], abs=1e-5)
     assert batch.rows[2]["response_mask"].tolist() == [0, 0, 0]
     assert batch.rows[2]["loss_mask"].tolist() == [0, 0, 0]
@@ -101,7 +100,6 @@ def test_dropped_rows_have_no_token_and_no_say_in_the_statistics():
 
 def test_an_unscorable_row_keeps_its_tokens_and_gets_no_advantage():
     batch = carried(rewards=[1.0, torch.nan, 3.0, 0.0, 4.0])
-    assert batch.computed == [[0, 2, 3, 4]]
     assert advantages(batch)[:3] == pytest.approx([-(0.5**0.5), 0.0, 0.5**0.5], abs=1e-5)
     assert batch.rows[1]["response_mask"].tolist() == [1, 1]
 
@@ -121,16 +119,23 @@ def test_a_group_of_one_from_the_start_stays_as_verl_has_it():
 
 def test_everything_dropped_leaves_zeros():
     batch = carried(source=[])
-    assert batch.computed == []
     assert advantages(batch) == [0.0] * 5
 
 
-def test_padding_rows_take_part_in_verls_computation_only():
-    batch = batch_of({**GROUPS, "pad1": [0.0]})
+def test_padding_rows_stay_as_verl_has_them():
+    batch = batch_of({**GROUPS, "pad1": [0.7]})
     rollouts = read_rollouts(batch, range(5), ("hidden",), rollout_fields={}, longest_response=9)
     apply_curation(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
-    assert batch.computed == [[0, 1, 3, 4, 5]]
-    assert batch.rows[5]["advantages"].tolist() == [0.0, 0.0, 0.0]
+    assert batch.computed == [[0, 1, 2, 3, 4, 5]]
+    assert batch.rows[5]["advantages"].tolist() == pytest.approx([0.7] * 3)
+
+
+def test_without_the_deviation_as_verl_is_set():
+    batch = batch_of(GROUPS)
+    rollouts = read(batch)
+    made = place(curation(rollouts, rewards=[0.0, 2.0, 4.0, 5.0, 5.0]), rollouts.groups)
+    apply_curation(batch, range(5), rollouts, made, by_std=False)
+    assert advantages(batch) == [-2.0, 0.0, 2.0, 0.0, 0.0]
 
 
 CARRIED = [

@@ -17,7 +17,7 @@ from geoalign.types import Curation
 
 CONFIG = {
     "actor_rollout_ref": {"actor": {"strategy": "fsdp2"}},
-    "algorithm": {"adv_estimator": "grpo", "rollout_correction": None},
+    "algorithm": {"adv_estimator": "grpo", "rollout_correction": None, "use_kl_in_reward": False},
     "distillation": {"enabled": False},
 }
 OURS = "geoalign.adapters.verl.engine.GeoAlignFSDPEngine"
@@ -33,6 +33,8 @@ def test_a_plain_configuration_passes():
         (("actor_rollout_ref", "actor"), "strategy", "megatron", r"strategy=megatron: .* set .*strategy=fsdp2"),
         (("algorithm",), "rollout_correction", {"bypass_mode": True}, r"bypass_mode=true: .* set it to false"),
         (("algorithm",), "adv_estimator", "gae", r"adv_estimator=gae: .* set algorithm.adv_estimator=grpo"),
+        # verl's advantages of r - beta KL = [1, 0, -4, -5] would be written over by [1, -1, 1, -1].
+        (("algorithm",), "use_kl_in_reward", True, r"use_kl_in_reward=true: .* set it to false .*use_kl_loss"),
         (("distillation",), "enabled", True, r"distillation.enabled=true: .* set it to false"),
     ],
 )
@@ -65,13 +67,12 @@ def test_a_worker_without_the_plug_in():
 GROUPS = torch.zeros(4, dtype=torch.long)
 
 
-def placed(rows=4, advantages=None):
+def placed(rows=4):
     return place(
         Curation(
             source=torch.arange(rows),
             rewards=torch.zeros(rows),
             weights=torch.ones(rows),
-            advantages=advantages,
             scores=torch.zeros(4),
             anomalous=torch.zeros(4, dtype=torch.bool),
         ),
@@ -79,9 +80,9 @@ def placed(rows=4, advantages=None):
     )
 
 
-def losses(loss_agg_mode="token-mean", loss_mode="vanilla", kl=False):
+def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
     actor = {"loss_agg_mode": loss_agg_mode, "policy_loss": {"loss_mode": loss_mode}}
-    return {"actor_rollout_ref": {"actor": actor}, "algorithm": {"use_kl_in_reward": kl}}
+    return {"actor_rollout_ref": {"actor": actor}}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +96,7 @@ def losses(loss_agg_mode="token-mean", loss_mode="vanilla", kl=False):
     ],
 )
 def test_dropped_rows_need_a_loss_over_tokens(named, message):
-    check_placement(placed(3), losses(loss_mode="gspo", kl=True), "PODS")
+    check_placement(placed(3), losses(loss_mode="gspo"), "PODS")
     check_placement(placed(4), losses(**named), "PODS")
     with pytest.raises(UnsupportedError, match=message):
         check_placement(placed(3), losses(**named), "PODS")
-
-
-def test_given_advantages_have_no_kl_term_of_the_rewards():
-    """verl's advantages of r - beta KL = [1, 0, -4, -5] would be written over by [1, -1, 1, -1]."""
-    check_placement(placed(advantages=torch.ones(4)), losses(), "MCGRPO")
-    with pytest.raises(UnsupportedError, match=r"MCGRPO gives advantages .*use_kl_in_reward=true.* set it to false"):
-        check_placement(placed(advantages=torch.ones(4)), losses(kl=True), "MCGRPO")

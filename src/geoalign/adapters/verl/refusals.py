@@ -36,6 +36,8 @@ def check_config(config: Mapping[str, Any]) -> None:
             "set algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)": (
                 algorithm["adv_estimator"] != "grpo"
             ),
+            "algorithm.use_kl_in_reward=true: curated rewards have no KL term; set it to false "
+            "(actor_rollout_ref.actor.use_kl_loss=true instead)": algorithm["use_kl_in_reward"],
             "distillation.enabled=true: never run with the adapter; set it to false": (
                 (config.get("distillation") or {}).get("enabled", False)
             ),
@@ -56,23 +58,17 @@ def check_states(settings: StateSettings, model: Any) -> None:
 
 
 def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
-    """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it, or its advantages,
-    in place of which the curator gives its own, hold the KL term of the rewards."""
-    actor, given = config["actor_rollout_ref"]["actor"], placement.advantages is not None
+    """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it."""
+    actor = config["actor_rollout_ref"]["actor"]
     aggregated, mode = actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"]
-    where = "actor_rollout_ref.actor"
     refuse(
         {
-            f"{curator} drops rows under {where}.policy_loss.loss_mode={mode}, which is not known to leave them out of "
-            f"what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator replace or weigh "
-            "rows": placement.dropped and mode not in DROPPING_LOSSES,
-            f"{curator} drops rows under {where}.loss_agg_mode={aggregated}, which divides by a fixed number of "
-            "sequences; set it to token-mean, or let the curator replace or weigh rows": (
+            f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={mode}, which is not known to "
+            f"leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator "
+            "replace or weigh rows": placement.dropped and mode not in DROPPING_LOSSES,
+            f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={aggregated}, which divides by a fixed "
+            "number of sequences; set it to token-mean, or let the curator replace or weigh rows": (
                 placement.dropped and aggregated not in ("token-mean", "token-sum")
-            ),
-            f"{curator} gives advantages of its own, and algorithm.use_kl_in_reward=true puts the KL term into the "
-            f"rewards, which they replace; set it to false ({where}.use_kl_loss=true instead)": (
-                given and config["algorithm"]["use_kl_in_reward"]
             ),
         }
     )

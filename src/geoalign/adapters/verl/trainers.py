@@ -107,7 +107,8 @@ class CuratedSteps(_Base):
         waited = time.perf_counter() - started
         check_placement(decision.placement, self.config, self._session.name)
         queue = QueueBatch(batch, lambda part: compute(part, metrics))
-        result = apply_curation(queue, rows, decision.rollouts, decision.placement)
+        by_std = self.config.algorithm.norm_adv_by_std_in_grpo
+        result = apply_curation(queue, rows, decision.rollouts, decision.placement, by_std=by_std)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from geoalign.adapters.swift.plug_in import install
     from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
+    from geoalign.adapters.swift.plug_in import install
 
 __all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "install"]
 

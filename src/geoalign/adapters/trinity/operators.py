@@ -33,12 +33,13 @@ class GeoAlignOperator(ExperienceOperatorV1):
     def __init__(self, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
         # It touches no advantage before the first flag, which may be hours away.
-        acts = acts_on_advantages(self.run.curator)
+        acts = acts_on_advantages(self.run.session.curator)
         if acts:
             self._refuse(acts)
 
     def _refuse(self, acts: str) -> None:
-        raise UnsupportedError(f"{self.run.name} {acts} advantages, which come after every operator: {_INSTEAD}")
+        name = self.run.session.name
+        raise UnsupportedError(f"{name} {acts} advantages, which come after every operator: {_INSTEAD}")
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""

@@ -15,7 +15,6 @@ from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
 from geoalign.adapters.step import Decision, decide, make_session, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
-from geoalign.curators.base import Curator
 from geoalign.errors import InputError
 
 
@@ -31,19 +30,9 @@ class CurationRun:
         # Trinity may finish two batches at once; a curator takes them one at a time.
         self._turn = asyncio.Lock()
 
-    @property
-    def curator(self) -> Curator:
-        """The curator of this run."""
-        return self.session.curator
-
-    @property
-    def name(self) -> str:
-        """Its class, for messages."""
-        return self.session.name
-
     async def prepare(self) -> None:
         """Loads the model, where one computes the states, and the state of an earlier run."""
-        if "hidden" in self.curator.requires and self.settings.model_path is not None:
+        if "hidden" in self.session.curator.requires and self.settings.model_path is not None:
             self._model = await asyncio.to_thread(StateModel, self.settings)
         path = self.settings.state_file
         if path is not None and Path(path).is_file():
@@ -56,10 +45,10 @@ class CurationRun:
             hidden, seconds, states = await self._hidden(experiences)
             rollouts = read_rollouts(
                 experiences,
-                requires=self.curator.requires,
+                requires=self.session.curator.requires,
                 hidden=hidden,
                 rollout_fields=self.settings.rollout_fields,
-                components=wanted_components(self.curator),
+                components=wanted_components(self.session.curator),
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
             self.session.calls += 1
@@ -70,11 +59,12 @@ class CurationRun:
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""
         given = take_given_states(experiences)
-        if "hidden" not in self.curator.requires or given is not None:
+        if "hidden" not in self.session.curator.requires or given is not None:
             return given, 0.0, {}
         if self._model is None:
             raise InputError(
-                f"{self.name} needs hidden states: expected {HIDDEN!r} in Experience.info or model_path, got neither"
+                f"{self.session.name} needs hidden states: expected {HIDDEN!r} in Experience.info or model_path, got "
+                "neither"
             )
         started = time.perf_counter()
         if self.settings.reload == "published":

@@ -110,19 +110,19 @@ def test_what_it_decides_enters_the_loss(tmp_path, name):
         cls=Recording,
         reward=has_digit if name in BINARY else digits,
         extra={"rollout_fields": fields_for(curator), "anchors": anchors_for(curator)},
-        max_steps=2,
+        max_steps=3,
         per_device_train_batch_size=16,
     )
     made.train()
-    assert len(made.steps) == 2
+    assert len(made.steps) == 3
     entered = in_order(made.entered)
     expected = in_order(row for step in made.steps for row in expected_rows(step))
     assert [row[:2] for row in entered] == [row[:2] for row in expected]
     assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
-    # Label refinement waits for a prompt to come again, which none does in two steps.
+    # Label refinement waits for a prompt to come again, which none does in three steps.
     assert any(map(acted, made.steps)) or name in ("grpo", "label_refinement")
     assert not same_weights(weights_of(made), dict(model().named_parameters()))
-    for log in made.state.log_history[:2]:
+    for log in made.state.log_history[:3]:
         assert sum(key.startswith("geoalign/") for key in log) >= 2
 
 

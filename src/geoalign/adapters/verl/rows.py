@@ -52,6 +52,9 @@ def read_rollouts(
     data = batch.read(rows, names)
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
+    rewards = torch.stack([values.float().sum() for values in data[scores]])
+    numbers: dict[str, int] = {}
+    groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]])
     makers = {
         "hidden": lambda: torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]]),
         "response_keys": lambda: (
@@ -64,11 +67,8 @@ def read_rollouts(
         "advantages": lambda: group_advantages(rewards, groups, scale="std" if by_std else "none"),
         "donor_ok": lambda: lengths < longest_response,
     }
-    rewards = torch.stack([values.float().sum() for values in data[scores]])
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
     source = "the dict that the reward function returns"
-    numbers: dict[str, int] = {}
-    groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]])
     return Rollouts(
         rewards=rewards,
         groups=groups,

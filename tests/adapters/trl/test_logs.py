@@ -80,21 +80,6 @@ def test_completions_table_has_the_curators_columns(tmp_path):
         assert table["advantage"].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-def test_table_shows_the_advantages_that_enter_the_loss(tmp_path):
-    made = trainer(
-        tmp_path,
-        Scripted(lambda rollouts: curation(rollouts, weights=torch.full((8,), 0.5))),
-        cls=Recording,
-        log_completions=True,
-        max_steps=1,
-    )
-    made.train()
-    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
-    assert table["advantage"].tolist() == pytest.approx(
-        (0.5 * by_hand(made.steps[0].rollouts.rewards)).tolist(), abs=1e-4
-    )
-
-
 def test_columns_stay_aligned_through_an_evaluation(tmp_path):
     made = trainer(
         tmp_path,

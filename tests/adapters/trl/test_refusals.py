@@ -133,11 +133,8 @@ def test_fsdp(tmp_path):
         check(made)
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [([4, 1, 2, 3, 4, 5, 6, 7], "across groups: slot 0"), ([0, 1, 2, 3, 0, 1, 2, 3], "across groups: slot 4")],
-)
-def test_sources_across_groups(tmp_path, source, words):
-    made = trainer(tmp_path, Scripted(lambda rollouts: curation(rollouts, source=torch.tensor(source))))
-    with pytest.raises(UnsupportedError, match=words):
+def test_sources_across_groups(tmp_path):
+    source = torch.tensor([4, 1, 2, 3, 4, 5, 6, 7])
+    made = trainer(tmp_path, Scripted(lambda rollouts: curation(rollouts, source=source)))
+    with pytest.raises(UnsupportedError, match="across groups: slot 0"):
         made.train()

@@ -33,6 +33,9 @@ def scaled_advantages(
         scale_rewards: "group", "batch" or "none".
         estimator: of ms-swift: "grpo", "rloo" or "reinforce_plus_plus".
     """
+    size = int((groups == groups[:1]).sum())
+    if estimator == "grpo" and not bool(rewards.isnan().any()) and torch.equal(groups, _in_order(groups, size)):
+        return _trls(rewards, size, scale_rewards)
     advantages = group_advantages(rewards, groups, scale="std" if scale_rewards == "group" else "none", eps=EPSILON)
     scored = ~rewards.isnan()
     if estimator == "rloo":
@@ -43,6 +46,24 @@ def scaled_advantages(
         values = advantages if estimator == "reinforce_plus_plus" else rewards
         advantages = _over_batch_deviation(advantages, values.masked_fill(~scored, torch.nan))
     return advantages
+
+
+def _in_order(groups: Tensor, size: int) -> Tensor:
+    return torch.arange(len(groups), device=groups.device) // max(size, 1)
+
+
+def _trls(rewards: Float[Tensor, " b"], size: int, scale_rewards: str) -> Float[Tensor, " b"]:
+    """TRL's own operations on whole groups, so that its bits come out where its code could have computed them."""
+    grouped = rewards.view(-1, size)
+    centred = rewards - torch.nanmean(grouped, dim=1).repeat_interleave(size)
+    if scale_rewards == "none":
+        return centred
+    values = grouped if scale_rewards == "group" else rewards[None]
+    count = torch.sum(~values.isnan(), dim=1, keepdim=True)
+    variance = torch.nanmean((values - torch.nanmean(values, dim=1, keepdim=True)) ** 2, dim=1, keepdim=True)
+    deviation = torch.sqrt(variance * (count / (count - 1)))
+    each = deviation.squeeze(1).repeat_interleave(rewards.numel() // len(values))
+    return (centred / (each + EPSILON)).nan_to_num(0.0)
 
 
 def advantages_by_function(

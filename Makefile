@@ -51,9 +51,14 @@ $(VENV)/.real: $(VENV)/.dev $(PINS)
 
 test-engines: test-trl test-trinity test-verl test-swift ## The adapters in the engines themselves, an environment each
 
+# What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, anchors,
+# several processes and the pretended GPU are the same in all, and tested with the pinned one.
+TRL_TESTS := agents checkpoint curated_rows hidden identity logs losses refusals rewards
+
 test-trl: $(ENGINES)/trl-oldest/.ready ## The adapter in the oldest TRL; the newest is the pinned one, which `make test` runs
-	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest tests/adapters/trl \
-		tests/engines/test_trl.py --numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest \
+		$(TRL_TESTS:%=tests/adapters/trl/test_%.py) tests/engines/test_trl.py \
+		--numprocesses $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 test-trinity: $(ENGINES)/trinity/.ready ## The adapter in Trinity-RFT's own pipeline
 	$(ENGINES)/trinity/bin/python -m pytest -W default tests/adapters/trinity tests/engines/test_trinity*.py

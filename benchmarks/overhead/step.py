@@ -19,7 +19,7 @@ from trl import GRPOConfig
 
 from benchmarks.overhead.curating import ARCHITECTURES, Cost, Options, measure, random_policy
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
-from geoalign.adapters.trl.states import StatePlace, TrlPass, own_hidden
+from geoalign.adapters.trl.states import RowTokens, StatePlace, TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.settings.hidden import LAST
@@ -105,7 +105,7 @@ class PolicyStep:
 
     def hidden_pass(self) -> Tensor:
         """The states of the batch by a pass of their own (`hidden_source: own_pass`)."""
-        return own_hidden(self.trainer, self.prompts, self.responses, PLACE, None)
+        return own_hidden(self.trainer, RowTokens(self.prompts, self.responses), PLACE)
 
     def logprob_pass(self, *, tapped: bool) -> Tensor | None:
         """TRL's pass for the old log-probabilities, plain or with GeoAlign's hook (`hidden_source: logprob_pass`)."""
@@ -126,7 +126,8 @@ class PolicyStep:
             run()
             return None
         listening = TrlPass(PLACE)
-        listening.listen(run, self.trainer.model, ids, self.options.response, self.responses, None)
+        rows = RowTokens(self.prompts, self.responses)
+        listening.listen(run, self.trainer.model, ids, self.options.response, rows)
         return listening.hidden
 
     def update(self) -> None:

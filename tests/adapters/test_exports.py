@@ -1,6 +1,7 @@
 """Names of an adapter, imported when first asked for."""
 
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -29,3 +30,21 @@ def test_a_missing_engine_says_what_to_install(monkeypatch):
 def test_a_missing_module_of_our_own_is_our_mistake():
     with pytest.raises(ModuleNotFoundError, match=r"geoalign\.adapters\.nowhere"):
         lazy_exports("some.package", {"name": "geoalign.adapters.nowhere"}, "nothing")("name")
+
+
+# The engine's module, and the module of a name that needs it.
+ENGINES = {
+    "trl": ("trl", "mixin", "GeoAlignGRPOTrainer"),
+    "verl": ("verl", "trainers", "CuratedSteps"),
+    "swift": ("swift", "mixin", "CuratedGRPO"),
+    "trinity": ("trinity", "operators", "GeoAlignOperator"),
+}
+
+
+@pytest.mark.parametrize("adapter", ENGINES)
+def test_every_adapter_names_its_extra_where_the_engine_is_missing(adapter, monkeypatch):
+    engine, home, name = ENGINES[adapter]
+    monkeypatch.delitem(sys.modules, f"geoalign.adapters.{adapter}.{home}", raising=False)
+    monkeypatch.setitem(sys.modules, engine, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'geoalign\[{adapter}\]'"):
+        getattr(import_module(f"geoalign.adapters.{adapter}"), name)

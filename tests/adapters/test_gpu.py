@@ -6,9 +6,8 @@ from pretend_gpu import on_gpu, pretend_gpu
 from trl_parts import model, tokenizer
 
 from geoalign.adapters.placement import place
-from geoalign.adapters.slime.apply import normalised_rewards
-from geoalign.adapters.swift.advantages import swift_advantages
-from geoalign.adapters.trl.advantages import trl_advantages, trl_advantages_by_function
+from geoalign.adapters.slime.samples import normalised_rewards
+from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages
 from geoalign.curators.base import identity
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.hidden.extract import extract_states_from_texts
@@ -32,9 +31,9 @@ def states_of_texts(rewards, groups):
 FUNCTIONS = {
     "place": placed,
     "place all": lambda r, g: placed(r, g, keep=True),
-    "trl": lambda r, g: trl_advantages(r, g, scale_rewards="batch"),
-    "trl by function": lambda r, g: trl_advantages_by_function(r[:, None], torch.ones(1), g),
-    "swift": lambda r, g: swift_advantages(r, g, estimator="rloo", scale_rewards="batch"),
+    "trl": lambda r, g: scaled_advantages(r, g, scale_rewards="batch"),
+    "trl by function": lambda r, g: advantages_by_function(r[:, None], torch.ones(1), g),
+    "swift": lambda r, g: scaled_advantages(r, g, estimator="rloo", scale_rewards="batch"),
     "slime": lambda r, g: normalised_rewards(r, g, ~r.isnan(), normalise=True, by_std=True),
     # Offsets and answers as they come: on the GPU, and from the tokenizer.
     "packed": lambda r, g: packed_states(r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "mean"),

@@ -3,15 +3,12 @@
 import pytest
 
 from geoalign import GeoAlignConfig
-from geoalign.adapters.sections import read_section
-from geoalign.adapters.slime.settings import SlimeSettings
-from geoalign.adapters.swift.settings import SwiftSettings, read_settings
-from geoalign.adapters.trinity.settings import TrinitySettings
-from geoalign.adapters.verl.settings import VerlSettings
+from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings, read_section
+from geoalign.adapters.swift.plug_in import read_settings
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.errors import ConfigError
 
-KINDS = [SlimeSettings, SwiftSettings, TrinitySettings, VerlSettings]
+KINDS = [SlimeSettings, StateSettings, TrinitySettings]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,10 +21,10 @@ def test_weighted_functions_and_names_that_several_have():
 def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():
     rows = [{"verdict": True, "text": "a"}, None, {"verdict": 0, "format": 0.1}]
     found = named_components(["verdict"], rows, torch.tensor([1.0, NAN, 0.1]), source="numbers")
-    torch.testing.assert_close(found["verdict"], torch.tensor([1.0, NAN, 0.0]), equal_nan=True)
-    assert found["verdict"].dtype == torch.float32
+    torch.testing.assert_close(found["components"]["verdict"], torch.tensor([1.0, NAN, 0.0]), equal_nan=True)
+    assert found["components"]["verdict"].dtype == torch.float32
     # Nothing is known of a batch in which nothing was scored.
-    assert named_components(["x"], [None], torch.tensor([NAN]), source="numbers")["x"].isnan().all()
+    assert named_components(["x"], [None], torch.tensor([NAN]), source="numbers")["components"]["x"].isnan().all()
 
 
 @pytest.mark.parametrize(

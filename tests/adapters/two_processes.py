@@ -29,23 +29,25 @@ from trl_parts import (
 )
 
 from geoalign.adapters.trl import Anchors, unscored_on_failure
-from geoalign.adapters.trl.distributed import gather_to_rank_0
+from geoalign.adapters.trl.round import gather_to_rank_0
 from geoalign.errors import GeoAlignError
 
-SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 3}
+SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 24, "ddp_backend": "gloo", "max_steps": 2}
 RANK = int(os.environ.get("RANK", "0"))
 
 
 def identity(folder):
     plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
     plain.train()
-    watcher = Scripted(curation, requires=("hidden", "logprobs", "ids", "advantages", "second_rewards"))
+    watcher = Scripted(curation, requires=("hidden", "ids", "second_rewards", "trusted"))
 
     def scores(rows):
         return digits([row["completion"] for row in rows])
 
     fields = {"answers": "gold", "true_rewards": scores, "second_rewards": scores}
-    curated = trainer(folder / "curated", watcher, extra={"rollout_fields": fields}, **SHAPE)
+    # Rank 0 alone shows anchors.
+    anchors = Anchors(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
+    curated = trainer(folder / "curated", watcher, extra={"rollout_fields": fields, "anchors": anchors}, **SHAPE)
     curated.train()
     seen = watcher.seen[0] if watcher.seen else None
     return {
@@ -55,6 +57,7 @@ def identity(folder):
         "hidden": None if seen is None else list(seen.hidden.shape),
         "lengths": None if seen is None else seen.lengths.tolist(),
         "answers": None if seen is None else seen.answers,
+        "trusted": None if seen is None else seen.trusted.tolist(),
         "second_rewards_match": None if seen is None else seen.second_rewards([3, 0]) == seen.rewards[[3, 0]].tolist(),
         "true_rewards_match": None if seen is None else bool(torch.equal(seen.true_rewards, seen.rewards)),
     }
@@ -94,22 +97,6 @@ def dropped(folder):
         "expected_tokens": sum(made.steps[0].lengths.tolist()[:3]) if made.steps else None,
         "advantages": batch["advantages"].tolist(),
         "rewards": rewards,
-    }
-
-
-def anchored(folder):
-    """Anchors are rank 0's alone: each process trains on its own rows, as without a curator."""
-    anchors = Anchors(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0])
-    plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
-    plain.train()
-    watcher = Scripted(curation, requires=("hidden", "trusted"))
-    made = trainer(folder / "anchored", watcher, extra={"anchors": anchors}, **SHAPE)
-    made.train()
-    seen = watcher.seen[0] if watcher.seen else None
-    return {
-        "same": same_weights(weights_of(plain), weights_of(made)),
-        "trusted": None if seen is None else seen.trusted.tolist(),
-        "hidden": None if seen is None else list(seen.hidden.shape),
     }
 
 
@@ -182,7 +169,7 @@ def failed(folder):
 def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    checks = (identity, donors_elsewhere, dropped, anchored, states, agents, failed, failure, resume)
+    checks = (identity, donors_elsewhere, dropped, states, agents, failed, failure, resume)
     found = {check.__name__: check(folder) for check in checks}
     (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()

@@ -11,17 +11,20 @@ from packaging.specifiers import SpecifierSet
 
 from geoalign.errors import MissingExtraError, UnsupportedError
 
+# An engine's package, the extra that installs it, and the versions that its adapter is written for, as in
+# pyproject.toml. A development version of 0.10 is none below 0.10; TRL 1.15.0's own GRPO fails without a GPU driver.
+ENGINES = {
+    "trl": ("trl", ">=1.8,!=1.15.0,<1.17"),
+    "verl": ("verl", ">=0.9.1,<0.10"),
+    "ms-swift": ("swift", ">=4.6,<4.7"),
+    "trinity-rft": ("trinity", ">=0.6,<0.7"),
+}
+
 
 def lazy_exports(package: str, homes: Mapping[str, str], install: str) -> Callable[[str], Any]:
-    """A module's `__getattr__` that imports a name from its home, so that importing the package imports no engine.
+    """A module's `__getattr__` that imports a name from its home: importing the package imports no engine.
 
-    Args:
-        package: the package whose names these are.
-        homes: the module that defines each name.
-        install: what to do where the engine is missing, for the error.
-
-    Raises:
-        MissingExtraError: from the returned function, where a package other than this one is not installed.
+    Where a package other than this one is missing it raises MissingExtraError, which says what to `install`.
     """
 
     def export(name: str) -> Any:
@@ -39,16 +42,9 @@ def lazy_exports(package: str, homes: Mapping[str, str], install: str) -> Callab
     return export
 
 
-def check_engine(package: str, *, extra: str, versions: str, installed: str | None = None) -> None:
-    """Checks the version of a package; `installed`: this one in place of the installed one's.
-
-    Args:
-        versions: as in pyproject.toml, such as ">=0.9.1,<0.10". A development version of 0.10 is none of these.
-
-    Raises:
-        MissingExtraError: it is not installed.
-        UnsupportedError: it is of another version.
-    """
+def check_engine(package: str, installed: str | None = None) -> None:
+    """Raises MissingExtraError where an engine is not installed, UnsupportedError where it is of another version."""
+    extra, versions = ENGINES[package]
     if installed is None:
         try:
             installed = version(package)

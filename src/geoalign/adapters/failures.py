@@ -9,7 +9,7 @@ import logging
 import math
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
@@ -17,6 +17,7 @@ from torch import nn
 from geoalign.errors import ConfigError
 
 _LOGGER = logging.getLogger(__name__)
+_Call = Callable[[], Any]
 
 
 def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = None) -> Callable[..., Any]:
@@ -40,22 +41,46 @@ def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = No
         if not isinstance(result, Exception):
             return result
         failed += 1
-        name, why = function_name(score), f"{type(result).__name__}: {result}"
-        _LOGGER.warning("reward function %r failed (%s): %d rows without a reward so far", name, why, failed)
+        warn_of_failure(score, result, f"{failed} rows without a reward so far")
         return math.nan
 
-    if is_asynchronous(score):
+    def plan(*args: Any, **kwargs: Any) -> tuple[list[_Call], Callable[[Sequence[Any]], Any]]:
+        return [functools.partial(score, *args, **kwargs)], lambda results: scored(results[0])
 
-        @functools.wraps(score)
-        async def wrapped(*args: Any, **kwargs: Any) -> Any:
-            return scored(await awaited_outcome(functools.partial(score, *args, **kwargs), timeout))
+    return guarded(score, plan, timeout)
+
+
+def guarded(
+    reward: Callable[..., Any],
+    plan: Callable[..., tuple[list[_Call], Callable[[Sequence[Any]], Any]]],
+    timeout: float | None = None,
+) -> Callable[..., Any]:
+    """A function in the place of `reward`, asynchronous if that is, of which an error is a value.
+
+    `plan` makes of its arguments the calls of `reward`, and what makes its result of theirs: each what it returned, or
+    the error that it raised.
+    """
+    if is_asynchronous(reward):
+
+        @functools.wraps(reward)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            calls, finish = plan(*args, **kwargs)
+            return finish(await asyncio.gather(*[_awaited_outcome(call, timeout) for call in calls]))
     else:
 
-        @functools.wraps(score)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            return scored(outcome(functools.partial(score, *args, **kwargs), timeout))
+        @functools.wraps(reward)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            calls, finish = plan(*args, **kwargs)
+            return finish([_outcome(call, timeout) for call in calls])
 
-    return wrapped
+    wrapper.__name__ = function_name(reward)
+    return wrapper
+
+
+def warn_of_failure(reward: Any, error: Exception, rows: str) -> None:
+    """Logs the error of a reward function, and what it cost."""
+    why = f"{type(error).__name__}: {error}"
+    _LOGGER.warning("reward function %r failed (%s): %s", function_name(reward), why, rows)
 
 
 def check_function(reward: Any, timeout: float | None) -> None:
@@ -76,9 +101,7 @@ def function_name(reward: Any) -> str:
     return getattr(reward, "__name__", type(reward).__name__)
 
 
-def outcome(call: Callable[[], Any], timeout: float | None) -> Any:
-    """What the call returns, or the error that it raises."""
-
+def _outcome(call: _Call, timeout: float | None) -> Any:
     def run() -> Any:
         try:
             return call()
@@ -95,8 +118,8 @@ def outcome(call: Callable[[], Any], timeout: float | None) -> Any:
         return TimeoutError(f"no reward within {timeout} s")
 
 
-async def awaited_outcome(call: Callable[[], Any], timeout: float | None) -> Any:
-    """What the awaited call returns, or the error that it raises; a cancellation from outside goes through."""
+async def _awaited_outcome(call: _Call, timeout: float | None) -> Any:
+    # A cancellation from outside goes through.
     try:
         return await asyncio.wait_for(call(), timeout)
     except TimeoutError as error:

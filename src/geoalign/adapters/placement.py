@@ -40,15 +40,17 @@ class Placement:
         """Whether any slot is dropped."""
         return not bool(self.kept.all())
 
+    @property
+    def active(self) -> Bool[Tensor, " b"]:
+        """[B] True where a slot enters its group's statistics: neither dropped nor unscorable."""
+        return self.kept & ~self.rewards.isnan()
+
 
 def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator") -> Placement:
     """Assigns every output row of a curation to a slot of its own group.
 
     With C = B output row i stands in slot i. With C < B a row stands in its own slot while that is free, otherwise in
-    the first free slot of its group; the slots left over are dropped.
-
-    Args:
-        by: the curator, for the messages.
+    the first free slot of its group; the slots left over are dropped. `by`: the curator, for the messages.
 
     Raises:
         UnsupportedError: more rows than slots in the batch or in a group, or a source from another group: the

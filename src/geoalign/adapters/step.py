@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -18,7 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.settings import EngineSettings
 from geoalign.curators.base import Curator
+from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Curation, Rollouts
@@ -35,11 +37,7 @@ class Decision:
 
 
 def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
-    """Curates one batch, in one process; `seconds` among the metrics are the curation's.
-
-    Raises:
-        UnsupportedError: sources across groups, or more rows than slots.
-    """
+    """Curates one batch, in one process; `seconds` among the metrics are the curation's."""
     started = time.perf_counter()
     curation = session.curate(rollouts)
     placement = place(curation, rollouts.groups, by=session.name)
@@ -77,17 +75,16 @@ def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, 
     return (given * placement.weights).nan_to_num(0.0)
 
 
+def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
+    """The curator of the settings, checked as `check_curator` says, with its generator."""
+    session = CurationSession(make_curator(settings.curator), seed=settings.seed)
+    check_curator(session, settings.rollout_fields, engine=engine, how=how)
+    return session
+
+
 def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
-    """Checks that the engine can carry the curator out and the user gives what it needs.
-
-    Args:
-        given: the fields that the user gives.
-        how: what to set for a field `{need}`, for the message.
-
-    Raises:
-        UnsupportedError: no engine can carry the curator out.
-        ConfigError: a field that it requires is not given.
-    """
+    """Raises UnsupportedError where no engine can carry the curator out, ConfigError where it needs a field that is not
+    `given`; `how`: what to set for a field `{need}`."""
     if session.curator.library_only:
         raise UnsupportedError(f"{session.name} inside {engine}: {session.curator.library_only}")
     parts = ("components",) if wanted_components(session.curator) else ()
@@ -95,6 +92,13 @@ def check_curator(session: CurationSession, given: Iterable[str], *, engine: str
     if missing:
         expected = ", ".join(how.format(need=need) for need in missing)
         raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
+
+
+def refuse(problems: Mapping[str, Any]) -> None:
+    """Raises UnsupportedError with the first of these messages whose condition holds."""
+    for message, holds in problems.items():
+        if holds:
+            raise UnsupportedError(message)
 
 
 def wanted_components(curator: Curator) -> list[str]:
@@ -121,31 +125,33 @@ def summed_components(
     return {name: part for name, part in zip(names, parts, strict=True) if list(names).count(name) == 1}
 
 
+def made(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict[str, Any]:
+    """The fields of a batch that are needed, each made by its function."""
+    return {name: make() for name, make in makers.items() if name in needs}
+
+
 def named_components(
     wanted: Sequence[str], rows: Sequence[Any], rewards: Float[Tensor, " b"], *, source: str
-) -> dict[str, Tensor]:
-    """The components of these names, out of the numbers that rows carry by name: as they enter the sum.
+) -> dict[str, Any]:
+    """The field `components`, out of the numbers that rows carry by name: as they enter the sum; {} where none wanted.
 
-    Args:
-        wanted: `wanted_components` of the curator.
-        rows: B dicts, or None.
-        rewards: [B]; NaN rows may lack what the others have, and get NaN.
-        source: where the dicts come from, for messages.
-
-    Raises:
-        ConfigError: a scored row has no number of that name; the message has those of all scored rows.
+    Rows (B dicts, or None) without a reward may lack what the others have, and get NaN; `source`: where the dicts come
+    from. A scored row without a number of that name is a ConfigError, with the names that all scored rows have.
     """
+    if not wanted:
+        return {}
     entries = [row if isinstance(row, Mapping) else {} for row in rows]
     scored = (~rewards.isnan()).tolist()
     numbers = [{name for name, value in entry.items() if isinstance(value, Real)} for entry in entries]
     if any(scored):
         known = set.intersection(*(own for own, counts in zip(numbers, scored, strict=True) if counts))
         check_components(wanted, known, source=source)
-    return {
-        name: torch.tensor([float(entry[name]) if name in own and counts else math.nan
-                            for entry, own, counts in zip(entries, numbers, scored, strict=True)])
+    found = {
+        name: [float(entry[name]) if counts and name in own else math.nan
+               for entry, own, counts in zip(entries, numbers, scored, strict=True)]
         for name in wanted
     }  # fmt: skip
+    return {"components": {name: torch.tensor(values) for name, values in found.items()}}
 
 
 def named_fields(
@@ -157,17 +163,11 @@ def named_fields(
     source: str,
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """The user's rollout fields, out of what rows carry by name.
+    """The user's rollout fields (field -> name in the rows' dicts), out of what rows carry by name.
 
-    Args:
-        wanted: field -> name in the rows' dicts.
-        rows: B dicts, or None.
-        rewards: [B]; NaN rows may lack what the others have, and get None or NaN.
-        setting: where `wanted` stands; `source`: where the dicts come from; `names`: of the rows; for messages.
-
-    Raises:
-        ConfigError: a scored row has no such entry.
-        InputError: entries are no numbers, or not equally many.
+    Rows (B dicts, or None) without a reward may lack what the others have, and get None or NaN; `setting`: where
+    `wanted` stands, `source`: where the dicts come from, `names`: of the rows. A scored row without the entry is a
+    ConfigError; entries that are no numbers, or not equally many, are an InputError.
     """
     entries = [row if isinstance(row, Mapping) else {} for row in rows]
     scored = (~rewards.isnan()).tolist()
@@ -194,11 +194,7 @@ def as_answers(values: Sequence[Any]) -> list[str | None]:
 
 
 def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:
-    """The values as float32: [B], or [B, M] where each is a list; None becomes NaN.
-
-    Raises:
-        InputError: a value is no number, or the lists differ in length; the message names the field.
-    """
+    """The values as float32: [B], or [B, M] where each is a list; None becomes NaN. InputError names the field."""
     try:
         return torch.tensor([_number_or_numbers(value) for value in values], dtype=torch.float32, device=device)
     except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from slime_parts import arguments, recorded
 
-from geoalign.adapters.slime import hooks
+from geoalign.adapters.slime import run
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 GRPO = {"curator": {"type": "grpo"}}
@@ -48,7 +48,7 @@ def engine(request, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, _Servers()])
     load = importlib.import_module(f"{name}.utils.misc").load_function
     hook = load("geoalign.adapters.slime.post_process_rewards")
-    assert hook is hooks.post_process_rewards
+    assert hook is run.post_process_rewards
     if name == "slime":
         manager = importlib.import_module("slime.ray.rollout").RolloutManager.__ray_metadata__.modified_class
 
@@ -184,15 +184,15 @@ def test_a_whole_step_of_slimes_manager(engine, monkeypatch):
     made.args, made.data_source, made._health_monitors = args, None, []
     made.generate_rollout = lambda args, rollout_id, source, evaluation: groups
     made.eval_generate_rollout = lambda args, rollout_id, source, evaluation: {"math": {"samples": samples}}
-    made.custom_reward_post_process_func = hooks.post_process_rewards
+    made.custom_reward_post_process_func = run.post_process_rewards
     made.custom_convert_samples_to_train_data_func = None
     made.train_parallel_config = {"dp_size": 1, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
     (rank,) = manager.generate(made, 0)
     rows = rank.inner
     assert rows["global_batch_sizes"] == [11]
     assert len(set(rows["rollout_ids"])) == 11
-    assert hooks.run_of(args).session.calls == 1
+    assert run.run_of(args).session.calls == 1
     before = [list(sample.tokens) for sample in samples]
     manager.eval(made, 0)
     assert [list(sample.tokens) for sample in samples] == before
-    assert hooks.run_of(args).session.calls == 1
+    assert run.run_of(args).session.calls == 1

@@ -4,11 +4,10 @@ import sys
 from types import ModuleType
 
 import pytest
-import torch
 from slime_parts import arguments, recorded
 
 from geoalign.adapters.slime import data_source, post_process_rewards
-from geoalign.adapters.slime.hooks import run_of
+from geoalign.adapters.slime.run import run_of
 from geoalign.errors import ConfigError, InputError
 
 SECTION = {"curator": {"type": "pf_ppo_br"}, "data_source": "made_up_source.Source"}
@@ -79,11 +78,3 @@ def test_the_data_source_to_wrap(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(ConfigError, match="got none"):
         data_source(arguments({"curator": {"type": "grpo"}}))
-
-
-def test_the_global_generator_is_left_alone():
-    args = arguments(SECTION)
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    rewards_of(args)
-    assert torch.equal(torch.get_rng_state(), before)

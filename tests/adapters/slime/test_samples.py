@@ -1,27 +1,31 @@
 """slime's samples as rollouts."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from slime_parts import Sample
 
+from geoalign.adapters.settings import SlimeSettings
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 
-FIELDS = {"hidden_key": "geoalign_hidden", "rollout_fields": {}}
+
+def read(samples, *reads, **fields):
+    return read_members([[sample] for sample in samples], reads, fields)
 
 
-def read(samples, *reads, **changes):
-    members = [[sample] for sample in samples]
-    rewards = [reward_of(rollout, None) for rollout in members]
-    return read_rollouts(members, group_ids(members, 4), rewards, reads, **{**FIELDS, **changes})
+def read_members(members, reads=(), fields=None):
+    rewards, settings = [reward_of(rollout, None) for rollout in members], SlimeSettings(rollout_fields=fields or {})
+    curator = SimpleNamespace(reads=reads, config=None)
+    return read_rollouts(members, group_ids(members, 4), rewards, curator, settings)
 
 
 def test_fields_of_the_recorded_batch(batch):
     batch[2].remove_sample = True  # a filter took it out of the loss
     batch[0].loss_mask = [1, 0, *[1] * (batch[0].response_length - 2)]  # a token of a tool
-    found = read(batch, "logprobs", "prompt_keys", rollout_fields={"answers": "answer"})
+    found = read(batch, "logprobs", "prompt_keys", answers="answer")
     assert found.rewards.tolist() == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]
     assert found.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert found.donor_ok.tolist() == [row not in (2, 7) for row in range(12)]
@@ -58,7 +62,7 @@ def test_samples_of_one_rollout_are_one_row(batch):
     rows = rollout_rows(batch)
     assert rows == [[0, 1, 2], *[[row] for row in range(3, 12)]]
     members = [[batch[row] for row in part] for part in rows]
-    found = read_rollouts(members, group_ids(members, 4), [reward_of(part, None) for part in members], (), **FIELDS)
+    found = read_members(members)
     assert found.groups.tolist() == [0] * 2 + [1] * 4 + [2] * 4
     assert found.lengths[0] == sum(sample.response_length for sample in batch[:3])
     batch[1].reward = 0.0
@@ -89,7 +93,7 @@ def test_errors_name_the_entry_and_the_sample(batch):
     with pytest.raises(
         ConfigError, match=r"rollout_fields.answers: expected 'final' in Sample.metadata.*answer in sample 0"
     ):
-        read(batch, rollout_fields={"answers": "final"})
+        read(batch, answers="final")
     batch[3].rollout_log_probs = None
     with pytest.raises(InputError, match=r"rollout_log_probs: expected .*, got none in sample 3"):
         read(batch, "logprobs")

@@ -8,6 +8,7 @@ import torch
 from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer
 from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.baselines.advantages import GRPO
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
@@ -78,6 +79,12 @@ def test_states_of_a_multimodal_model():
 
     with pytest.raises(UnsupportedError, match="GeoAlign with a multimodal model: the pass for hidden states"):
         check(trainer(is_multimodal=True), GeoAlign())
+
+
+def test_log_probabilities():
+    with pytest.raises(UnsupportedError, match=r"SeedGRPO with log-probabilities, .* set mass: share"):
+        check(trainer(), SeedGRPO())
+    check(trainer(), SeedGRPO(mass="share"), {"answers": "gold"})
 
 
 def test_fields_that_nobody_gives():

@@ -14,7 +14,7 @@ from trl_parts import Scripted, second_half_from_first  # noqa: E402
 
 if __name__ == "__main__":
     inputs, folder = map(Path, sys.argv[1:])
-    watcher = Scripted(second_half_from_first, requires=("hidden", "lengths", "logprobs"))
+    watcher = Scripted(second_half_from_first, requires=("hidden", "lengths"))
     # Two rows a process: every group of 4 lies on both.
     made = train(inputs, folder, watcher, per_device_train_batch_size=2, ddp_backend="gloo")
     rewards = [seen.rewards.tolist() for seen in watcher.seen]

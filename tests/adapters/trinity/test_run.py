@@ -1,18 +1,15 @@
 """Curating one batch after another, with a synchroniser that behaves as Trinity's."""
 
 import asyncio
-from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
-from trinity_parts import tiny
 
-from geoalign import GeoAlign, Rollouts
+from geoalign import Rollouts
+from geoalign.adapters.settings import TrinitySettings, read_section
 from geoalign.adapters.trinity.run import CurationRun
-from geoalign.adapters.trinity.settings import read_settings
-from geoalign.adapters.trinity.weights import PublishedWeights
-from geoalign.curators.controls import OracleConfig
-from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
+from geoalign.curators.registry import make_curator
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
 
@@ -44,9 +41,8 @@ def test_it_decides_what_the_library_decides(batch):
     rewards = torch.tensor([row.reward for row in rows])
     run = CurationRun({"curator": SMALL, "seed": 3})
     found = asyncio.run(run.decide(rows))
-    config = {name: value for name, value in SMALL.items() if name != "type"}
     groups = torch.arange(6).repeat_interleave(8)
-    wanted = GeoAlign(read_settings({"curator": {"type": "geoalign", **config}}).curator).curate(
+    wanted = make_curator(read_section(TrinitySettings, {"curator": SMALL}, engine="it").curator).curate(
         Rollouts(rewards=rewards, groups=groups, hidden=hidden), generator=torch.Generator().manual_seed(3)
     )
     assert torch.equal(found.curation.source, wanted.source)
@@ -99,168 +95,14 @@ def test_no_states_from_anywhere(batch):
     assert asyncio.run(CurationRun({"curator": "reward_distance"}).decide(rows)).rollouts.hidden is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"curater": "grpo"}, r"curater.*nearest: curator|unknown"),
-        ({"curator": {"type": "geo"}}, "curator.type: expected one of"),
-        ({"curator": {"type": "geoalign", "alpha": 2}}, "curator.alpha"),
-        ({"hidden_position": "last"}, "hidden_position"),
-        ({"hidden_layer": 1.5}, r"hidden_layer: expected a layer's number from 0 or a share of the depth in \(0, 1\]"),
-        ({"hidden_layer": True}, "hidden_layer: expected a layer's number"),
-        ({"hidden_layer": []}, "hidden_layer: expected at least one layer"),
-        ({"hidden_layer": [3, "last"]}, "hidden_layer: expected a layer's number"),
-        ({"hidden_layer": float("nan")}, "hidden_layer: expected a layer's number"),
-        ({"rollout_fields": {"hidden": "x"}}, "rollout_fields: expected keys out of answers"),
-        ({"curator": "par"}, "PAR requires reference_rewards: expected rollout_fields.reference_rewards"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        CurationRun(arguments)
-
-
-def test_a_curator_that_no_engine_carries_out():
+def test_curators_that_cannot_be_carried_out():
+    with pytest.raises(ConfigError, match="PAR requires reference_rewards: expected rollout_fields"):
+        CurationRun({"curator": "par"})
     with pytest.raises(UnsupportedError, match="PFPPOBestRandom inside Trinity-RFT"):
         CurationRun({"curator": {"type": "pf_ppo_br", "mode": "reweight"}})
 
 
-def test_anchors_are_refused_by_name():
-    with pytest.raises(ConfigError, match=r"anchors: expected to be left out, got a value: inside Trinity no anchors"):
-        read_settings({"anchors": "a.jsonl"})
-
-
 def test_fields_from_the_info(experience):
     rows = [experience(0, run, float(run == 0), info={"clean": float(run == 1)}) for run in range(4)]
-    assert read_settings({"curator": "oracle"}).curator == OracleConfig()
     found = asyncio.run(CurationRun({"curator": "oracle", "rollout_fields": {"true_rewards": "clean"}}).decide(rows))
     assert found.placement.replaced.tolist() == [True, True, False, False]
-
-
-class Answer:
-    """A method of an actor: `.remote()` is awaited."""
-
-    def __init__(self, give):
-        self.give = give
-
-    def options(self, **options):
-        return self
-
-    def remote(self, *arguments):
-        given = self.give(*arguments)
-        if hasattr(given, "__aiter__"):
-            return given
-
-        async def later():
-            return given
-
-        return later()
-
-
-class Synchronizer:
-    """What an operator can ask of Trinity's."""
-
-    def __init__(self):
-        self.weights, self.path, self.number, self.reads = None, None, 0, 0
-        self.get_latest_model_version = Answer(lambda: self.number)
-        self.get_state_dict_meta = Answer(lambda: None if self.weights is None else [])
-        self.get_latest_model_path = Answer(lambda: self.path)
-        self.get_model_state_dict_iterator = Answer(self._stream)
-
-    async def _stream(self):
-        self.reads += 1
-        for item in self.weights.items():
-            await asyncio.sleep(0)
-
-            async def reference(item=item):
-                return item
-
-            yield reference()
-
-
-@pytest.fixture
-def model_path(tmp_path):
-    tiny().save_pretrained(tmp_path / "model")
-    return str(tmp_path / "model")
-
-
-def without_states(rows, **info):
-    for row in rows:
-        row.info = dict(info)
-        row.tokens = row.tokens % 400
-    return rows
-
-
-def test_published_weights_are_taken_when_they_are_new(batch, model_path):
-    synchronizer = Synchronizer()
-
-    async def run():
-        run = CurationRun({"curator": SMALL, "model_path": model_path}, PublishedWeights(synchronizer))
-        await run.prepare()
-        first = await run.decide(without_states(batch(), model_version=0))
-        assert first.metrics["state_version"] == first.metrics["state_versions_ahead"] == 0
-        synchronizer.weights, synchronizer.number = tiny(seed=5).state_dict(), 4
-        second = await run.decide(without_states(batch(1), model_version=3))
-        assert second.metrics["state_version"] == 4
-        assert second.metrics["state_versions_ahead"] == 1
-        with torch.no_grad():
-            row = batch(1)[0]
-            wanted = tiny(seed=5).model(input_ids=row.tokens[None] % 400).last_hidden_state[0, -2]
-        torch.testing.assert_close(second.rollouts.hidden[0], wanted, rtol=1e-5, atol=1e-5)
-        await run.decide(without_states(batch(2)))
-        assert synchronizer.reads == 1
-
-    asyncio.run(run())
-
-
-def test_weights_that_only_the_engines_get(batch, model_path):
-    synchronizer = Synchronizer()
-    synchronizer.number = 2
-
-    async def run(**arguments):
-        run = CurationRun({"curator": SMALL, "model_path": model_path, **arguments}, PublishedWeights(synchronizer))
-        await run.prepare()
-        return await run.decide(without_states(batch(), model_version=2))
-
-    with pytest.raises(UnsupportedError, match=r"sync_method=nccl.*set it to memory or checkpoint"):
-        asyncio.run(run())
-    assert asyncio.run(run(reload="never")).metrics["state_versions_ahead"] == -2
-
-
-def test_weights_that_change_while_they_are_read():
-    synchronizer = Synchronizer()
-    synchronizer.weights, synchronizer.number = {"a": torch.zeros(1)}, 1
-    versions = iter([1, 2, 2, 2])
-    synchronizer.get_latest_model_version = Answer(lambda: next(versions))
-    assert asyncio.run(PublishedWeights(synchronizer).newer_than(0))[1] == 2
-    numbers = iter(range(1, 100))
-    synchronizer.get_latest_model_version = Answer(lambda: next(numbers))
-    with pytest.raises(UnsupportedError, match="published faster than they could be read"):
-        asyncio.run(PublishedWeights(synchronizer).newer_than(0))
-
-
-def test_a_folder_of_weights_that_is_not_there(tmp_path):
-    synchronizer = Synchronizer()
-    synchronizer.path, synchronizer.number = str(tmp_path / "global_step_4" / "actor"), 4
-    with pytest.raises(InputError, match=r"checkpoint: expected the folder .*global_step_4/actor, got none"):
-        asyncio.run(PublishedWeights(synchronizer).newer_than(0))
-    # Removed because a newer version took its place: that one is read instead.
-    synchronizer.weights = {"a": torch.ones(1)}
-    metas = iter([None, []])
-    synchronizer.get_state_dict_meta = Answer(lambda: next(metas))
-    versions = iter([4, 5, 5, 5])
-    synchronizer.get_latest_model_version = Answer(lambda: next(versions))
-    assert asyncio.run(PublishedWeights(synchronizer).newer_than(0)) == ({"a": torch.ones(1)}, 5)
-
-
-def test_without_trinity_the_extra_is_named(monkeypatch):
-    import geoalign.adapters.trinity as adapter
-
-    def missing(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("geoalign.adapters.exports.version", missing)
-    with pytest.raises(MissingExtraError, match=r"pip install 'geoalign\[trinity\]'"):
-        _ = adapter.GeoAlignOperator
-    with pytest.raises(AttributeError, match="no attribute 'GeoalignOperator'"):
-        _ = adapter.GeoalignOperator

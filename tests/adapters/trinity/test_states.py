@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from trinity_parts import tiny
 
-from geoalign.adapters.trinity.settings import TrinitySettings
+from geoalign.adapters.settings import TrinitySettings
 from geoalign.adapters.trinity.states import StateModel, take_given_states, token_rows
 from geoalign.errors import InputError, UnsupportedError
 
@@ -19,25 +19,24 @@ def saved(tmp_path_factory):
 
 
 def test_given_states_are_taken_out_of_the_info(experience):
-    rows = [experience(0, run, info={"h": [float(run), 1.0], "tag": run}) for run in range(2)]
-    assert take_given_states(rows, "h").tolist() == [[0, 1], [1, 1]]
+    rows = [experience(0, run, info={"geoalign_hidden": [float(run), 1.0], "tag": run}) for run in range(2)]
+    assert take_given_states(rows).tolist() == [[0, 1], [1, 1]]
     assert [row.info for row in rows] == [{"tag": 0}, {"tag": 1}]
-    assert take_given_states(rows, "h") is None
+    assert take_given_states(rows) is None
 
 
 @pytest.mark.parametrize(
     ("state", "message"),
     [
         (None, r"in every experience or in none, got none in 1 of 2, the first 0/0/1/0/"),
-        ([1.0], r"expected shape \[2\], got \[1\]"),
-        ([[1.0, 2.0]], r"expected shape \[2\], got \[1, 2\]"),
+        ([1.0], "expected numbers, equally many in each"),
         ("text", "expected numbers"),
     ],
 )
 def test_bad_given_states(experience, state, message):
-    rows = [experience(0, 0, info={"h": [0.0, 1.0]}), experience(0, 1, info={} if state is None else {"h": state})]
+    rows = [experience(0, run, info={"geoalign_hidden": value}) for run, value in enumerate(([0.0, 1.0], state))]
     with pytest.raises(InputError, match=message):
-        take_given_states(rows, "h")
+        take_given_states(rows)
 
 
 def test_the_response_ends_with_the_last_generated_token(experience):

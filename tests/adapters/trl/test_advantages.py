@@ -4,30 +4,33 @@ import pytest
 import torch
 from trl_parts import Scripted, curated_batch, curation, digits, length, trainer
 
-from geoalign.adapters.trl.advantages import total_rewards, trl_advantages, trl_advantages_by_function
-from geoalign.errors import UnsupportedError
+from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages, total_rewards
 
 NAN = math.nan
 GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
-def test_group_scale_by_hand():
-    # Group 0: mean 2, std sqrt((1 + 0 + 1) / 2) = 1, so -1/1.0001, 0, 1/1.0001. Group 1: the NaN row is out, mean 3,
-    # std sqrt((1 + 1) / 1) = 1.41421, so -1/1.41431 and 1/1.41431.
-    rewards = torch.tensor([1.0, 2, 3, 2, NAN, 4])
-    expected = torch.tensor([-0.9999, 0, 0.9999, -0.70706, 0, 0.70706])
-    torch.testing.assert_close(trl_advantages(rewards, GROUPS, scale_rewards="group"), expected, atol=2e-5, rtol=0)
+# Group 0: 1, 3 (and one without a reward); group 1: 0, 0, 6.
+REWARDS = torch.tensor([1.0, NAN, 3.0, 0.0, 0.0, 6.0])
 
 
-def test_other_scales_by_hand():
-    # Kept rewards 1, 2, 3, 2, 4: mean 2.4, squares 1.96 + 0.16 + 0.36 + 0.16 + 2.56 = 5.2,
-    # std sqrt(5.2 / 4) = 1.140175.
-    rewards = torch.tensor([1.0, 2, 3, 2, NAN, 4])
-    centred = torch.tensor([-1.0, 0, 1, -1, 0, 1])
-    torch.testing.assert_close(trl_advantages(rewards, GROUPS, scale_rewards="none"), centred)
-    torch.testing.assert_close(
-        trl_advantages(rewards, GROUPS, scale_rewards="batch"), centred / (1.140175 + 1e-4), atol=1e-5, rtol=0
-    )
+@pytest.mark.parametrize(
+    ("estimator", "scale", "expected"),
+    [
+        ("grpo", "none", [-1, 0, 1, -2, -2, 4]),
+        # Deviations sqrt(2) and sqrt(12), one degree of freedom less than rewards.
+        ("grpo", "group", [-0.7071, 0, 0.7071, -0.5773, -0.5773, 1.1547]),
+        # Of 1, 3, 0, 0, 6 around 2: (1 + 1 + 4 + 4 + 16) / 4 = 6.5, sqrt 2.5495.
+        ("grpo", "batch", [-0.3922, 0, 0.3922, -0.7845, -0.7845, 1.5689]),
+        # ms-swift's. k / (k - 1): 2 of group 0's two, 1.5 of group 1's three.
+        ("rloo", "none", [-2, 0, 2, -3, -3, 6]),
+        # Of the advantages -1, 1, -2, -2, 4 around 0: 26 / 4 = 6.5.
+        ("reinforce_plus_plus", "batch", [-0.3922, 0, 0.3922, -0.7845, -0.7845, 1.5689]),
+    ],
+)
+def test_by_hand(estimator, scale, expected):
+    got = scaled_advantages(REWARDS, GROUPS, estimator=estimator, scale_rewards=scale)
+    torch.testing.assert_close(got, torch.tensor(expected, dtype=torch.float32), atol=2e-4, rtol=0)
 
 
 def test_total_leaves_single_nan_out_and_keeps_rows_of_nan():
@@ -37,16 +40,11 @@ def test_total_leaves_single_nan_out_and_keeps_rows_of_nan():
     assert total[2].isnan()
 
 
-def test_unknown_scale_is_refused():
-    with pytest.raises(UnsupportedError, match="scale_rewards"):
-        trl_advantages(torch.zeros(6), GROUPS, scale_rewards="median")
-
-
 def test_degenerate_batches_give_zero():
     lonely = torch.tensor([1.0, NAN, NAN, NAN, NAN, NAN])
     for scale in ("group", "batch", "none"):
-        assert trl_advantages(lonely, GROUPS, scale_rewards=scale).tolist() == [0.0] * 6
-    assert trl_advantages_by_function(lonely[:, None], torch.ones(1), GROUPS).tolist() == [0.0] * 6
+        assert scaled_advantages(lonely, GROUPS, scale_rewards=scale).tolist() == [0.0] * 6
+    assert advantages_by_function(lonely[:, None], torch.ones(1), GROUPS).tolist() == [0.0] * 6
 
 
 def gaps(completions, **columns):
@@ -80,9 +78,9 @@ def test_the_same_as_trls_own_code(tmp_path, scale, aggregation):
     per_function, groups = kept["rewards"], torch.arange(32) // 4
     assert per_function.isnan().any()
     if aggregation == "normalize_then_sum":
-        ours = trl_advantages_by_function(per_function, prepared.reward_weights, groups)
+        ours = advantages_by_function(per_function, prepared.reward_weights, groups)
     else:
-        ours = trl_advantages(
+        ours = scaled_advantages(
             total_rewards(per_function, prepared.reward_weights), groups, scale_rewards=prepared.scale_rewards
         )
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

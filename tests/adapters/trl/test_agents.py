@@ -12,13 +12,11 @@ from trl_parts import (
     curation,
     drop_last_of_group,
     same_weights,
-    second_half_from_first,
     trainer,
     weights_of,
 )
 
-from geoalign.adapters.trl.states import StatePlace, Written, mean_logprobs
-from geoalign.curators.denoise import Denoise
+from geoalign.adapters.trl.states import RowTokens, StatePlace, mean_logprobs
 from geoalign.hidden.tap import backbone_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -62,16 +60,6 @@ def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
     assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
 
 
-def test_replaced_rows_change_what_is_learnt(tmp_path):
-    plain = agent(tmp_path / "plain", cls=GRPOTrainer)
-    made = agent(tmp_path / "made", Scripted(second_half_from_first, requires=("hidden",)), cls=Recording)
-    for one in (plain, made):
-        one.train()
-    assert all(int(step.curation.replaced.sum()) == 4 for step in made.steps)
-    assert made.state.log_history[0]["grad_norm"] > 0
-    assert not same_weights(weights_of(made), weights_of(plain))
-
-
 def test_dropped_rows(tmp_path):
     made = agent(tmp_path, Scripted(drop_last_of_group), cls=Recording)
     batch = curated_batch(made)
@@ -83,19 +71,6 @@ def test_dropped_rows(tmp_path):
     assert made.steps[0].lengths[kept].tolist() == tokens[kept].tolist()
     rewards = made.steps[0].rollouts.rewards[kept]
     torch.testing.assert_close(batch["advantages"][kept], by_hand(rewards, size=3), atol=1e-5, rtol=1e-5)
-
-
-def test_denoise_copies_no_row(tmp_path):
-    # A level at which any agreement opens the gate, as two steps of a tiny model have none.
-    batch = {"per_device_train_batch_size": 32, "num_generations": 8}
-    extra = {"hidden_position": "mean"}
-    made = agent(tmp_path, Denoise(level=0.01), cls=Recording, max_steps=4, extra=extra, **batch)
-    made.train()
-    for step in made.steps:
-        assert step.curation.source.tolist() == list(range(32))
-    acted = [step for step in made.steps if step.curation.metrics["states_used"]]
-    assert acted
-    assert not torch.equal(acted[0].curation.rewards, acted[0].rollouts.rewards)
 
 
 # `told` gives, after a prompt of two tokens in columns 0 and 1:
@@ -134,17 +109,20 @@ def test_states_are_those_of_what_the_policy_wrote(tmp_path, position, source):
 
 
 def test_an_answer_is_the_policys_own():
-    made = type("Made", (), {"_tokenizer": calling_tokenizer()})
+    tokenizer = calling_tokenizer()
     said = "so answer is 4" + "=answer is 7" + "ok"
-    ids = [made._tokenizer.convert_tokens_to_ids(character) for character in said]
-    mask = [1] * 14 + [0] * 12 + [1] * 2
-    place = StatePlace("anchor", 1.0)
+    ids = [tokenizer.convert_tokens_to_ids(character) for character in said]
+
+    def found(response, mask):
+        rows = RowTokens([[1]], [response], mask)
+        rows.find_answers(tokenizer, StatePlace("anchor", 1.0))
+        return rows.answers
+
     # The 4 stands in token 13 of the response, the tool's 7 in token 25.
-    assert place.answer_starts(made, [ids], Written([ids], [mask])) == [13]
-    assert place.answer_starts(made, [ids], Written([ids], None)) == [25]
+    assert found(ids, [[1] * 14 + [0] * 12 + [1] * 2]) == [13]
+    assert found(ids, None) == [25]
     # An answer in the second turn is counted in the whole response: "=..." has 12 tokens, then 10 before the answer.
-    later = ids[14:26] + ids[3:14]
-    assert place.answer_starts(made, [later], Written([later], [[0] * 12 + [1] * 11])) == [22]
+    assert found(ids[14:26] + ids[3:14], [[0] * 12 + [1] * 11]) == [22]
 
 
 def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
@@ -164,6 +142,5 @@ def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
 
 def test_mean_log_probabilities_by_hand():
     per_token = torch.tensor([[-1.0, -2.0, -4.0, -8.0]])
-    mask = torch.tensor([[True, False, True]])
     # (-1 - 4) / 2 = -2.5; the fourth column is padding.
-    assert mean_logprobs(per_token, torch.tensor([3]), mask).tolist() == [-2.5]
+    assert mean_logprobs(per_token, RowTokens([[1]], [[2, 3, 4]], [[1, 0, 1]])).tolist() == [-2.5]

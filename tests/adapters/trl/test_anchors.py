@@ -25,26 +25,25 @@ def watching(**options):
 
 def test_the_batch_is_trained_on_alone_and_sampled_as_without(tmp_path):
     """A curator that changes nothing: bit for bit TRL's own weights, however many anchors it is shown."""
-    made = trainer(tmp_path / "anchored", watching(), cls=Recording, extra={"anchors": ANCHORS}, max_steps=3, **BATCH)
+    made = trainer(tmp_path / "anchored", watching(), cls=Recording, extra={"anchors": ANCHORS}, max_steps=2, **BATCH)
     made.train()
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, max_steps=3, **BATCH)
+    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, max_steps=2, **BATCH)
     plain.train()
     assert same_weights(weights_of(plain), weights_of(made))
-    assert [len(rollouts) for rollouts in made.curator.seen] == [32 + 24] * 3
+    assert [len(rollouts) for rollouts in made.curator.seen] == [32 + 24] * 2
     for step in made.steps:
         assert len(step.rollouts) == len(step.curation.source) == len(step.curation.scores) == 32
         assert step.rollouts.trusted is None
     logged = [entry for entry in made.state.log_history if "geoalign/anchors" in entry]
-    assert [entry["geoalign/anchors"] for entry in logged] == [24] * 3
+    assert [entry["geoalign/anchors"] for entry in logged] == [24] * 2
 
 
-@pytest.mark.parametrize("position", ["mean", "final", "predicting"])
-def test_the_states_are_those_of_the_policy_of_the_moment(tmp_path, position):
-    extra = {"anchors": ANCHORS, "hidden_position": position}
+def test_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
+    extra = {"anchors": ANCHORS, "hidden_position": "mean"}
     made = trainer(tmp_path, watching(), extra=extra, max_steps=2, per_device_train_batch_size=8)
     made.train()
     first, second = (rollouts.hidden[8:] for rollouts in made.curator.seen)
-    expected = extract_states_from_texts(model(), tokenizer(), PROMPTS, RESPONSES, position=position)
+    expected = extract_states_from_texts(model(), tokenizer(), PROMPTS, RESPONSES, position="mean")
     torch.testing.assert_close(first, expected.states, atol=1e-5, rtol=1e-5)
     assert not torch.allclose(first, second, atol=1e-5)
     seen = made.curator.seen[0]
@@ -71,24 +70,6 @@ def test_conversations_and_responses_that_were_cut_off(tmp_path):
     expected = extract_states(model(), prompts, responses)
     torch.testing.assert_close(made.curator.seen[0].hidden[8:], expected.states, atol=1e-5, rtol=1e-5)
     assert made.curator.seen[0].lengths[8:10].tolist() == [2, 5]
-
-
-def test_anchors_change_what_is_learnt(tmp_path):
-    def trained(name, anchors):
-        made = trainer(
-            tmp_path / name, Denoise(**OPEN), cls=Recording, extra={"anchors": anchors}, max_steps=3, **BATCH
-        )
-        made.train()
-        return made
-
-    with_them, without = trained("with", ANCHORS), trained("without", None)
-    first, second = with_them.steps[0], without.steps[0]
-    assert first.responses == second.responses
-    assert not torch.equal(first.curation.rewards, second.curation.rewards)
-    assert len(first.curation.rewards) == len(second.curation.rewards) == 32
-    for step in with_them.steps:
-        assert step.curation.metrics["anomalous"] == float(step.curation.anomalous.sum())
-    assert not same_weights(weights_of(with_them), weights_of(without))
 
 
 def test_resume_reaches_the_same_weights_with_the_same_anchors(tmp_path):
@@ -136,9 +117,3 @@ def test_refused_by_name(tmp_path):
         trainer(tmp_path, None, extra=extra)
     with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GeoAlign"):
         trainer(tmp_path, GeoAlign(), extra=extra)
-    long = Anchors(["1", "1"], ["2", "3" * 200], [0.0, 1.0], [0, 0])
-    with pytest.raises(InputError, match=r"anchors: expected at most 128 tokens, .* got 202 in row 1"):
-        trainer(tmp_path, Denoise(), extra={"anchors": long})
-    empty = Anchors(["1", "1"], ["2", ""], [0.0, 1.0], [0, 0], truncated=[False, True])
-    with pytest.raises(InputError, match=r"anchors: expected .* at least one token, got none in row 1"):
-        trainer(tmp_path, Denoise(), extra={"anchors": empty})

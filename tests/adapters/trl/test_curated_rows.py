@@ -46,8 +46,6 @@ def close(rows):
 
 OPTIONS = {
     "defaults": ({}, 1),
-    "num_iterations": ({"num_iterations": 2, "max_steps": 4}, 2),
-    "steps_per_generation": ({"steps_per_generation": 2, "gradient_accumulation_steps": 2}, 1),
     "steps_and_iterations": ({"steps_per_generation": 2, "num_iterations": 2, "max_steps": 4}, 2),
 }
 
@@ -102,7 +100,7 @@ def test_weights_multiply_the_advantages(tmp_path):
     assert len([row for row in made.entered if row[2] == 0]) >= 1
 
 
-def test_shaped_rewards_go_through_trls_own_code(tmp_path):
+def test_shaped_rewards(tmp_path):
     def squash(rollouts):
         return curation(rollouts, rewards=(3 * rollouts.rewards).tanh())
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
+from trl import GRPOTrainer
 from trl_parts import Recording, check_resume, curated_batch, same_weights, trainer, weights_of
 
 from geoalign.curators.chain import Chain
-from geoalign.curators.denoise import Denoise, DenoiseConfig
+from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError
 
 BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
@@ -14,9 +14,16 @@ BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completio
 OPEN = {"level": 0.01}
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    made = trainer(tmp_path_factory.mktemp("plain"), cls=GRPOTrainer, max_steps=3, **BATCH)
+    made.train()
+    return weights_of(made)
+
+
 @pytest.mark.parametrize("strategy", ["soft", "weight", "drop", "replace"])
-def test_each_strategy_changes_a_real_training(tmp_path, strategy):
-    made = trainer(tmp_path / "denoise", Denoise(strategy=strategy, **OPEN), cls=Recording, max_steps=4, **BATCH)
+def test_each_strategy_changes_a_real_training(tmp_path, strategy, plain):
+    made = trainer(tmp_path / "denoise", Denoise(strategy=strategy, **OPEN), cls=Recording, max_steps=3, **BATCH)
     made.train()
     acted = [step for step in made.steps if step.curation.metrics["states_used"]]
     assert acted
@@ -26,30 +33,20 @@ def test_each_strategy_changes_a_real_training(tmp_path, strategy):
             assert not torch.equal(step.curation.rewards, step.rollouts.rewards)
         if strategy == "weight":
             assert (step.curation.weights < 1).any()
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, max_steps=4, **BATCH)
-    plain.train()
-    assert not same_weights(weights_of(plain), weights_of(made))
+    assert not same_weights(plain, weights_of(made))
 
 
-def test_without_a_signal_it_is_plain_grpo(tmp_path):
+def test_without_a_signal_it_is_plain_grpo(tmp_path, plain):
     """The gate at a level that nothing passes: bit for bit TRL's own weights."""
     made = trainer(tmp_path / "denoise", Denoise(level=1 - 1e-12), cls=Recording, max_steps=3, **BATCH)
     made.train()
     assert [step.curation.metrics["states_used"] for step in made.steps] == [0, 0, 0]
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, max_steps=3, **BATCH)
-    plain.train()
-    assert same_weights(weights_of(plain), weights_of(made))
+    assert same_weights(plain, weights_of(made))
 
 
 def test_resume_reaches_the_same_weights(tmp_path):
     steps = check_resume(tmp_path, lambda: Denoise(**OPEN), **BATCH)
     assert any(step.curation.advantages is not None for step in steps)
-
-
-def test_settings_parse_beside_trls(tmp_path):
-    parser = TrlParser((ScriptArguments, DenoiseConfig, GRPOConfig, ModelConfig))
-    arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--strategy", "weight", "--window", "5"]
-    assert parser.parse_args_and_config(arguments)[1] == DenoiseConfig(strategy="weight", window=5)
 
 
 def verdict(completions, **columns):

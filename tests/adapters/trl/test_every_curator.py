@@ -12,7 +12,7 @@ from geoalign.curators.baselines.rewards import PAR, PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS
 from geoalign.curators.chain import Chain
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import UnsupportedError
 from geoalign.method.advantages import group_advantages
 
 SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
@@ -134,15 +134,3 @@ class Crossing(SGRPO):
 def test_curators_for_the_library_alone_are_refused(tmp_path, curator):
     with pytest.raises(UnsupportedError, match=r"(Crossing|Chain) inside TRL: draws rows across groups"):
         trainer(tmp_path, curator())
-
-
-@pytest.mark.parametrize("name", ["par", "seed_grpo", "oracle"])
-def test_fields_that_only_the_user_has_must_be_given(tmp_path, name):
-    field = {"par": "reference_rewards", "seed_grpo": "answers", "oracle": "true_rewards"}[name]
-    with pytest.raises(ConfigError, match=rf"{field}=<column or callable>"):
-        trainer(tmp_path, CURATORS[name]())
-
-
-def test_a_reward_that_is_not_binary_is_refused_while_training(tmp_path):
-    with pytest.raises(ValueError, match=r"SGRPO: expected binary rewards"):
-        trainer(tmp_path, SGRPO(), max_steps=1).train()

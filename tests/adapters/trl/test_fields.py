@@ -79,12 +79,6 @@ def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_pat
     assert verdicts[1] == float(seen.lengths[2])
 
 
-def test_column_of_a_conversational_data_set(tmp_path):
-    seen = seen_with(tmp_path, {"answers": "gold"}, dataset=data(conversational=True))
-    assert set(seen.answers) <= {str(number) for number in range(32)}
-    assert len(seen.answers) == 8
-
-
 def test_what_a_curator_requires_must_be_given(tmp_path):
     with pytest.raises(ConfigError, match=r"Scripted requires true_rewards: .*true_rewards=<column or callable>"):
         seen_with(tmp_path, {}, requires=("true_rewards", "hidden"))

@@ -26,8 +26,15 @@ def recipe():
     return module
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    made = trainer(tmp_path_factory.mktemp("plain"), cls=GRPOTrainer, **BATCH)
+    made.train()
+    return weights_of(made)
+
+
 @pytest.mark.parametrize("strategy", ["replace", "zero_weight", "drop", "amplify"])
-def test_each_strategy_does_something_in_a_real_training(tmp_path, strategy):
+def test_each_strategy_does_something_in_a_real_training(tmp_path, strategy, plain):
     made = trainer(tmp_path / "geoalign", GeoAlign(strategy=strategy, **SMALL), cls=Recording, **BATCH)
     made.train()
     assert len(made.steps) == 2
@@ -47,18 +54,7 @@ def test_each_strategy_does_something_in_a_real_training(tmp_path, strategy):
             assert log["geoalign/dropped_rows"] == curation.anomalous.sum()
         if strategy == "zero_weight":
             assert (curation.weights == 0).tolist() == curation.anomalous.tolist()
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **BATCH)
-    plain.train()
-    assert not same_weights(weights_of(plain), weights_of(made))
-
-
-def test_observing_is_plain_grpo(tmp_path):
-    observed = trainer(tmp_path / "observed", GeoAlign(observe_only=True, **SMALL), cls=Recording, **BATCH)
-    observed.train()
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **BATCH)
-    plain.train()
-    assert observed.steps[0].curation.anomalous.any()
-    assert same_weights(weights_of(plain), weights_of(observed))
+    assert not same_weights(plain, weights_of(made))
 
 
 def test_resume_with_the_projector(tmp_path):
@@ -66,15 +62,7 @@ def test_resume_with_the_projector(tmp_path):
     assert any(step.curation.replaced.any() for step in steps)
 
 
-def test_details_come_with_the_curation(tmp_path):
-    made = trainer(tmp_path, GeoAlign(**SMALL), cls=Recording, extra={"details_every": 2}, **BATCH)
-    made.train()
-    assert made.steps[0].curation.details is not None
-    assert len(made.steps[0].curation.details.pairs.winner) == made.steps[0].curation.metrics["pairs"]
-    assert made.steps[1].curation.details is None
-
-
-@pytest.mark.parametrize("name", ["geoalign", "grpo"])
+@pytest.mark.parametrize("name", ["geoalign", "grpo", "denoise"])
 def test_settings_parse_beside_trls(tmp_path, name):
     """No field of a curator's settings collides with one of TRL's dataclasses."""
     parser = TrlParser((ScriptArguments, CURATORS[name].config_class, GRPOConfig, ModelConfig))

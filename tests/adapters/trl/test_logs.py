@@ -14,11 +14,8 @@ from trl_parts import (
     curation,
     data,
     digits,
-    drop_last_of_group,
     length,
-    same_weights,
     trainer,
-    weights_of,
 )
 
 from geoalign.adapters.trl import CuratedStep
@@ -59,30 +56,6 @@ def test_raw_reward_stays_the_logged_reward(tmp_path):
     assert log["geoalign/curated_reward"] > log["reward"]
 
 
-def test_reward_functions_of_one_name(tmp_path):
-    """TRL logs the mean over both under the name, and the last one in its table; both stay raw."""
-    shares = [lambda completions, part=part, **_: [part * v for v in digits(completions)] for part in (0.5, 0.25)]
-    weighted = {"reward": [digits, *shares], "max_steps": 1, "log_completions": True}
-    made = trainer(tmp_path, Scripted(best_of_group), cls=Recording, **weighted)
-    name = made.reward_func_names[1]
-    assert name == made.reward_func_names[2]
-    made.train()
-    raw = made.steps[0].rollouts.rewards / 1.75
-    assert made.state.log_history[0][f"rewards/{name}/mean"] == pytest.approx(raw.mean().item() * 0.375, rel=1e-5)
-    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
-    assert table[name].tolist() == pytest.approx((0.25 * raw).tolist(), rel=1e-5)
-
-
-def test_dropping_logs_the_raw_reward_too(tmp_path):
-    made = trainer(tmp_path, Scripted(drop_last_of_group), cls=Recording, max_steps=1)
-    made.train()
-    log, step = made.state.log_history[0], made.steps[0]
-    kept = torch.arange(8) % 4 != 3
-    assert log["reward"] == pytest.approx(step.rollouts.rewards.mean().item(), rel=1e-5)
-    assert log["geoalign/curated_reward"] == pytest.approx(step.rollouts.rewards[kept].mean().item(), rel=1e-5)
-    assert log["geoalign/dropped_rows"] == 2
-
-
 def test_curator_metrics_are_logged_and_nan_is_left_out(tmp_path):
     made = trainer(tmp_path, Scripted(scored), max_steps=1)
     made.train()
@@ -105,21 +78,6 @@ def test_completions_table_has_the_curators_columns(tmp_path):
         assert table["digits"].tolist() == pytest.approx(step.rollouts.rewards.tolist())
         expected = by_hand(step.rollouts.rewards[step.curation.source])
         assert table["advantage"].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
-
-
-def test_table_shows_the_advantages_that_enter_the_loss(tmp_path):
-    made = trainer(
-        tmp_path,
-        Scripted(lambda rollouts: curation(rollouts, weights=torch.full((8,), 0.5))),
-        cls=Recording,
-        log_completions=True,
-        max_steps=1,
-    )
-    made.train()
-    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
-    assert table["advantage"].tolist() == pytest.approx(
-        (0.5 * by_hand(made.steps[0].rollouts.rewards)).tolist(), abs=1e-4
-    )
 
 
 def test_columns_stay_aligned_through_an_evaluation(tmp_path):
@@ -170,14 +128,6 @@ def test_details_every_nth_generation(tmp_path):
     asked.clear()
     trainer(tmp_path, Asked(curation), max_steps=2).train()
     assert asked == [False, False]
-
-
-def test_observing_changes_no_weight(tmp_path):
-    silent = trainer(tmp_path, Scripted(best_of_group))
-    silent.train()
-    heard = trainer(tmp_path, Scripted(best_of_group), cls=Recording)
-    heard.train()
-    assert same_weights(weights_of(silent), weights_of(heard))
 
 
 def score(completions, **columns):

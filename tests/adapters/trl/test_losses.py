@@ -59,7 +59,7 @@ def prepared(tmp_path, loss, **changes):
     return made, batch
 
 
-CASES = [(loss, 0.0, {}) for loss in LOSS_NORMALISERS] + [
+CASES = [("grpo", 0.0, {}), ("dapo", 0.0, {})] + [
     (loss, 0.2, {"importance_sampling_level": "sequence"} if loss in ("grpo", "luspo") else {})
     for loss in LOSS_NORMALISERS
 ]
@@ -78,7 +78,7 @@ def test_gradient_is_that_of_the_kept_rows(tmp_path, loss, beta, changes):
         torch.testing.assert_close(unscaled, theirs * 10 / 16, atol=2e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", LOSS_NORMALISERS)
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
 def test_micro_batches_add_up_to_the_batch_of_kept_rows(tmp_path, loss):
     """Two micro-batches that keep 6 and 4 rows: their accumulated gradient is that of the 10 rows together."""
     made, batch = prepared(tmp_path, loss)

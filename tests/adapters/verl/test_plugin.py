@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.errors import MissingExtraError
-
 without_verl = pytest.mark.skipif("verl" in packages_distributions(), reason="verl is installed")
 
 
@@ -37,13 +35,3 @@ def test_a_failure_is_loud():
     assert result.returncode != 0
     assert "geoalign could not be loaded into verl" in result.stderr
     assert "pip install 'geoalign[verl]'" in result.stderr
-
-
-@without_verl
-def test_without_verl_the_extra_is_named():
-    import geoalign.adapters.verl as adapter
-
-    with pytest.raises(MissingExtraError, match=r"pip install 'geoalign\[verl\]'"):
-        _ = adapter.CuratedSteps
-    with pytest.raises(AttributeError, match="no attribute 'Curated'"):
-        _ = adapter.Curated

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.verl.refusals import check_config
-from geoalign.adapters.verl.settings import parse_settings
 from geoalign.lab.config.loading import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
@@ -43,6 +43,10 @@ def geoalign_section(settings):
                 inner = inner.setdefault(name, {})
             inner[last] = parse_value(value)
     return section
+
+
+def parse_settings(section):
+    return read_section(StateSettings, section, engine="verl", path="geoalign")
 
 
 @pytest.mark.parametrize(("recipe", "config"), RECIPES.items())

@@ -8,21 +8,16 @@ import torch
 from geoalign.adapters.placement import place
 from geoalign.adapters.verl.refusals import (
     check_config,
-    check_curator,
     check_engines,
-    check_hidden,
     check_keys,
     check_placement,
 )
-from geoalign.adapters.verl.settings import VerlSettings
-from geoalign.curators.baselines.advantages import GRPO
-from geoalign.curators.session import CurationSession
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 
 CONFIG = {
     "actor_rollout_ref": {"actor": {"strategy": "fsdp2"}},
-    "algorithm": {"adv_estimator": "grpo", "rollout_correction": None},
+    "algorithm": {"adv_estimator": "grpo", "rollout_correction": None, "use_kl_in_reward": False},
     "distillation": {"enabled": False},
 }
 OURS = "geoalign.adapters.verl.engine.GeoAlignFSDPEngine"
@@ -38,6 +33,8 @@ def test_a_plain_configuration_passes():
         (("actor_rollout_ref", "actor"), "strategy", "megatron", r"strategy=megatron: .* set .*strategy=fsdp2"),
         (("algorithm",), "rollout_correction", {"bypass_mode": True}, r"bypass_mode=true: .* set it to false"),
         (("algorithm",), "adv_estimator", "gae", r"adv_estimator=gae: .* set algorithm.adv_estimator=grpo"),
+        # verl's advantages of r - beta KL = [1, 0, -4, -5] would be written over by [1, -1, 1, -1].
+        (("algorithm",), "use_kl_in_reward", True, r"use_kl_in_reward=true: .* set it to false .*use_kl_loss"),
         (("distillation",), "enabled", True, r"distillation.enabled=true: .* set it to false"),
     ],
 )
@@ -59,13 +56,6 @@ def test_sessions_with_several_rows():
         check_keys(["u"])
 
 
-def test_a_missing_hidden_key_says_what_the_workers_run():
-    check_hidden(["log_probs", "geoalign_hidden"], [OURS])
-    check_hidden(None, [OURS])
-    with pytest.raises(UnsupportedError, match=r"no 'geoalign_hidden' among .*entropy.* VERL_ENGINE_VENDOR=geoalign"):
-        check_hidden(["entropy"], [OURS])
-
-
 def test_a_worker_without_the_plug_in():
     check_engines([OURS, OURS])
     with pytest.raises(UnsupportedError, match=r"worker 1 of 2 has no geoalign at all: .*VERL_ENGINE_VENDOR=geoalign"):
@@ -74,36 +64,15 @@ def test_a_worker_without_the_plug_in():
         check_engines(["verl.workers.Engine"])
 
 
-def needing(*fields: str, library_only: str | None = None) -> CurationSession:
-    class Needy(GRPO):
-        requires = fields
-
-    Needy.library_only = library_only
-    return CurationSession(Needy(), seed=0)
-
-
-def test_curators_that_cannot_be_carried_out():
-    plain = VerlSettings()
-    check_curator(needing("hidden"), plain, kl_in_reward=True)
-    with pytest.raises(UnsupportedError, match="Needy inside verl: sources across groups"):
-        check_curator(needing(library_only="sources across groups"), plain, kl_in_reward=False)
-    with pytest.raises(ConfigError, match=r"Needy requires answers: expected \+geoalign.rollout_fields.answers="):
-        check_curator(needing("answers"), plain, kl_in_reward=False)
-    check_curator(needing("answers"), VerlSettings(rollout_fields={"answers": "x"}), kl_in_reward=False)
-    with pytest.raises(UnsupportedError, match=r"Needy needs verl's advantages .*use_kl_in_reward=true"):
-        check_curator(needing("advantages"), plain, kl_in_reward=True)
-
-
 GROUPS = torch.zeros(4, dtype=torch.long)
 
 
-def placed(rows=4, advantages=None):
+def placed(rows=4):
     return place(
         Curation(
             source=torch.arange(rows),
             rewards=torch.zeros(rows),
             weights=torch.ones(rows),
-            advantages=advantages,
             scores=torch.zeros(4),
             anomalous=torch.zeros(4, dtype=torch.bool),
         ),
@@ -111,9 +80,9 @@ def placed(rows=4, advantages=None):
     )
 
 
-def losses(loss_agg_mode="token-mean", loss_mode="vanilla", kl=False):
+def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
     actor = {"loss_agg_mode": loss_agg_mode, "policy_loss": {"loss_mode": loss_mode}}
-    return {"actor_rollout_ref": {"actor": actor}, "algorithm": {"use_kl_in_reward": kl}}
+    return {"actor_rollout_ref": {"actor": actor}}
 
 
 @pytest.mark.parametrize(
@@ -127,14 +96,7 @@ def losses(loss_agg_mode="token-mean", loss_mode="vanilla", kl=False):
     ],
 )
 def test_dropped_rows_need_a_loss_over_tokens(named, message):
-    check_placement(placed(3), losses(loss_mode="gspo", kl=True), "PODS")
+    check_placement(placed(3), losses(loss_mode="gspo"), "PODS")
     check_placement(placed(4), losses(**named), "PODS")
     with pytest.raises(UnsupportedError, match=message):
         check_placement(placed(3), losses(**named), "PODS")
-
-
-def test_given_advantages_have_no_kl_term_of_the_rewards():
-    """verl's advantages of r - beta KL = [1, 0, -4, -5] would be written over by [1, -1, 1, -1]."""
-    check_placement(placed(advantages=torch.ones(4)), losses(), "MCGRPO")
-    with pytest.raises(UnsupportedError, match=r"MCGRPO gives advantages .*use_kl_in_reward=true.* set it to false"):
-        check_placement(placed(advantages=torch.ones(4)), losses(kl=True), "MCGRPO")

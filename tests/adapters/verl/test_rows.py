@@ -28,12 +28,6 @@ def test_rewards_groups_and_lengths_in_the_batchs_order():
     assert rollouts.logprobs is None
 
 
-def test_the_reward_is_the_sum_over_the_tokens():
-    batch = batch_of({"a": [0.0, 0.0, 0.0]})
-    batch.rows[2]["rm_scores"] = torch.tensor([0.25, 0.5, 1.0])
-    assert read(batch).rewards.tolist() == [0.0, 0.0, 1.75]
-
-
 def test_what_a_curator_asks_for_is_read():
     batch = batch_of({"a": [1.0, 2.0, 3.0]})
     batch.rows[2]["response_mask"] = torch.tensor([1, 0, 1])
@@ -78,11 +72,6 @@ def test_a_prompt_has_its_key_in_every_batch():
     assert read(batch_of({"a": [1.0]})).prompt_keys is None
 
 
-def test_rows_named_are_read_and_no_others():
-    rollouts = read(batch_of({"a": [1.0, 2.0], "pad": [0.0]}), rows=[0, 1])
-    assert rollouts.ids == ["a_0_0", "a_1_0"]
-
-
 def test_fields_of_the_reward_functions_result():
     rollouts = read(batch_of({"a": [1.0, 2.0]}), fields={"true_rewards": "true", "answers": "answer"})
     assert rollouts.true_rewards.tolist() == [0.5, 1.0]
@@ -92,11 +81,6 @@ def test_fields_of_the_reward_functions_result():
 def test_a_field_that_the_reward_function_does_not_return():
     with pytest.raises(ConfigError, match=r"true_rewards: expected 'gold' in the dict .* got answer, true in row 0"):
         read(batch_of({"a": [1.0]}), fields={"true_rewards": "gold"})
-
-
-def test_a_field_that_is_no_number():
-    with pytest.raises(InputError, match=r"geoalign\.rollout_fields\.true_rewards: expected numbers, .*'a0'"):
-        read(batch_of({"a": [1.0]}), fields={"true_rewards": "answer"})
 
 
 def test_a_row_without_a_token_of_its_own():

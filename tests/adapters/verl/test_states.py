@@ -22,16 +22,6 @@ def test_both_layouts_agree(position, expected):
     assert torch.equal(packed, padded)
 
 
-def test_half_precision_states_come_back_in_float32():
-    packed = packed_states(PACKED.bfloat16(), torch.tensor([0, 3, 8]), RESPONSES, "mean")
-    assert packed.dtype == torch.float32
-
-
 def test_no_row_reads_the_one_before():
     with pytest.raises(InputError, match="a sequence of one token"):
         packed_states(PACKED, torch.tensor([0, 7, 8]), torch.tensor([3, 1]), "predicting")
-
-
-def test_a_response_longer_than_its_row():
-    with pytest.raises(InputError, match="inside columns"):
-        packed_states(PACKED, torch.tensor([0, 3, 8]), torch.tensor([1, 6]), "final")

@@ -49,10 +49,7 @@ class MemoryBatch:
             self.rows[victim] = {**row, "key": own["key"], "uid": own["uid"]}
 
     def advantages(self) -> str:
-        self.advantages_of(range(len(self.rows)))
-        return "whole"
-
-    def advantages_of(self, rows: Sequence[int]) -> list[str]:
+        rows = range(len(self.rows))
         self.computed.append(list(rows))
         scores = {row: self.rows[row]["rm_scores"].sum() for row in rows}
         for row in rows:
@@ -61,9 +58,6 @@ class MemoryBatch:
             mask = self.rows[row]["response_mask"]
             advantage = (scores[row] - mean) / (deviation + 1e-6) * mask
             self.rows[row] |= {"advantages": advantage, "returns": advantage.clone()}
-        return ["advantages", "returns", "response_mask"]
-
-    def whole(self) -> str:
         return "whole"
 
 

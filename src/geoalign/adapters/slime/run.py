@@ -1,9 +1,10 @@
-"""The curator of one training in slime's rollout manager: its decisions, its file beside checkpoints, its metrics."""
+"""The functions that slime's rollout manager loads by path, and the curator of one training in its process."""
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -13,42 +14,41 @@ from typing import Any
 import torch
 
 from geoalign.adapters.placement import Placement, place
-from geoalign.adapters.slime.apply import active_slots, normalised_rewards, place_samples
-from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
-from geoalign.adapters.slime.settings import SECTION, SlimeSettings, parse_settings
-from geoalign.adapters.step import check_curator, decide, final_advantages, named, wanted_components
+from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
+from geoalign.adapters.slime.samples import (
+    group_ids,
+    normalised_rewards,
+    place_samples,
+    read_rollouts,
+    reward_of,
+    rollout_rows,
+)
+from geoalign.adapters.step import decide, final_advantages, make_session, named, refuse
 from geoalign.curators.base import identity
-from geoalign.curators.registry import make_curator
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import Rollouts
 
 _LOG = logging.getLogger(__name__)
 # Where `log(args, metrics, step_key)` is: slime 0.3, miles, slime 0.2 and vime.
 _TRACKERS = ("observability.logging_utils", "utils.tracking_utils.tracking", "utils.logging_utils")
+_ENGINES = ("slime", "vime", "miles")
+_DEFAULT = "rollout.data_source.RolloutDataSourceWithBuffer"
 # Their advantage of every token is the normalised reward.
 ESTIMATORS = ("grpo", "gspo", "cispo")
 
 
 class SlimeRun:
-    """Curates the batches of one training in order.
-
-    Attributes:
-        saved: whether a data source of ours saves the state with checkpoints.
-
-    Raises:
-        ConfigError: a setting is unknown or out of range, or a field that the curator needs is not given.
-        UnsupportedError: an argument of slime, or a curator, that is refused.
-    """
+    """Curates the batches of one training in order; `saved`: a data source of ours saves its state with checkpoints."""
 
     def __init__(self, args: Any) -> None:
         self.args = args
-        self.settings = parse_settings(getattr(args, SECTION, None))
-        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
-        self.saved = False
+        place = "in the file of --custom-config-path"
+        section = getattr(args, SECTION, None)
+        self.settings = read_section(SlimeSettings, section, engine="slime", path=SECTION, place=place)
         check_arguments(args)
         how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
-        check_curator(self.session, self.settings.rollout_fields, engine="slime", how=how)
+        self.session = make_session(self.settings, engine="slime", how=how)
+        self.saved = False
 
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
         """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
@@ -66,7 +66,7 @@ class SlimeRun:
         if placement.dropped:
             check_drops(self.args, self.session.name)
         found = final_advantages(placement, lambda: self._normalised(placement, rollouts))
-        advantages = found.masked_fill(~active_slots(placement), 0.0).tolist()
+        advantages = found.masked_fill(~placement.active, 0.0).tolist()
         self._log(samples[0], named(decision.metrics))
         placed = place_samples(samples, rows, placement)
         if bool(placement.replaced.any()):
@@ -76,15 +76,7 @@ class SlimeRun:
 
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
-        rollouts = read_rollouts(
-            members,
-            groups,
-            rewards,
-            self.session.curator.reads,
-            hidden_key=self.settings.hidden_key,
-            rollout_fields=self.settings.rollout_fields,
-            components=wanted_components(self.session.curator),
-        )
+        rollouts = read_rollouts(members, groups, rewards, self.session.curator, self.settings)
         if "advantages" not in self.session.curator.reads:
             return rollouts
         before = place(identity(rollouts), groups)
@@ -94,7 +86,7 @@ class SlimeRun:
         return normalised_rewards(
             placement.rewards,
             rollouts.groups,
-            active_slots(placement),
+            placement.active,
             normalise=self.args.rewards_normalization,
             by_std=self.args.grpo_std_normalization,
         )
@@ -104,11 +96,7 @@ class SlimeRun:
         self.session.save(_state_file(self.args.save, rollout_id))
 
     def load(self, rollout_id: int | None) -> None:
-        """Restores it; nothing to do where no training goes before.
-
-        Raises:
-            InputError: the checkpoint has none, or another curator's.
-        """
+        """Restores it; nothing to do where no training goes before."""
         if not self.settings.resume or self.args.load is None or rollout_id is None or rollout_id < 0:
             return
         self.session.load(
@@ -150,21 +138,16 @@ def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
 
 def check_arguments(args: Any) -> None:
     """Raises UnsupportedError where slime would not take the normalised rewards for the advantages."""
-    if args.advantage_estimator not in ESTIMATORS:
-        raise UnsupportedError(
+    own = getattr(args, "custom_advantage_function_path", None)
+    refuse(
+        {
             f"--advantage-estimator {args.advantage_estimator}: curated batches have advantages of their own, which "
-            f"{', '.join(ESTIMATORS)} take over; set one of them"
-        )
-    if args.normalize_advantages:
-        raise UnsupportedError(
+            f"{', '.join(ESTIMATORS)} take over; set one of them": args.advantage_estimator not in ESTIMATORS,
             "--normalize-advantages: it would shift the advantages of all rows, those without weight among them; leave "
-            "it out"
-        )
-    path = getattr(args, "custom_advantage_function_path", None)
-    if path is not None:
-        raise UnsupportedError(
-            f"--custom-advantage-function-path {path}: expected none, so that curated advantages stay"
-        )
+            "it out": args.normalize_advantages,
+            f"--custom-advantage-function-path {own}: expected none, so that curated advantages stay": own is not None,
+        }
+    )
 
 
 def check_drops(args: Any, curator: str) -> None:
@@ -190,3 +173,67 @@ def check_saving(args: Any, settings: SlimeSettings, wrapped: bool) -> None:
         raise ConfigError(
             f"--disable-rollout-global-dataset: slime then saves no data source; leave it out, {otherwise}"
         )
+
+
+# slime hands its one namespace of arguments to both functions.
+_current: SlimeRun | None = None
+
+
+def run_of(args: Any) -> SlimeRun:
+    """The run with these arguments: the same one for the same namespace."""
+    global _current
+    if _current is None or _current.args is not args:
+        _current = SlimeRun(args)
+    return _current
+
+
+def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
+    """`--custom-reward-post-process-path`: curates the list of samples in place, before slime converts it.
+
+    Args:
+        samples: the flat list of a rollout step; slime makes the training rows of it after this call.
+
+    Returns:
+        Each sample's reward as generated (NaN: none), and its advantage.
+
+    Raises:
+        UnsupportedError, InputError: the samples cannot be curated; the message has the first that cannot.
+        ConfigError: a setting is wrong, or checkpoints would be written without the curator's state.
+    """
+    return run_of(args).curate(samples)
+
+
+def data_source(args: Any) -> Any:
+    """`--data-source-path`: the data source that the engine would have, whose checkpoints hold the curator's state."""
+    run = run_of(args)
+    kind = _loaded(run.settings.data_source or _default_source())
+
+    class CuratedDataSource(kind):  # type: ignore[misc, valid-type]
+        def save(self, rollout_id: int) -> None:
+            run.save(rollout_id)
+            super().save(rollout_id)
+
+        def load(self, rollout_id: int | None = None) -> None:
+            super().load(rollout_id)
+            run.load(rollout_id)
+
+    run.saved = True
+    return CuratedDataSource(args)
+
+
+def _default_source() -> str:
+    loaded = [name for name in _ENGINES if name in sys.modules]
+    if len(loaded) != 1:
+        raise ConfigError(
+            f"{SECTION}.data_source: expected a path, such as slime.{_DEFAULT}, where not exactly one of "
+            f"{', '.join(_ENGINES)} is loaded; got {', '.join(loaded) or 'none'}"
+        )
+    return f"{loaded[0]}.{_DEFAULT}"
+
+
+def _loaded(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{SECTION}.data_source: expected the path of a class, got {path!r}: {error}") from error

@@ -1,4 +1,4 @@
-"""slime's flat list of samples as rollouts, and hidden states from SGLang's answers. Imports no slime.
+"""slime's flat list of samples as rollouts, its advantages, and a curation in the list. Imports no slime.
 
 A rollout is one sample, or all samples with the same `rollout_id`: agents split a long run into several. Names are
 those of `slime.utils.types.Sample` (0.3.1), which vime and miles share.
@@ -6,15 +6,19 @@ those of `slime.utils.types.Sample` (0.3.1), which vime and miles share.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.adapters.step import named_components, named_fields
+from geoalign.adapters.placement import Placement
+from geoalign.adapters.settings import HIDDEN, SlimeSettings
+from geoalign.adapters.step import made, named_components, named_fields, wanted_components
+from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
 
@@ -33,11 +37,7 @@ def rollout_rows(samples: Sequence[Any]) -> list[list[int]]:
 
 
 def group_ids(rollouts: Sequence[Sequence[Any]], samples_per_prompt: int) -> Int[Tensor, " b"]:
-    """[B] the prompt of each rollout: its `group_index`, or its place where none has one.
-
-    Raises:
-        InputError: only some have one, or their number is no multiple of `samples_per_prompt`.
-    """
+    """[B] the prompt of each rollout: its `group_index`, or its place where none has one."""
     given = [rollout[0].group_index for rollout in rollouts]
     missing = given.count(None)
     if not missing:
@@ -51,12 +51,7 @@ def group_ids(rollouts: Sequence[Sequence[Any]], samples_per_prompt: int) -> Int
 
 
 def reward_of(rollout: Sequence[Any], reward_key: str | None) -> float:
-    """The reward that the samples of a rollout share; NaN where it is None, or generation was aborted or failed.
-
-    Raises:
-        UnsupportedError: they have different ones.
-        InputError: a reward is no number.
-    """
+    """The reward that the samples of a rollout share; NaN where it is None, or generation was aborted or failed."""
     rewards = [math.nan if sample.status.value in _BROKEN else _number(sample, reward_key) for sample in rollout]
     if any(math.isnan(reward) for reward in rewards):
         return math.nan
@@ -90,55 +85,44 @@ def read_rollouts(
     rollouts: Sequence[Sequence[Any]],
     groups: Int[Tensor, " b"],
     rewards: Sequence[float],
-    reads: Sequence[str],
-    *,
-    hidden_key: str,
-    rollout_fields: Mapping[str, str],
-    components: Sequence[str] = (),
+    curator: Curator,
+    settings: SlimeSettings,
 ) -> Rollouts:
     """The rollouts as a curator reads them.
 
     Samples that are not completed, are kept out of the loss (`remove_sample`) or have no token of the policy's own are
-    no donors; of a rollout with several, the last has the hidden state and the fields.
-
-    Args:
-        reads: the fields that the curator looks at.
-        components: `wanted_components` of the curator, in a `Sample.reward` that is a dict.
-
-    Raises:
-        InputError: a reward is infinite, or a hidden state or log-probabilities are wanted and missing.
-        ConfigError: an entry that `rollout_fields` names is missing, or a component.
+    no donors; of a rollout with several, the last has the hidden state, the fields, and the components in a
+    `Sample.reward` that is a dict.
     """
     lasts = [rollout[-1] for rollout in rollouts]
     masks = [[own_tokens(sample) for sample in rollout] for rollout in rollouts]
-    fields: dict[str, Any] = {
-        "ids": [str(rollout[0].index) for rollout in rollouts],
-        "lengths": torch.tensor([sum(map(sum, mask)) for mask in masks]),
-        "donor_ok": torch.tensor([_fit(rollout, mask) for rollout, mask in zip(rollouts, masks, strict=True)]),
-        "response_keys": response_keys([token for sample in rollout for token in _split(sample)[1]]
-                                       for rollout in rollouts),
-    }  # fmt: skip
-    if "prompt_keys" in reads:
-        fields["prompt_keys"] = response_keys(_split(rollout[0])[0] for rollout in rollouts)
-    if "hidden" in reads:
-        fields["hidden"] = torch.stack([_state(sample, hidden_key) for sample in lasts])
-    if "logprobs" in reads:
-        fields["logprobs"] = torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)])
     observed = torch.tensor(rewards, dtype=torch.float32)
-    if components:
-        found = [sample.reward for sample in lasts]
-        fields["components"] = named_components(components, found, observed, source="dict of numbers in Sample.reward")
-    if rollout_fields:
-        fields |= named_fields(
-            rollout_fields,
-            [{**(sample.reward if isinstance(sample.reward, Mapping) else {}), **(sample.metadata or {})}
-             for sample in lasts],
+    makers = {
+        "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),
+        "hidden": lambda: torch.stack([_state(sample) for sample in lasts]),
+        "logprobs": lambda: torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)]),
+    }
+    entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
+    components, source = wanted_components(curator), "dict of numbers in Sample.reward"
+    return Rollouts(
+        rewards=observed,
+        groups=groups,
+        ids=[str(rollout[0].index) for rollout in rollouts],
+        lengths=torch.tensor([sum(map(sum, mask)) for mask in masks]),
+        donor_ok=torch.tensor([_fit(rollout, mask) for rollout, mask in zip(rollouts, masks, strict=True)]),
+        response_keys=response_keys([token for sample in rollout for token in _split(sample)[1]]
+                                    for rollout in rollouts),
+        **made(makers, curator.reads),
+        **named_components(components, entries, observed, source=source),
+        **named_fields(
+            settings.rollout_fields,
+            [{**entry, **(sample.metadata or {})} for entry, sample in zip(entries, lasts, strict=True)],
             observed,
             setting="geoalign.rollout_fields",
             source="Sample.metadata or in a reward that is a dict",
             names=[f"sample {sample.index}" for sample in lasts],
-        )  # fmt: skip
-    return Rollouts(rewards=observed, groups=groups, **fields)
+        ),
+    )  # fmt: skip
 
 
 def _fit(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> bool:
@@ -151,10 +135,10 @@ def _split(sample: Any) -> tuple[list[int], list[int]]:
     return list(sample.tokens[:start]), list(sample.tokens[start:])
 
 
-def _state(sample: Any, key: str) -> Tensor:
-    state = (sample.metadata or {}).get(key)
+def _state(sample: Any) -> Tensor:
+    state = (sample.metadata or {}).get(HIDDEN)
     if state is None:
-        raise InputError(f"Sample.metadata[{key!r}]: expected a hidden state, got none in sample {sample.index}")
+        raise InputError(f"Sample.metadata[{HIDDEN!r}]: expected a hidden state, got none in sample {sample.index}")
     return torch.as_tensor(state).detach().float().cpu().reshape(-1)
 
 
@@ -171,28 +155,61 @@ def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> fl
     return sum(chosen) / len(chosen) if chosen else math.nan
 
 
-def generated_state(states: Sequence[Any], tokens: int, answer_start: int = -1) -> Float[Tensor, " d"]:
-    """[d] the state that predicted the last token of a response, or the first one of its final answer.
+def normalised_rewards(
+    rewards: Float[Tensor, " b"],
+    groups: Int[Tensor, " b"],
+    active: Bool[Tensor, " b"],
+    *,
+    normalise: bool,
+    by_std: bool,
+) -> Float[Tensor, " b"]:
+    """What slime's estimators take for the advantage of every token: (r - mean) / (std + 1e-6) within a group.
 
-    SGLang lists the states after the final norm: first those of the tokens of the prompt that it computed [n, d], then
-    one [d] of every step that generated a token after the first. Only the steps' own are used: where prefixes are
-    cached the first element has fewer rows than the prompt, or those of another request of its batch
-    (`scheduler_output_processor_mixin.py` takes as many as the prompt has tokens).
+    As `RolloutManager._post_process_rewards` of slime 0.3.1, bit for bit where its groups are whole: the standard
+    deviation (one degree of freedom less) is that of the centred rewards. Other than there, rows that do not count are
+    left out of mean and deviation and get 0, and groups may have any size. A row alone gets 0.
 
     Args:
-        states: `output["meta_info"]["hidden_states"]`.
-        tokens: of the response.
-        answer_start: as `geoalign.hidden.answer_starts` has it; -1: the last token.
-
-    Raises:
-        InputError: another number of states (speculative decoding), or the token was predicted from the prompt.
+        active: [B] the rows that count; their rewards are numbers.
+        normalise: not with `--disable-rewards-normalization`: the rewards themselves then.
+        by_std: not with `--disable-grpo-std-normalization`.
     """
-    if len(states) != tokens:
-        raise InputError(f"hidden_states: expected one of the prompt and {tokens - 1} steps, got {len(states)} in all")
-    number = answer_start if answer_start >= 0 else tokens - 1
-    if not 0 < number < tokens:
-        raise InputError(f"hidden_states: expected a token after the first of {tokens} generated ones, got {number}")
-    state = torch.as_tensor(states[number]).detach().float()
-    if state.dim() != 1:
-        raise InputError(f"hidden_states: expected a state [d] of step {number}, got shape {list(state.shape)}")
-    return state
+    found = torch.zeros_like(rewards)
+    if not normalise:
+        return torch.where(active, rewards, found)
+    counting = active.nonzero().flatten()
+    _, member, sizes = groups[counting].unique(return_inverse=True, return_counts=True)
+    for size in sizes.unique().tolist():
+        order = member.argsort(stable=True)
+        chosen = counting[order[sizes[member[order]] == size]].reshape(-1, size)
+        centred = rewards[chosen] - rewards[chosen].mean(dim=-1, keepdim=True)
+        if by_std and size > 1:
+            centred = centred / (centred.std(dim=-1, keepdim=True) + 1e-6)
+        found[chosen] = centred
+    return found
+
+
+def place_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], placement: Placement) -> list[list[Any]]:
+    """The samples of each slot: its own, or deep copies of its donor's under the ids of the slot.
+
+    Those of a dropped slot are kept out of the loss (`remove_sample`: a mask of zeros).
+    """
+    placed = [[samples[row] for row in members] for members in rows]
+    for slot in placement.replaced.nonzero().flatten().tolist():
+        donors = [samples[row] for row in rows[int(placement.source[slot])]]
+        placed[slot] = _copies(donors, placed[slot][0])
+    for slot in (~placement.kept).nonzero().flatten().tolist():
+        for sample in placed[slot]:
+            sample.remove_sample = True
+    return placed
+
+
+def _copies(donors: Sequence[Any], victim: Any) -> list[Any]:
+    found = [copy.deepcopy(donor) for donor in donors]
+    for sample in found:
+        sample.index = victim.index
+        if hasattr(victim, "rollout_id"):
+            # Several samples are one rollout to slime only under one id; without any it is that of the index.
+            several = victim.rollout_id is None and len(found) > 1
+            sample.rollout_id = victim.index if several else victim.rollout_id
+    return found

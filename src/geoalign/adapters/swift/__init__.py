@@ -6,22 +6,16 @@ from typing import TYPE_CHECKING
 
 from geoalign.adapters.exports import lazy_exports
 
+if TYPE_CHECKING:
+    from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
+    from geoalign.adapters.swift.plug_in import install
+
+__all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "install"]
+
 _HOMES = {
     "CuratedGRPO": "geoalign.adapters.swift.mixin",
     "GeoAlignGRPOTrainer": "geoalign.adapters.swift.mixin",
-    "SwiftSettings": "geoalign.adapters.swift.settings",
-    "install": "geoalign.adapters.swift.choice",
+    "install": "geoalign.adapters.swift.plug_in",
 }
 
-__all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "SwiftSettings", "install"]
-
-if TYPE_CHECKING:
-    from geoalign.adapters.swift.choice import install
-    from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
-    from geoalign.adapters.swift.settings import SwiftSettings
-
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from swift.rlhf_trainers.utils import collate_to_grpo_micro_batch, encode_sample
-from torch import Tensor
+from swift.rlhf_trainers.utils import encode_sample
+from torch import Tensor, nn
 
-from geoalign.adapters.step import final_advantages
-from geoalign.adapters.swift.advantages import swift_advantages
+from geoalign.adapters.failures import guarded, warn_of_failure
 from geoalign.adapters.swift.refusals import check_batch, check_drops
-from geoalign.adapters.trl.advantages import total_rewards
-from geoalign.adapters.trl.distributed import gather_list
-from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.round import TrainerRound
+from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
+from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
-from geoalign.hidden.answers import rows_without_answer
-from geoalign.hidden.extract import eval_mode
 from geoalign.types import Curation, Rollouts
-
-LOSS_SCALE = "geoalign_loss_scale"
 
 
 class CurationRound(TrainerRound):
@@ -43,7 +36,6 @@ class CurationRound(TrainerRound):
         super().__init__(trainer, session, fields)
         self._state_place = place
         self._gather = trainer.accelerator.gather
-        self._device = trainer.accelerator.device
         self.generated: list[Any] = []
 
     def curate(self, samples: list[Any], per_function: Tensor, *, failed: set[str]) -> list[Any]:
@@ -56,9 +48,14 @@ class CurationRound(TrainerRound):
         """
         check_batch(self._trainer, samples)
         self.generated = samples
-        rewards = self._rewards(samples, per_function, failed)
+        # ms-swift's sum over reward functions; NaN where none gave a reward, or one raised.
+        everywhere = set(gather_list(sorted(failed)))
+        flags = [sample.request_id in everywhere for sample in samples]
+        raised = self._gather(torch.tensor(flags, device=self._trainer.accelerator.device))
+        rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
+        self._metrics["failed_rewards"] = float(raised.sum())
         curation = self._decide(self._read_samples(samples, rewards, per_function))
-        self._log(curation)
+        log_columns(self._trainer, curation, self._placement.source)
         return self._moved(samples)
 
     def leave_out(self, batches: list[dict[str, Any]]) -> None:
@@ -81,40 +78,25 @@ class CurationRound(TrainerRound):
     def advantages(self, computed: Tensor) -> Tensor:
         """[B] the advantages of all processes' curated rows; `computed` are ms-swift's own, of the rewards as scored.
 
-        They stay, bit for bit, where no reward was changed, moved, dropped or missing.
+        They stay, bit for bit, where no reward was changed, moved, dropped or missing: ms-swift knows none missing.
         """
-        placement = self._placement
-        as_scored = torch.equal(placement.rewards, self._rollouts.rewards)
-        return final_advantages(
-            placement, lambda: computed if as_scored else self._formula(placement.rewards, self._rollouts.groups)
-        ).to(computed.dtype)
+        missing = bool(self._rollouts.rewards.isnan().any())
+        return self._final_advantages(None if missing else lambda: computed).to(computed.dtype)
 
-    def _formula(self, rewards: Tensor, groups: Tensor) -> Tensor:
+    def _formula(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
         estimator, scale = self._trainer.advantage_estimator, self._trainer.scale_rewards
-        return swift_advantages(rewards, groups, estimator=estimator, scale_rewards=scale)
-
-    def _rewards(self, samples: list[Any], per_function: Tensor, failed: set[str]) -> Tensor:
-        """[B] ms-swift's sum over reward functions; NaN where none gave a reward, or one raised."""
-        everywhere = set(gather_list(sorted(failed)))
-        raised = self._gather(
-            torch.tensor([sample.request_id in everywhere for sample in samples], device=self._device)
-        )
-        rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
-        self._metrics["failed_rewards"] = float(raised.sum())
-        return rewards
+        return scaled_advantages(rewards, groups, scale_rewards=scale, estimator=estimator)
 
     def _read_samples(self, samples: list[Any], rewards: Tensor, per_function: Tensor) -> Rollouts:
         trainer = self._trainer
-        prompts, responses = token_rows(trainer, samples)
+        tokens = RowTokens(*token_rows(trainer, samples))
         return self._read(
             rewards,
             per_function,
-            prompts=prompts,
-            contents=responses,
-            lengths=torch.tensor([len(ids) for ids in responses]),
-            hidden=lambda: self._hidden(prompts, responses),
-            logprobs=lambda: mean_logprobs(trainer, samples),
-            advantages=self._formula,
+            prompts=tokens.prompts,
+            contents=tokens.responses,
+            lengths=tokens.lengths,
+            hidden=lambda: self._hidden(tokens),
             unfit=[sample.is_truncated for sample in samples] if trainer.overlong_filter else None,
             rows=[
                 {
@@ -123,24 +105,21 @@ class CurationRound(TrainerRound):
                     "completion": sample.messages[-1]["content"],
                     "completion_ids": ids,
                 }
-                for sample, ids in zip(samples, responses, strict=True)
+                for sample, ids in zip(samples, tokens.responses, strict=True)
             ],
         )
 
-    def _hidden(self, prompts: TokenIds, responses: TokenIds) -> Tensor:
-        answers = self._state_place.answer_starts(self._trainer, responses)
-        if answers is not None:
-            self._count("rows_without_answer", rows_without_answer(answers))
-        return own_hidden(self._trainer, prompts, responses, self._state_place, answers).contiguous()
+    def _hidden(self, tokens: RowTokens) -> Tensor:
+        tokens.find_answers(self._trainer.template.tokenizer, self._state_place)
+        self._count_answers(tokens.answers)
+        return own_hidden(self._trainer, tokens, self._state_place).contiguous()
 
     def _moved(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
         source = self._placement.source
         local = len(samples)
         first = self._trainer.accelerator.process_index * local
-        slots = torch.arange(len(source), device=source.device)
-        # The same answer on every process, so that either all gather or none.
-        crossing = bool((source // local != slots // local).any())
+        crossing = self._crossing(local)
         donors = gather_list(samples) if crossing else samples
         moved = []
         for slot, sample in enumerate(samples):
@@ -152,28 +131,39 @@ class CurationRound(TrainerRound):
             moved.append(sample)
         return moved
 
-    def _log(self, curation: Curation) -> None:
-        log_columns(self._trainer, curation, self._placement.source)
-        self._log_metrics(curation)
 
-
-COLUMNS = ("score", "anomalous", "source")
-
-
-def log_columns(trainer: Any, curation: Curation, source: Tensor) -> None:
-    """Adds score, anomalous and source of all processes' rows to the completions table."""
-    _extend(trainer, curation.scores.tolist(), curation.anomalous.tolist(), source.tolist())
-
-
-def log_uncurated_columns(trainer: Any, *, count: int) -> None:
-    """The same columns for rows that nobody curates (evaluation), so that the table's columns stay aligned."""
-    _extend(trainer, [math.nan] * count, [False] * count, list(range(count)))
-
-
-def _extend(trainer: Any, *values: list[Any]) -> None:
-    for column, entries in zip(COLUMNS, values, strict=True):
+def log_columns(trainer: Any, curation: Curation | None, source: Tensor) -> None:
+    """Adds the curator's columns of all processes' rows to the completions table."""
+    for column, values in table_columns(curation, source).items():
         # As long as ms-swift's own columns.
-        trainer._logs.setdefault(column, deque(maxlen=trainer.args.generation_batch_size)).extend(entries)
+        trainer._logs.setdefault(column, deque(maxlen=trainer.args.generation_batch_size)).extend(values)
+
+
+def guard_rewards(trainer: Any, failed: set[str]) -> None:
+    """Wraps reward functions: one that raises in training gives None, and the `request_id` of its rows to `failed`.
+
+    Reward models stay, their plug-ins are wrapped. Evaluation raises as it did.
+    """
+
+    def wrapped(function: Any) -> Any:
+        def plan(*args: Any, **kwargs: Any) -> Any:
+            def finish(results: Sequence[Any]) -> Any:
+                if not isinstance(results[0], Exception):
+                    return results[0]
+                if not trainer.model.training:
+                    raise results[0]
+                rows = kwargs["request_id"]
+                failed.update(rows)
+                warn_of_failure(function, results[0], f"{len(rows)} rows unscored")
+                return [None] * len(rows)
+
+            return [partial(function, *args, **kwargs)], finish
+
+        return guarded(function, plan)
+
+    trainer.reward_funcs = [f if isinstance(f, nn.Module) else wrapped(f) for f in trainer.reward_funcs]
+    plugins = trainer.reward_model_plugins
+    trainer.reward_model_plugins = [None if plugin is None else wrapped(plugin) for plugin in plugins]
 
 
 IGNORED = -100
@@ -183,9 +173,6 @@ def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
     """Prompt and response tokens of each sample, as ms-swift's template encodes it for training.
 
     The response reaches from the first token in the loss to the last.
-
-    Raises:
-        UnsupportedError: a sample without a token in the loss.
     """
     prompts, responses = [], []
     with trainer._template_context(trainer.template):
@@ -198,24 +185,3 @@ def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
             prompts.append(ids[: learnt[0]])
             responses.append(ids[learnt[0] : learnt[-1] + 1])
     return prompts, responses
-
-
-def mean_logprobs(trainer: Any, samples: list[Any]) -> Float[Tensor, " b"]:
-    """Mean log-probability per response token under the current policy, in eval mode, at the sampling temperature."""
-    means = []
-    for batch in trainer.split_by_mini_batches(samples):
-        with trainer._template_context(trainer.template):
-            for sample in batch:
-                sample.encoded = encode_sample(sample, trainer.template)
-                sample.encoded.pop("_extra_kwargs", None)
-            inputs, grpo = collate_to_grpo_micro_batch(
-                batch, trainer.template, device=trainer.accelerator.device, use_logits_to_keep=True
-            )
-        inputs.pop("labels", None)
-        with torch.no_grad(), eval_mode(trainer.model):
-            logprobs = trainer._get_per_token_logps_and_entropies(trainer.model, inputs, grpo)[0]
-        mask = grpo.completion_mask
-        means.append((logprobs.float() * mask).sum(1) / mask.sum(1).clamp(min=1))
-        for sample in batch:
-            sample.encoded = None
-    return torch.cat(means)

@@ -11,14 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
-from geoalign.adapters.swift.choice import chosen
-from geoalign.adapters.swift.curate import LOSS_SCALE, CurationRound, log_uncurated_columns
+from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
+from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
-from geoalign.adapters.swift.rewards import FailedRewards
+from geoalign.adapters.trl.round import LOSS_SCALE
 from geoalign.adapters.trl.states import StatePlace
+from geoalign.curators.registry import make_curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 
 if TYPE_CHECKING:
@@ -40,15 +42,14 @@ class CuratedGRPO(_Base):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        choice = chosen()
+        settings, curator, self._rollout_fields = chosen()
         super().__init__(*args, **kwargs)
-        self._session = CurationSession(choice.make_curator(), seed=choice.settings.seed)
-        self._place = StatePlace(choice.settings.hidden_position, choice.settings.hidden_layer)
-        self._rollout_fields = dict(choice.rollout_fields)
+        self._session = CurationSession(curator or make_curator(settings.curator), seed=settings.seed)
+        self._place = StatePlace(settings.hidden_position, settings.hidden_layer)
         self._curation_round: CurationRound | None = None
         check_trainer(self, self._session, place=self._place, rollout_fields=self._rollout_fields)
-        self._failed = FailedRewards(raises=lambda: not self.model.training)
-        self._failed.guard(self)
+        self._failed: set[str] = set()
+        guard_rewards(self, self._failed)
 
     @property
     def _tokenizer(self) -> Any:
@@ -56,7 +57,7 @@ class CuratedGRPO(_Base):
         return self.template.tokenizer
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        self._failed.requests.clear()
+        self._failed.clear()
         try:
             return super()._generate_and_score_completions(inputs)
         finally:
@@ -67,10 +68,10 @@ class CuratedGRPO(_Base):
     def _score_completions(self, samples: list[Any]) -> list[Any]:
         samples = super()._score_completions(samples)
         if not self.model.training:
-            log_uncurated_columns(self, count=len(self._rewards_per_func))
+            log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
         self._curation_round = CurationRound(self, self._session, place=self._place, fields=self._rollout_fields)
-        return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed.requests)
+        return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 
     def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:
         if self._curation_round is not None:

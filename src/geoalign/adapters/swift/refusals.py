@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import check_components, wanted_components
-from geoalign.adapters.trl.fields import RolloutField, check_fields
-from geoalign.adapters.trl.states import StatePlace, check_prompt_learning
+from geoalign.adapters.step import refuse
+from geoalign.adapters.trl.round import RolloutField, check_session
+from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
-from geoalign.hidden.layers import wanted_layers
-from geoalign.hidden.tap import backbone_of
-
-VERSIONS = ">=4.6,<4.7"
 
 _TEACHER = "its term enters the advantages of every row, dropped ones included"
-
-
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless ms-swift's version (default: of the installed one) is in the supported range."""
-    check_engine("ms-swift", extra="swift", versions=VERSIONS, installed=installed)
 
 
 class OtherTraining:
@@ -36,62 +26,47 @@ class OtherTraining:
 def check_trainer(
     trainer: Any, session: CurationSession, *, place: StatePlace, rollout_fields: dict[str, RolloutField]
 ) -> None:
-    """Checks a trainer that is otherwise complete against what the adapter carries out.
-
-    Raises:
-        UnsupportedError: a combination that is refused; the message names the option.
-        ConfigError: the curator needs a field that nobody gives.
-        InputError: a layer that the model does not have.
-    """
-    curator = session.curator
-    check_fields(rollout_fields, session, engine="ms-swift")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
-    for option, reason in _refused(trainer):
-        raise UnsupportedError(f"{option}: {reason}")
-    if "hidden" in curator.requires:
-        if trainer.is_multimodal:
-            raise UnsupportedError(
-                f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone"
-            )
-        check_prompt_learning(trainer.model)
-        wanted_layers(backbone_of(trainer.model), place.layer)
-
-
-def _refused(trainer: Any) -> list[tuple[str, str]]:
-    """The options that cannot be carried out, and why."""
+    """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
     zero_3 = trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3
     several = "rows of several turns have no one response; curate rollouts of one turn"
-    conditions = {
-        "multi_turn_scheduler": (trainer.multi_turn_scheduler or trainer.enable_server_multi_turn, several),
-        "use_gym_env": (trainer.use_gym_env, several),
-        "sequence_parallel_size": (
-            trainer.template.sequence_parallel_size > 1,
-            "a process then has parts of rows; set it to 1",
-        ),
-        "teacher": (trainer._has_teacher_explicit(), _TEACHER),
-        "scale_rewards=gdpo": (
-            trainer.scale_rewards == "gdpo",
-            "it normalises each reward function, and curators read one reward per row; set it to group",
-        ),
-        "kl_in_reward=true": (
-            trainer.kl_in_reward and trainer.beta != 0,
-            "the KL term enters rewards after they are curated; set it to false",
-        ),
-        "use_liger_kernel": (trainer.use_liger_loss, "never run with the adapter (it needs a GPU); leave it off"),
-        "deepspeed zero3": (zero_3, "never run with the adapter; use data parallelism or zero2"),
-        "fsdp": (trainer.is_fsdp_enabled, "never run with the adapter; use data parallelism"),
-    }
-    return [(option, reason) for option, (set_, reason) in conditions.items() if set_]
+    refuse(
+        {
+            f"multi_turn_scheduler: {several}": trainer.multi_turn_scheduler or trainer.enable_server_multi_turn,
+            f"use_gym_env: {several}": trainer.use_gym_env,
+            "sequence_parallel_size: a process then has parts of rows; set it to 1": (
+                trainer.template.sequence_parallel_size > 1
+            ),
+            f"teacher: {_TEACHER}": trainer._has_teacher_explicit(),
+            "scale_rewards=gdpo: it normalises each reward function, and curators read one reward per row; set it to "
+            "group": trainer.scale_rewards == "gdpo",
+            "kl_in_reward=true: the KL term enters rewards after they are curated; set it to false": (
+                trainer.kl_in_reward and trainer.beta != 0
+            ),
+            "use_liger_kernel: never run with the adapter (it needs a GPU); leave it off": trainer.use_liger_loss,
+            "deepspeed zero3: never run with the adapter; use data parallelism or zero2": zero_3,
+            f"{session.name} with log-probabilities, which the adapter does not read here; set mass: share": (
+                "logprobs" in session.curator.requires
+            ),
+            "fsdp: never run with the adapter; use data parallelism": trainer.is_fsdp_enabled,
+        }
+    )
+    if "hidden" in session.curator.requires and trainer.is_multimodal:
+        raise UnsupportedError(f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone")
+    check_session(trainer, session, rollout_fields, place=place, engine="ms-swift")
 
 
 def check_batch(trainer: Any, samples: list[Any]) -> None:
     """Raises UnsupportedError for samples with a teacher's prompt, and where a rollout server splits trajectories."""
-    if trainer.dynamic_num_samples:
-        raise UnsupportedError(
-            "a rollout server that splits trajectories into several samples: groups have no one size"
-        )
-    if any(sample.teacher_prompt or sample.teacher_images is not None for sample in samples):
-        raise UnsupportedError(f"data set with teacher_prompt or teacher_images: {_TEACHER}")
+    refuse(
+        {
+            "a rollout server that splits trajectories into several samples: groups have no one size": (
+                trainer.dynamic_num_samples
+            ),
+            f"data set with teacher_prompt or teacher_images: {_TEACHER}": any(
+                sample.teacher_prompt or sample.teacher_images is not None for sample in samples
+            ),
+        }
+    )
 
 
 def check_drops(trainer: Any, curator: str) -> None:

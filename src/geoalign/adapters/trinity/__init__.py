@@ -7,24 +7,15 @@ asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from geoalign.adapters.exports import check_engine
+from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
     from geoalign.adapters.trinity.operators import GeoAlignAdvantage, GeoAlignOperator
 
 __all__ = ["GeoAlignAdvantage", "GeoAlignOperator"]
 
+_HOMES = dict.fromkeys(__all__, "geoalign.adapters.trinity.operators")
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    check_version()
-    return getattr(import_module(f"{__name__}.operators"), name)
-
-
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless Trinity-RFT's version (default: the installed one's) is in the supported range."""
-    check_engine("trinity-rft", extra="trinity", versions=">=0.6,<0.7", installed=installed)
+__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trinity]', in an environment of its own")

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.step import named_components, named_fields
+from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
+from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
 # What is added to the info of experiences.
@@ -47,7 +48,6 @@ def read_rollouts(
     *,
     requires: Sequence[str] = (),
     hidden: Float[Tensor, "b d"] | None = None,
-    advantages: Float[Tensor, " b"] | None = None,
     rollout_fields: Mapping[str, str] | None = None,
     components: Sequence[str] = (),
 ) -> Rollouts:
@@ -60,36 +60,32 @@ def read_rollouts(
         requires: the optional fields to fill, as a curator names them.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> entry of `Experience.info`.
         components: `wanted_components` of the curator, in `Experience.metrics`.
-
-    Raises:
-        InputError: a reward is infinite, log-probabilities are wanted and absent, or an entry of `info` is missing or
-            of another type; the message has the experience.
     """
-    fields: dict[str, Any] = {"hidden": hidden, "advantages": advantages}
-    fields["ids"] = [experience.eid.uid for experience in experiences]
-    fields["lengths"] = torch.tensor([int(generated(experience).sum()) for experience in experiences])
-    fields["donor_ok"] = torch.tensor([bool(generated(experience).any()) for experience in experiences])
-    fields["response_keys"] = response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences)
-    if "prompt_keys" in requires:
-        fields["prompt_keys"] = response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences)
-    if "logprobs" in requires:
-        fields["logprobs"] = torch.tensor([_mean_logprob(experience) for experience in experiences])
+    ids = [experience.eid.uid for experience in experiences]
     given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
     rewards = torch.tensor(given, dtype=torch.float32)
-    if rollout_fields:
-        fields |= named_fields(
-            rollout_fields,
-            [experience.info for experience in experiences],
-            rewards,
-            setting="rollout_fields",
-            source="Experience.info",
-            names=fields["ids"],
-        )
-    if components:
-        parts = [experience.metrics for experience in experiences]
-        source = "numbers in Experience.metrics, where workflows leave their rewards"
-        fields["components"] = named_components(components, parts, rewards, source=source)
-    return Rollouts(rewards=rewards, groups=group_ids(experiences), **fields)
+    groups = group_ids(experiences)
+    makers = {
+        "advantages": lambda: group_advantages(rewards, groups),
+        "prompt_keys": lambda: response_keys(item.tokens[: item.prompt_length].tolist() for item in experiences),
+        "logprobs": lambda: torch.tensor([_mean_logprob(experience) for experience in experiences]),
+    }
+    infos = [experience.info for experience in experiences]
+    source = "numbers in Experience.metrics, where workflows leave their rewards"
+    return Rollouts(
+        rewards=rewards,
+        groups=groups,
+        ids=ids,
+        hidden=hidden,
+        lengths=torch.tensor([int(generated(experience).sum()) for experience in experiences]),
+        donor_ok=torch.tensor([bool(generated(experience).any()) for experience in experiences]),
+        response_keys=response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences),
+        **made(makers, requires),
+        **named_fields(
+            rollout_fields or {}, infos, rewards, setting="rollout_fields", source="Experience.info", names=ids
+        ),
+        **named_components(components, [experience.metrics for experience in experiences], rewards, source=source),
+    )
 
 
 def generated(experience: Any) -> Bool[Tensor, " t"]:
@@ -117,14 +113,12 @@ def apply_placement(
     """The experiences that go on, and the slot of each: a replaced one is a deep copy of its donor under a fresh id of
     the slot's own task and run; dropped and unscorable ones are left out.
 
-    Every experience with a score has it in `info`; a copy has the ids of its donor and of what it replaced.
-
-    Raises:
-        UnsupportedError: a shaped reward beside token-level rewards, which Trinity would go on reading.
+    Every experience with a score has it in `info`; a copy has the ids of its donor and of what it replaced. A shaped
+    reward beside token-level rewards, which Trinity would go on reading, is an UnsupportedError.
     """
     curated, slots = [], []
     for slot, (source, reward) in enumerate(zip(placement.source.tolist(), placement.rewards.tolist(), strict=True)):
-        if not bool(placement.kept[slot]) or math.isnan(reward):
+        if not bool(placement.active[slot]):
             continue
         experience = _experience_of(experiences, slot, source)
         before = math.nan if experience.reward is None else float(experience.reward)

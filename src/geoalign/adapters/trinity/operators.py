@@ -1,26 +1,25 @@
 """What Trinity loads: curation before its advantages, or together with them.
 
-The second is for curators that weigh advantages, need them or give their own.
+The second is for curators that weigh advantages or give their own.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
 from trinity.algorithm import ADVANTAGE_FN
 from trinity.algorithm.advantage_fn import AdvantageFn
 from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
-from geoalign.adapters.step import Decision, named
-from geoalign.adapters.trinity.experiences import apply_placement, generated
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.step import named
+from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, UnsupportedError
+
+check_engine("trinity-rft")
 
 _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advantage_fn instead of this operator"
 
@@ -28,45 +27,36 @@ _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advant
 class GeoAlignOperator(ExperienceOperatorV1):
     """An operator of the experience pipeline: replaces or leaves out rollouts, or shapes rewards, before advantages.
 
-    The arguments are `curator` (a section with its `type`, or a name) and the settings of `TrinitySettings`.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range.
-        UnsupportedError: the curator works on advantages.
+    The arguments are those of `TrinitySettings`; curators that work on advantages are refused.
     """
 
     def __init__(self, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
-        if "advantages" in self.run.curator.requires:
-            raise UnsupportedError(f"{self.run.name} needs advantages, which come after every operator: {_INSTEAD}")
         # It touches no advantage before the first flag, which may be hours away.
-        if acts := acts_on_advantages(self.run.curator):
-            raise UnsupportedError(f"{self.run.name} {acts} advantages, which come after every operator: {_INSTEAD}")
+        acts = acts_on_advantages(self.run.session.curator)
+        if acts:
+            self._refuse(acts)
+
+    def _refuse(self, acts: str) -> None:
+        name = self.run.session.name
+        raise UnsupportedError(f"{name} {acts} advantages, which come after every operator: {_INSTEAD}")
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""
         await self.run.prepare()
 
     async def process(self, exps: list[Any]) -> tuple[list[Any], dict[str, float]]:
-        """Returns the curated batch, and metrics.
-
-        Raises:
-            UnsupportedError: the curator weighs rows or gives advantages; or the experiences cannot be curated.
-        """
+        """Returns the curated batch, and metrics."""
         if not exps:
             return [], {}
         decision = await self.run.decide(exps)
-        self._check(decision)
-        curated, _ = apply_placement(exps, decision.placement, decision.curation.scores)
-        return curated, named(decision.metrics)
-
-    def _check(self, decision: Decision) -> None:
         placement = decision.placement
         if placement.advantages is not None:
-            raise UnsupportedError(f"{self.run.name} gives advantages, which come after every operator: {_INSTEAD}")
-        scored = placement.kept & ~placement.rewards.isnan()
-        if bool((placement.weights[scored] != 1).any()):
-            raise UnsupportedError(f"{self.run.name} weighs advantages, which come after every operator: {_INSTEAD}")
+            self._refuse("gives")
+        if bool((placement.weights[placement.active] != 1).any()):
+            self._refuse("weighs")
+        curated, _ = apply_placement(exps, placement, decision.curation.scores)
+        return curated, named(decision.metrics)
 
 
 def acts_on_advantages(curator: Curator) -> str | None:
@@ -89,20 +79,16 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         base: Trinity's advantage function, one that works on experiences.
         base_args: its arguments; those that are not given have its defaults.
         arguments: as `GeoAlignOperator`.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range.
-        UnsupportedError: `base` works inside the trainer.
     """
 
     def __init__(self, base: str = "grpo", base_args: dict[str, Any] | None = None, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
         try:
-            kind = ADVANTAGE_FN.get(base)
+            kind, why = ADVANTAGE_FN.get(base), ""
         except (ValueError, ImportError) as error:
-            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}: {error}") from error
+            kind, why = None, f": {error}"
         if AdvantageFn not in getattr(kind, "__mro__", ()):
-            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}")
+            raise ConfigError(f"base: expected an advantage function of Trinity-RFT, got {base!r}{why}")
         if kind.compute_in_trainer():
             raise UnsupportedError(
                 f"base {base!r} computes advantages inside the trainer, where experiences can no longer be curated; "
@@ -111,7 +97,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         self.base = ensure_v1_operator(kind(**{**kind.default_args(), **(base_args or {})}))
 
     def __call__(self, exps: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Refused: the trainer would call it on a batch that can no longer be curated."""
+        """Refused: the batch can no longer be curated there."""
         raise UnsupportedError("GeoAlignAdvantage inside the trainer; use an algorithm that computes before it")
 
     @classmethod
@@ -130,15 +116,10 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         await self.base.prepare()
 
     async def process(self, exps: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Returns the curated batch with advantages, and metrics.
-
-        Raises:
-            UnsupportedError: the experiences cannot be curated, or `base` removes rows that the curator needs.
-        """
+        """Returns the curated batch with advantages, and metrics."""
         if not exps:
             return [], {}
-        before = await self._before(exps) if "advantages" in self.run.curator.requires else None
-        decision = await self.run.decide(exps, before)
+        decision = await self.run.decide(exps)
         placement = decision.placement
         kept, slots = apply_placement(exps, placement, decision.curation.scores)
         slot_of = {id(experience): slot for experience, slot in zip(kept, slots, strict=True)}
@@ -159,23 +140,3 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
     async def close(self) -> None:
         """Closes the other advantage function."""
         await self.base.close()
-
-    async def _before(self, exps: list[Any]) -> Float[Tensor, " b"]:
-        """[B] the advantages of the batch as it came, means over generated tokens; 0 where there are none."""
-        copies = [copy.copy(experience) for experience in exps]
-        row_of = {id(experience): row for row, experience in enumerate(copies)}
-        scored = [experience for experience in copies if experience.reward is not None]
-        advantaged, _ = await self.base.process(scored)
-        advantages = torch.full((len(exps),), torch.nan)
-        for experience in advantaged:
-            if id(experience) not in row_of:
-                raise UnsupportedError(f"base duplicates experiences, and {self.run.name} needs the advantage of each")
-            mask = generated(experience)
-            advantages[row_of[id(experience)]] = experience.advantages[mask].float().mean() if mask.any() else 0.0
-        missing = [copy_.eid.uid for copy_, value in zip(copies, advantages, strict=True)
-                   if copy_.reward is not None and bool(value.isnan())]  # fmt: skip
-        if missing:
-            raise UnsupportedError(
-                f"base removed experience {missing[0]} (std_threshold), and {self.run.name} needs the advantage of each"
-            )
-        return advantages

@@ -9,76 +9,46 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.step import Decision, check_curator, decide, wanted_components
+from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
+from geoalign.adapters.step import Decision, decide, make_session, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
-from geoalign.adapters.trinity.settings import read_settings
-from geoalign.adapters.trinity.states import StateModel, take_given_states
-from geoalign.adapters.trinity.weights import PublishedWeights
-from geoalign.curators.base import Curator
-from geoalign.curators.registry import make_curator
-from geoalign.curators.session import CurationSession
+from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
 
 
 class CurationRun:
-    """Curates one batch after another.
-
-    Args:
-        arguments: those of the operator, `curator` included.
-        weights: where published weights come from.
-
-    Raises:
-        ConfigError: an argument is unknown or out of range, or a field that the curator needs is not given.
-        UnsupportedError: no engine can carry the curator out.
-    """
+    """Curates one batch after another; `arguments` are those of the operator, `weights`: where published ones are."""
 
     def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
-        self.settings = read_settings(arguments)
-        self.session = CurationSession(make_curator(self.settings.curator), seed=self.settings.seed)
+        self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
+        how = "rollout_fields.{need}: <entry of Experience.info>"
+        self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
         self._turn = asyncio.Lock()
-        how = "rollout_fields.{need}: <entry of Experience.info>"
-        check_curator(self.session, self.settings.rollout_fields, engine="Trinity-RFT", how=how)
-
-    @property
-    def curator(self) -> Curator:
-        """The curator of this run."""
-        return self.session.curator
-
-    @property
-    def name(self) -> str:
-        """Its class, for messages."""
-        return self.session.name
 
     async def prepare(self) -> None:
         """Loads the model, where one computes the states, and the state of an earlier run."""
-        if "hidden" in self.curator.requires and self.settings.model_path is not None:
+        if "hidden" in self.session.curator.requires and self.settings.model_path is not None:
             self._model = await asyncio.to_thread(StateModel, self.settings)
         path = self.settings.state_file
         if path is not None and Path(path).is_file():
             self.session.load(path, setting="state_file", otherwise="give the curator of that run, or another file")
 
-    async def decide(self, experiences: Sequence[Any], advantages: Float[Tensor, " b"] | None = None) -> Decision:
-        """Curates one batch; the event loop of Trinity's actor goes on meanwhile.
-
-        Raises:
-            UnsupportedError, InputError: the experiences cannot be curated; the message has the first that cannot.
-        """
+    async def decide(self, experiences: Sequence[Any]) -> Decision:
+        """Curates one batch; the event loop of Trinity's actor goes on meanwhile."""
         async with self._turn:
             check_experiences(experiences)
             hidden, seconds, states = await self._hidden(experiences)
             rollouts = read_rollouts(
                 experiences,
-                requires=self.curator.requires,
+                requires=self.session.curator.requires,
                 hidden=hidden,
-                advantages=advantages,
                 rollout_fields=self.settings.rollout_fields,
-                components=wanted_components(self.curator),
+                components=wanted_components(self.session.curator),
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
             self.session.calls += 1
@@ -88,13 +58,13 @@ class CurationRun:
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""
-        given = take_given_states(experiences, self.settings.hidden_key)
-        if "hidden" not in self.curator.requires or given is not None:
+        given = take_given_states(experiences)
+        if "hidden" not in self.session.curator.requires or given is not None:
             return given, 0.0, {}
         if self._model is None:
             raise InputError(
-                f"{self.name} needs hidden states: expected {self.settings.hidden_key!r} in Experience.info or "
-                f"model_path, got neither"
+                f"{self.session.name} needs hidden states: expected {HIDDEN!r} in Experience.info or model_path, got "
+                "neither"
             )
         started = time.perf_counter()
         if self.settings.reload == "published":
@@ -105,9 +75,7 @@ class CurationRun:
         metrics = {"state_version": float(self._model.version)}
         if without_answer is not None:
             metrics["rows_without_answer"] = float(without_answer)
-        versions = [
-            experience.info["model_version"] for experience in experiences if "model_version" in experience.info
-        ]
+        versions = [item.info["model_version"] for item in experiences if "model_version" in item.info]
         if versions:
             # Above 0: states of a newer policy than that which generated; below: of an older one.
             metrics["state_versions_ahead"] = self._model.version - sum(versions) / len(versions)

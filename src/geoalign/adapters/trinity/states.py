@@ -1,16 +1,19 @@
-"""The hidden state of each experience: what it brings in its `info`, or what a model of ours computes."""
+"""The hidden state of each experience: what it brings in its `info`, or what a model of ours computes, which has the
+newest weights of the policy as far as Trinity's synchroniser lets an operator have them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geoalign.adapters.settings import HIDDEN, TrinitySettings
 from geoalign.adapters.trinity.experiences import generated
-from geoalign.adapters.trinity.settings import TrinitySettings
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
@@ -19,36 +22,24 @@ from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained import from_pretrained
 
 
-def take_given_states(experiences: Sequence[Any], key: str) -> Float[Tensor, "b d"] | None:
-    """Takes the states out of the experiences' `info`, so that they are not written to a buffer; None if none has one.
-
-    Raises:
-        InputError: some have one and some have not, or they are no lists of numbers of one length.
-    """
-    states = [experience.info.pop(key, None) for experience in experiences]
+def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None:
+    """Takes the states out of the experiences' `info`, so that no buffer stores them; None if none has one."""
+    states = [experience.info.pop(HIDDEN, None) for experience in experiences]
     missing = [row for row, state in enumerate(states) if state is None]
     if len(missing) == len(states):
         return None
     if missing:
         raise InputError(
-            f"Experience.info[{key!r}]: expected a hidden state in every experience or in none, got none in "
+            f"Experience.info[{HIDDEN!r}]: expected a hidden state in every experience or in none, got none in "
             f"{len(missing)} of {len(states)}, the first {experiences[missing[0]].eid.uid}"
         )
-    rows: list[Tensor] = []
-    for experience, state in zip(experiences, states, strict=True):
-        try:
-            row = torch.as_tensor(state).detach().float().cpu()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"Experience.info[{key!r}]: expected numbers, got {error} in {experience.eid.uid}"
-            ) from error
-        if row.dim() != 1 or (rows and len(row) != len(rows[0])):
-            expected = f"[{len(rows[0])}]" if rows else "[d]"
-            raise InputError(
-                f"Experience.info[{key!r}]: expected shape {expected}, got {list(row.shape)} in {experience.eid.uid}"
-            )
-        rows.append(row)
-    return torch.stack(rows)
+    try:
+        found = torch.stack([torch.as_tensor(state).detach().float().cpu() for state in states])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"Experience.info[{HIDDEN!r}]: expected numbers, equally many in each: {error}") from error
+    if found.dim() != 2:
+        raise InputError(f"Experience.info[{HIDDEN!r}]: expected shape [d] each, got {list(found.shape[1:])}")
+    return found
 
 
 def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
@@ -56,9 +47,6 @@ def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
 
     Where no token is generated (a truncated prompt), the last token of all is taken as the response: such a row has a
     state like any other.
-
-    Raises:
-        UnsupportedError: position "mean" over a response with turns that the model did not generate.
     """
     tokens, start, mask = experience.tokens.tolist(), experience.prompt_length, generated(experience)
     last = int(mask.nonzero().max()) if bool(mask.any()) else len(tokens) - start - 1
@@ -79,9 +67,6 @@ class StateModel:
     Attributes:
         version: of the weights: 0 for those of `model_path`, then what the synchroniser calls them.
         tokenizer: for the position `anchor`, otherwise None.
-
-    Raises:
-        InputError: the model has no such layer.
     """
 
     def __init__(self, settings: TrinitySettings) -> None:
@@ -90,27 +75,18 @@ class StateModel:
         assert settings.model_path is not None
         self.settings = settings
         self.version = 0
-        model: torch.nn.Module = from_pretrained(
-            AutoModelForCausalLM,
-            settings.model_path,
-            dtype=getattr(torch, settings.dtype),
-            trust_remote_code=settings.trust_remote_code,
-            setting="trust_remote_code",
-        )
+        options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code, "setting": "trust_remote_code"}
+        dtype = getattr(torch, settings.dtype)
+        model: torch.nn.Module = from_pretrained(AutoModelForCausalLM, settings.model_path, dtype=dtype, **options)
         self.model: Any = model
         self.tokenizer: Any = None
         if settings.hidden_position == "anchor":
-            options: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code, "setting": "trust_remote_code"}
             self.tokenizer = from_pretrained(AutoTokenizer, settings.model_path, **options)
         wanted_layers(backbone_of(model), settings.hidden_layer)
         model.to(settings.device).eval().requires_grad_(False)
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Takes the weights of another version of the policy, as Trinity publishes them.
-
-        Raises:
-            InputError: weights are missing or of other shapes: the model is not that of the policy.
-        """
+        """Takes the weights of another version of the policy, as Trinity publishes them."""
         own = self.model.state_dict()
         tied = set(getattr(self.model, "_tied_weights_keys", None) or ())
         missing = [name for name in own if name not in weights and name not in tied]
@@ -140,3 +116,80 @@ class StateModel:
             batch_size=self.settings.batch_size,
         )
         return found.states, None if starts is None else rows_without_answer(starts)
+
+
+class PublishedWeights:
+    """Asks the synchroniser, a Ray actor of the run's namespace, for weights.
+
+    It has them with `sync_method: memory` (it holds them) and `checkpoint` (it knows their folder). With `nccl` they go
+    from the trainer to the rollout engines directly: it knows their version only. `synchronizer` is its actor; None:
+    looked up by its name when it is first needed.
+    """
+
+    def __init__(self, synchronizer: Any = None) -> None:
+        self._synchronizer = synchronizer
+
+    async def version(self) -> int:
+        """The version that was published last; 0 before the first, and where no synchroniser runs."""
+        actor = self._actor()
+        return 0 if actor is None else int(await actor.get_latest_model_version.remote())
+
+    async def newer_than(self, version: int) -> tuple[Mapping[str, Tensor], int] | None:
+        """Weights newer than a version, and their own version.
+
+        None where there are none, and where a newer version took their place as they were read: the next batch has it.
+        """
+        newest = await self.version()
+        if newest <= version:
+            return None
+        try:
+            weights = await self._read()
+        except Exception:
+            # The synchroniser removes a version's folder as soon as there is a newer one; what a reader makes of that
+            # depends on where it was. Without a newer one the error is another.
+            if await self.version() == newest:
+                raise
+            return None
+        if weights is None:
+            raise UnsupportedError(
+                f"weights of version {newest} are published by synchronizer.sync_method=nccl, which passes them to the "
+                "rollout engines only; set it to memory or checkpoint, give hidden states in Experience.info, or set "
+                "reload: never to score with the weights of model_path throughout"
+            )
+        return (weights, newest) if await self.version() == newest else None
+
+    async def _read(self) -> Mapping[str, Tensor] | None:
+        actor = self._actor()
+        if await actor.get_state_dict_meta.remote() is not None:
+            weights = {}
+            stream = actor.get_model_state_dict_iterator.options(num_returns="streaming").remote()
+            async for reference in stream:
+                name, tensor = await reference
+                weights[name] = tensor
+            return weights
+        path = await actor.get_latest_model_path.remote()
+        return None if path is None else await asyncio.to_thread(_load, path)
+
+    def _actor(self) -> Any:
+        if self._synchronizer is None:
+            import ray
+
+            if not ray.is_initialized():
+                return None
+            try:
+                self._synchronizer = ray.get_actor("synchronizer")
+            except ValueError:  # none of that name: a pipeline without an explorer
+                return None
+        return self._synchronizer
+
+
+def _load(path: str) -> Mapping[str, Tensor]:
+    if not Path(path).is_dir():
+        raise InputError(
+            f"weights of synchronizer.sync_method=checkpoint: expected the folder {path}, got none on this machine; "
+            "put checkpoint_root_dir where the process of the operator sees it, or set sync_method to memory"
+        )
+    from trinity.common.models.utils import load_state_dict
+
+    weights: Mapping[str, Tensor] = load_state_dict(path)
+    return weights

@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING
 
 from geoalign.adapters.exports import lazy_exports
 
+if TYPE_CHECKING:
+    from geoalign.adapters.trl.curate import CuratedStep
+    from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
+    from geoalign.adapters.trl.rewards import unscored_on_failure
+    from geoalign.curators.anchors import Anchors
+
+__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "unscored_on_failure"]
+
 _HOMES = {
     "Anchors": "geoalign.curators.anchors",
     "CuratedStep": "geoalign.adapters.trl.curate",
@@ -14,16 +22,4 @@ _HOMES = {
     "unscored_on_failure": "geoalign.adapters.trl.rewards",
 }
 
-__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "unscored_on_failure"]
-
-if TYPE_CHECKING:
-    from geoalign.adapters.trl.curate import CuratedStep
-    from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
-    from geoalign.adapters.trl.rewards import unscored_on_failure
-    from geoalign.curators.anchors import Anchors
-
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -7,51 +7,41 @@ from typing import Any
 import torch
 
 from geoalign.adapters.step import as_answers
-from geoalign.adapters.trl.fields import RolloutField, field_values
-from geoalign.adapters.trl.states import StatePlace, TokenIds, own_hidden
+from geoalign.adapters.trl.round import RolloutField, field_values
+from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids
 from geoalign.types import Rollouts, response_keys
 
 
 class AnchorRows:
-    """The anchors as rows of one trainer.
+    """The anchors as rows of one trainer that is otherwise complete.
 
-    Args:
-        trainer: a trainer that is otherwise complete.
-        anchors: what the user gave.
-        answers: the user's field of answers, by which those of anchors without answers are found; None: no answers.
-
-    Raises:
-        InputError: an anchor has no token, or more than the model takes.
-        ConfigError: answers are a column of the data set, or a function of one, and the anchors bring none.
-        UnsupportedError: several environments, of which an anchor does not say which is its own.
+    `answers` is the user's field of answers, by which those of anchors without answers are found; None: no answers.
     """
 
     def __init__(self, trainer: Any, anchors: Anchors, answers: RolloutField | None) -> None:
         self._trainer = trainer
-        self._prompts, self._responses = _token_ids(trainer, anchors)
-        _check_lengths(trainer, self._prompts, self._responses)
+        self._tokens = RowTokens(*_token_ids(trainer, anchors))
         rewards = torch.tensor(list(anchors.rewards), dtype=torch.float64)
         self._rollouts: dict[str, Any] = {
             "rewards": rewards,
             "groups": anchors.group_numbers,
-            "lengths": torch.tensor([len(ids) for ids in self._responses]),
+            "lengths": self._tokens.lengths,
             "true_rewards": rewards,
             "ids": [f"anchor:{row}" for row in range(len(anchors))],
-            "response_keys": response_keys(self._responses),
+            "response_keys": response_keys(self._tokens.responses),
         }
         if answers is not None:
-            self._rollouts["answers"] = _answers(anchors, answers, self._responses)
+            self._rollouts["answers"] = _answers(anchors, answers, self._tokens.responses)
 
     def rollouts(self, place: StatePlace | None) -> Rollouts:
         """The anchors under the current policy, with states from `place`; None: without. Draws no random number."""
         if place is None:
             return Rollouts(**self._rollouts)
-        answers = place.answer_starts(self._trainer, self._responses)
-        hidden = own_hidden(self._trainer, self._prompts, self._responses, place, answers)
-        return Rollouts(**self._rollouts, hidden=hidden)
+        self._tokens.find_answers(self._trainer._tokenizer, place)
+        return Rollouts(**self._rollouts, hidden=own_hidden(self._trainer, self._tokens, place))
 
 
 def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
@@ -77,16 +67,6 @@ def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
         for text, truncated in zip(anchors.responses, cut, strict=True)
     ]
     return prompts, responses
-
-
-def _check_lengths(trainer: Any, prompts: TokenIds, responses: TokenIds) -> None:
-    most = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
-    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        length = len(prompt) + len(response)
-        if not response or length < 2:
-            raise InputError(f"anchors: expected a prompt and a response of at least one token, got none in row {row}")
-        if most is not None and length > most:
-            raise InputError(f"anchors: expected at most {most} tokens, as the model takes, got {length} in row {row}")
 
 
 def _answers(anchors: Anchors, field: RolloutField, responses: TokenIds) -> list[str | None]:

@@ -1,9 +1,9 @@
 """A curator inside TRL's GRPO: three of its methods wrapped, none copied.
 
-`_calculate_rewards` has the rewards of the whole generation batch: the curator decides there, and TRL's own
-code goes on with the curated rewards. `_generate_and_score_completions` then moves the rows accordingly. `compute_loss`
-scales the loss where rows were dropped. The others only listen (`_generate`, `_get_per_token_logps_and_entropies`) or
-take the curator along in checkpoints.
+`_calculate_rewards` has the rewards of the whole generation batch: the curator decides there, and TRL's own code goes
+on with them as they are. `_generate_and_score_completions` then moves the rows, and writes the advantages of the
+curated rewards over TRL's. `compute_loss` scales the loss where rows were dropped. The others only listen (`_generate`,
+`_get_per_token_logps_and_entropies`) or take the curator along in checkpoints.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
-from geoalign.adapters.trl import logs
+from geoalign.adapters.exports import check_engine
 from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
-from geoalign.adapters.trl.fields import RolloutField
-from geoalign.adapters.trl.refusals import check_curator, check_flow, check_trainer, check_version, other_loss
+from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
-from geoalign.adapters.trl.states import HiddenSource, StatePlace
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, table_columns
+from geoalign.adapters.trl.states import HiddenSource, RowTokens, StatePlace
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -33,8 +34,6 @@ from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
 _Base: Any = object
 if TYPE_CHECKING:
     from trl import GRPOTrainer as _Base
-
-LOSS_SCALE = "geoalign_loss_scale"
 
 
 class GeoAlignMixin(_Base):
@@ -83,36 +82,30 @@ class GeoAlignMixin(_Base):
         **kwargs: Any,
     ) -> None:
         if curator is not None:
-            check_version()
-            check_curator(curator)
+            check_engine("trl")
+            if not isinstance(curator, Curator):
+                raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
             check_flow(type(self), GeoAlignMixin)
         elif anchors is not None:
             raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
-        place = StatePlace(hidden_position, hidden_layer)
         super().__init__(*args, **kwargs)
         self.curator = curator
+        self._session: CurationSession | None = None
+        self._curation_round: GenerationRound | None = None
         self._curation_options = RoundOptions(
-            place=place,
+            place=StatePlace(hidden_position, hidden_layer),
             hidden_source=hidden_source,
             fields=dict(rollout_fields or {}),
             observer=curation_observer,
             details_every=details_every,
-            other_loss=None if curator is None else other_loss(type(self), GeoAlignMixin),
         )
-        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)
-        self._curation_round: GenerationRound | None = None
-        if self._session is not None:
-            check_trainer(
-                self,
-                self._session,
-                place=place,
-                hidden_source=hidden_source,
-                rollout_fields=dict(rollout_fields or {}),
-                details_every=details_every,
-            )
-        if anchors is not None:
-            rows = AnchorRows(self, anchors, self._curation_options.fields.get("answers"))
-            self._curation_options = replace(self._curation_options, anchors=rows)
+        if curator is None:
+            return
+        self._session = CurationSession(curator, seed=self.args.seed, anchors=anchors)
+        check_trainer(self, self._session, self._curation_options)
+        rows = None if anchors is None else AnchorRows(self, anchors, self._curation_options.fields.get("answers"))
+        other = other_loss(type(self), GeoAlignMixin)
+        self._curation_options = replace(self._curation_options, anchors=rows, other_loss=other)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if self._session is None or not self.model.training:
@@ -120,7 +113,7 @@ class GeoAlignMixin(_Base):
         self._curation_round = GenerationRound(self, self._session, self._curation_options)
         try:
             batch = super()._generate_and_score_completions(inputs)
-            self._curation_round.apply(batch, scale_key=LOSS_SCALE)
+            self._curation_round.apply(batch)
         finally:
             self._curation_round = None
         self._session.calls += 1
@@ -129,8 +122,7 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            prompt_ids, response_ids, masks = generated[:3]
-            self._curation_round.on_generation(prompt_ids=prompt_ids, response_ids=response_ids, masks=masks)
+            self._curation_round.on_generation(RowTokens(*generated[:3]))
         return generated
 
     def _get_per_token_logps_and_entropies(
@@ -151,10 +143,11 @@ class GeoAlignMixin(_Base):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rewards = unscore_failed(self, rewards)
         if self._curation_round is not None:
-            return self._curation_round.curate(rewards, inputs, prompts, completions)
-        if self.curator is not None:
-            first = self.accelerator.process_index * len(prompts)
-            logs.log_uncurated_columns(self, first=first, count=len(prompts))
+            self._curation_round.curate(rewards, inputs, prompts, completions)
+        elif self.curator is not None:
+            rows = torch.arange(len(prompts)) + self.accelerator.process_index * len(prompts)
+            for column, values in table_columns(None, rows).items():
+                self._log_completion_extra(column, values)
         return rewards
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:

@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
-from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import check_components, wanted_components
-from geoalign.adapters.trl.fields import check_fields
-from geoalign.adapters.trl.logs import COLUMNS
-from geoalign.adapters.trl.states import HiddenSource, StatePlace, check_prompt_learning, trl_pass_problem
-from geoalign.curators.base import Curator
+from geoalign.adapters.step import refuse
+from geoalign.adapters.trl.curate import RoundOptions
+from geoalign.adapters.trl.round import COLUMNS, check_session
+from geoalign.adapters.trl.states import HiddenSource, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
-from geoalign.hidden.layers import wanted_layers
-from geoalign.hidden.tap import backbone_of
 from geoalign.settings.hidden import check_layer, check_position
-
-# 1.15.0's own GRPO fails without a GPU driver.
-VERSIONS = ">=1.8,!=1.15.0,<1.17"
-
-
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless TRL's version (default: of the installed one) is a supported one."""
-    check_engine("trl", extra="trl", versions=VERSIONS, installed=installed)
-
-
-def check_curator(curator: Any) -> None:
-    """Raises ConfigError unless `curator` is a Curator, UnsupportedError if no engine can carry it out."""
-    if not isinstance(curator, Curator):
-        raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
-    if curator.library_only:
-        raise UnsupportedError(f"{type(curator).__name__} inside TRL: {curator.library_only}")
 
 
 def check_flow(trainer: type, mixin: type) -> None:
-    """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps.
-
-    RLOOTrainer has methods of the same names, and other keys in its batches. AsyncGRPOTrainer (1.8.0 to 1.16.0) has a
-    process of its own, which holds no model, scores one group at a time and puts rows with their advantage into a
-    queue: there is no batch of groups to curate, and no states where the advantage is made.
-
-    Unsloth rewrites TRL's trainer and keeps the names of what is wrapped (unsloth 2026.10.9, `models/rl.py` and
-    `models/rl_replacements.py`), but its log-probability pass packs rows to the left, so that no column holds the token
-    that it holds in TRL, its batches have per-row keys of their own (`max_left_pad`), and its loss is another.
-    """
+    """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps."""
     behind = _behind(trainer, mixin)
+    # Its trainer keeps the names of what is wrapped, and has another loss and per-row keys of its own.
     if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
         raise UnsupportedError(
             f"{trainer.__name__} on Unsloth's GRPOTrainer: never run with the adapter (it needs a GPU), and its "
@@ -64,11 +35,10 @@ def check_flow(trainer: type, mixin: type) -> None:
 
 def other_loss(trainer: type, mixin: type) -> str | None:
     """What in a trainer's loss is not GRPOTrainer's, so that nobody knows how it divides by rows; None: nothing."""
-    owners = {
-        "_compute_loss": _owner(trainer.__mro__, "_compute_loss"),
-        "compute_loss": _owner(_behind(trainer, mixin), "compute_loss"),
-    }
-    for name, owner in owners.items():
+    for name, classes in (("_compute_loss", trainer.__mro__), ("compute_loss", _behind(trainer, mixin))):
+        # What this package adds hands the loss on.
+        ours = (base.__module__.startswith("geoalign.") for base in classes)
+        owner = next(base for base, own in zip(classes, ours, strict=True) if name in vars(base) and not own)
         if owner is not GRPOTrainer:
             return (
                 f"{owner.__name__} has a {name} of its own, which may count them; let the curator replace or weigh rows"
@@ -80,67 +50,36 @@ def _behind(trainer: type, mixin: type) -> tuple[type, ...]:
     return trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
 
 
-def _owner(classes: Sequence[type], method: str) -> type:
-    # What this package adds hands the loss on.
-    return next(base for base in classes if method in vars(base) and not base.__module__.startswith("geoalign."))
-
-
-def check_trainer(
-    trainer: Any,
-    session: CurationSession,
-    *,
-    place: StatePlace,
-    hidden_source: HiddenSource,
-    rollout_fields: dict[str, Any],
-    details_every: int,
-) -> None:
-    """Checks a trainer that is otherwise complete against what the adapter carries out.
-
-    Raises:
-        UnsupportedError: a combination that is refused; the message names it.
-        ConfigError: an argument is out of range, or the curator needs a field that nobody gives.
-        InputError: an unknown hidden position, or a layer that the model does not have.
-    """
-    check_position(place.position)
-    check_layer(place.layer)
-    if hidden_source not in get_args(HiddenSource):
-        raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {hidden_source!r}")
-    if details_every < 0:
-        raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {details_every}")
-    check_fields(rollout_fields, session, engine="TRL")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
-    _check_rows(trainer)
-    _check_engine(trainer)
-    if "hidden" in session.curator.requires:
-        check_prompt_learning(trainer.model)
-        wanted_layers(backbone_of(trainer.model), place.layer)
-        _check_source(trainer, hidden_source)
-
-
-def _check_source(trainer: Any, source: HiddenSource) -> None:
-    problem = trl_pass_problem(trainer) if source == "logprob_pass" else None
-    if problem is not None:
-        raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'own_pass'")
-
-
-def _check_rows(trainer: Any) -> None:
-    if isinstance(trainer.processing_class, ProcessorMixin):
-        raise UnsupportedError(
-            f"vision model (processing class {type(trainer.processing_class).__name__}): curating its rows is not "
-            "supported"
-        )
+def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions) -> None:
+    """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
+    check_position(options.place.position)
+    check_layer(options.place.layer)
+    source = options.hidden_source
+    if source not in get_args(HiddenSource):
+        raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {source!r}")
+    if options.details_every < 0:
+        raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {options.details_every}")
+    check_session(trainer, session, options.fields, place=options.place, engine="TRL")
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
-    if taken:
-        raise UnsupportedError(f"reward function called {taken[0]!r}: the completions table has a column of that name")
-
-
-def _check_engine(trainer: Any) -> None:
-    if trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss"):
-        raise UnsupportedError(
+    deepspeed = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
+    kind = type(trainer.processing_class)
+    refuse(
+        {
+            f"vision model (processing class {kind.__name__}): curating its rows is not supported": (
+                issubclass(kind, ProcessorMixin)
+            ),
+            f"reward function called {''.join(taken[:1])!r}: the completions table has a column of that name": taken,
             "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off or "
-            "install TRL 1.16, which takes its layers alone"
-        )
-    if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
-        raise UnsupportedError("DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2")
-    if trainer.is_fsdp_enabled:
-        raise UnsupportedError("FSDP: never run with the adapter; use data parallelism")
+            "install TRL 1.16, which takes its layers alone": (
+                trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss")
+            ),
+            "DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2": (
+                deepspeed is not None and deepspeed.zero_stage == 3
+            ),
+            "FSDP: never run with the adapter; use data parallelism": trainer.is_fsdp_enabled,
+        }
+    )
+    if "hidden" in session.curator.requires and source == "logprob_pass":
+        problem = trl_pass_problem(trainer)
+        if problem is not None:
+            raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'own_pass'")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.failures import awaited_outcome, check_function, function_name, is_asynchronous, outcome
+from geoalign.adapters.failures import check_function, function_name, guarded, warn_of_failure
 from geoalign.errors import InputError
 
-_LOGGER = logging.getLogger(__name__)
 _Reward = Callable[..., Any]
 
 
@@ -47,27 +44,50 @@ def unscored_on_failure(reward: _Reward, *, timeout: float | None = None, row_by
         InputError: later, where `reward` returns another number of rewards than it got rows.
     """
     check_function(reward, timeout)
-    name = function_name(reward)
-    failures = Failures()
-    if is_asynchronous(reward):
+    name, failures = function_name(reward), Failures()
 
-        async def call_async(**columns: Any) -> list[float | None]:
-            batch = _Batch(columns, row_by_row)
-            waiting = [awaited_outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
-            return batch.rewards(name, failures, await asyncio.gather(*waiting))
+    def plan(**columns: Any) -> tuple[list[Callable[[], Any]], Callable[[Sequence[Any]], list[float | None]]]:
+        count = len(columns["completions"])
+        extra: dict[str, list[Any]] = {}
 
-        wrapped: _Reward = call_async
-    else:
+        def log_row(row: int, column: str, values: list[Any]) -> None:
+            # TRL's table needs a value of every row, also of one that failed.
+            extra.setdefault(column, [None] * count)[row] = values[0]
 
-        def call_here(**columns: Any) -> list[float | None]:
-            batch = _Batch(columns, row_by_row)
-            return batch.rewards(
-                name, failures, [outcome(functools.partial(reward, **call), timeout) for call in batch.calls]
-            )
+        def of_row(row: int) -> dict[str, Any]:
+            call = {key: [value[row]] if isinstance(value, list) else value for key, value in columns.items()}
+            if "log_extra" in call:
+                call["log_extra"] = lambda key, values: extra.setdefault(key, [None] * count).__setitem__(
+                    row, values[0]
+                )
+            return call
 
-        wrapped = call_here
-    functools.update_wrapper(wrapped, reward)
-    wrapped.__name__ = name
+        calls = [of_row(row) for row in range(count)] if row_by_row else [columns]
+
+        def finish(results: Sequence[Any]) -> list[float | None]:
+            rewards: list[float | None] = []
+            failures.rows = []
+            for call, result in zip(calls, results, strict=True):
+                rows, failed = len(call["completions"]), isinstance(result, Exception)
+                values = [None] * rows if failed else list(result)
+                if len(values) != rows:
+                    raise InputError(f"reward function {name!r}: expected {rows} rewards, got {len(values)}")
+                rewards += values
+                failures.rows += [failed] * rows
+            lost = sum(failures.rows)
+            failures.total += lost
+            for column, logged in extra.items():
+                columns["log_extra"](column, logged)
+            if "log_metric" in columns:
+                columns["log_metric"](f"geoalign/failed_rewards/{name}", lost / count)
+            for error in [result for result in results if isinstance(result, Exception)][-1:]:
+                said = f"{lost} of {count} rows without a reward, {failures.total} so far"
+                warn_of_failure(reward, error, said)
+            return rewards
+
+        return [functools.partial(reward, **call) for call in calls], finish
+
+    wrapped = guarded(reward, plan, timeout)
     vars(wrapped)["failures"] = failures
     return wrapped
 
@@ -79,45 +99,3 @@ def unscore_failed(trainer: Any, rewards: Float[Tensor, "b f"]) -> Float[Tensor,
         return rewards
     failed = torch.tensor(noted, device=rewards.device).any(0)
     return rewards.masked_fill(trainer.accelerator.gather(failed)[:, None], torch.nan)
-
-
-class _Batch:
-    """One of TRL's calls, as the calls that are made of it."""
-
-    def __init__(self, columns: dict[str, Any], row_by_row: bool) -> None:
-        self._columns = columns
-        self._rows = len(columns["completions"])
-        self._extra: dict[str, list[Any]] = {}
-        self.calls = [self._row(row) for row in range(self._rows)] if row_by_row else [columns]
-
-    def _row(self, row: int) -> dict[str, Any]:
-        call = {name: [value[row]] if isinstance(value, list) else value for name, value in self._columns.items()}
-
-        def log_extra(column: str, values: list[Any]) -> None:
-            # TRL's table needs a value of every row, also of one that failed.
-            self._extra.setdefault(column, [None] * self._rows)[row] = values[0]
-
-        return {**call, "log_extra": log_extra} if "log_extra" in call else call
-
-    def rewards(self, name: str, failures: Failures, results: Sequence[Any]) -> list[float | None]:
-        """The rewards of all rows, None where their call gave an error; counts and logs those."""
-        rewards: list[float | None] = []
-        failures.rows = []
-        errors = [result for result in results if isinstance(result, Exception)]
-        for call, result in zip(self.calls, results, strict=True):
-            count, failed = len(call["completions"]), isinstance(result, Exception)
-            values = [None] * count if failed else list(result)
-            if len(values) != count:
-                raise InputError(f"reward function {name!r}: expected {count} rewards, got {len(values)}")
-            rewards += values
-            failures.rows += [failed] * count
-        failures.total += sum(failures.rows)
-        for column, logged in self._extra.items():
-            self._columns["log_extra"](column, logged)
-        if "log_metric" in self._columns:
-            self._columns["log_metric"](f"geoalign/failed_rewards/{name}", sum(failures.rows) / self._rows)
-        if errors:
-            last = f"{type(errors[-1]).__name__}: {errors[-1]}"
-            said = f"{sum(failures.rows)} of {self._rows} rows without a reward, {failures.total} so far"
-            _LOGGER.warning("reward function %r failed (%s): %s", name, last, said)
-        return rewards

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -28,32 +28,18 @@ IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
 # What makes the ratio to the old policy, and the KL term to the reference, of a row without its response at most 1.
 _LEFT_OUT = {"old_per_token_logps": 0.0, "ref_per_token_logps": -1e4}
 
-_REFUSED = {
-    "pixel_values": "images",
-    "image_grid_thw": "images",
-    "image_position_ids": "images",
-    "image_sizes": "images",
-    "num_images": "images",
-    "num_tiles": "images",
-    "pixel_attention_mask": "images",
-    "spatial_shapes": "images",
-    "token_type_ids": "a vision or encoder model",
-    "mm_token_type_ids": "a vision model",
-}
-
 
 def check_keys(batch: dict[str, Any]) -> None:
-    """Raises UnsupportedError if the batch holds anything that belongs to a row and is not known to travel with it.
-
-    Anything but a single number may belong to a row, so this also refuses what a later TRL adds.
-    """
+    """Raises UnsupportedError if the batch holds anything but single numbers that is not known to travel with a row."""
     for key, value in batch.items():
         if key in MOVED or key in IN_PLACE or value is None:
             continue
         if isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.dim() == 0):
             continue
-        reason = _REFUSED.get(key, "a per-row key that this version of geoalign does not know")
-        raise UnsupportedError(f"TRL batch with {key!r} ({reason}): curating such rows is not supported")
+        raise UnsupportedError(
+            f"TRL batch with {key!r} (images, or a per-row key that this version of geoalign does not know): curating "
+            "such rows is not supported"
+        )
 
 
 def loss_tokens(batch: dict[str, Any]) -> Tensor:
@@ -76,34 +62,31 @@ def leave_out(batch: dict[str, Any], kept: Bool[Tensor, " b"]) -> None:
 
 
 def move_rows(
-    batch: dict[str, Any], source: Int[Tensor, " b"], accelerator: Any, *, pad_id: int, prompts: bool = False
+    batch: dict[str, Any],
+    keys: Mapping[str, float | None],
+    source: Int[Tensor, " b"],
+    accelerator: Any,
+    *,
+    pad_id: int,
+    crossing: bool,
 ) -> None:
-    """Puts the content of row `source[i]` into slot i, in the batch itself, for this process's slots.
+    """Puts the content of the donors into this process's slots, in the batch itself.
 
-    Args:
-        batch: this process's part of the generation batch (`check_keys` has passed).
-        source: [B] over all processes, the same on each; B is a multiple of the number of processes.
-        accelerator: gathers the rows if any donor lives on another process.
-        pad_id: the tokenizer's padding token.
-        prompts: a row brings its prompt along; else rows of one group share theirs.
+    `keys`: what moves, and what pads it; `source`: the donor of each of this process's slots, counted over all
+    processes; `crossing`: a donor of any process lives on another one.
     """
-    local = len(batch["completion_ids"])
-    first = accelerator.process_index * local
-    mine = source[first : first + local]
-    slots = torch.arange(len(source), device=source.device)
-    # The same answer on every process, so that either all gather or none.
-    crossing = bool((source // local != slots // local).any())
-    for key, fill in {**MOVED, **(PROMPT if prompts else {})}.items():
+    first = accelerator.process_index * len(source)
+    for key, fill in keys.items():
         if batch.get(key) is None:
             continue
         rows = batch[key]
         if not crossing:
-            batch[key] = rows[mine - first]
+            batch[key] = rows[source - first]
             continue
         rows = accelerator.pad_across_processes(
             rows, dim=1, pad_index=pad_id if fill is None else fill, pad_first=key in PROMPT
         )
-        batch[key] = accelerator.gather(rows.contiguous())[mine]
+        batch[key] = accelerator.gather(rows.contiguous())[source]
 
 
 # "rows": a mean over the rows of the batch. A dropped row's mask is zero, so it adds nothing, but the mean still
@@ -122,11 +105,7 @@ LOSS_NORMALISERS: dict[str, Literal["rows", "tokens"]] = {
 
 
 def dropping_scale(trainer: Any, *, rows: int, kept: int) -> float:
-    """The factor on the loss that makes its gradient that of a batch holding only the `kept` of `rows` rows.
-
-    Raises:
-        UnsupportedError: a loss type, or an extra term in the loss, for which no such factor exists.
-    """
+    """The factor on the loss that makes its gradient that of the `kept` of `rows` rows alone, where there is one."""
     normaliser = LOSS_NORMALISERS.get(trainer.loss_type)
     if normaliser is None:
         raise UnsupportedError(

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
 from geoalign.hidden.positions import response_states
@@ -18,40 +17,6 @@ from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
 TokenIds = list[list[int]]
-
-
-class Written:
-    """TRL's `tool_mask` of this process's rows (`env_mask` of a rollout function).
-
-    Args:
-        responses: B token lists.
-        masks: B lists, as long as the responses, of 1 (the policy's token) and 0 (not its); None: it wrote all.
-
-    Attributes:
-        mask: [B, r] the masks, padded with False; None as `masks`. A row in which the policy wrote nothing is True
-            throughout: it must have a state.
-        nothing: B flags of these rows, which are no donors.
-        lengths: [B] tokens that the policy wrote.
-    """
-
-    def __init__(self, responses: TokenIds, masks: Sequence[Sequence[int]] | None) -> None:
-        self.mask: Bool[Tensor, "b r"] | None = None
-        self.nothing = [False] * len(responses)
-        self.lengths: Int[Tensor, " b"] = torch.tensor([len(ids) for ids in responses])
-        if masks is None:
-            return
-        self.nothing = [not any(mask) for mask in masks]
-        self.mask = torch.zeros(len(responses), int(self.lengths.max()), dtype=torch.bool)
-        for row, mask in enumerate(masks):
-            self.mask[row, : len(mask)] = torch.tensor(mask, dtype=torch.bool) | self.nothing[row]
-        self.lengths = torch.tensor([sum(map(bool, mask)) for mask in masks])
-
-    def parts(self, responses: TokenIds) -> tuple[TokenIds, TokenIds]:
-        """Of each response the columns that the policy wrote, and the tokens in them."""
-        if self.mask is None:
-            return [list(range(len(ids))) for ids in responses], responses
-        columns = [row.nonzero().squeeze(1).tolist() for row in self.mask]
-        return columns, [[ids[at] for at in own] for ids, own in zip(responses, columns, strict=True)]
 
 
 HiddenSource = Literal["own_pass", "logprob_pass"]
@@ -64,18 +29,46 @@ class StatePlace:
     position: HiddenPosition
     layer: HiddenLayer
 
-    def answer_starts(self, trainer: Any, responses: TokenIds, written: Written | None = None) -> list[int] | None:
-        """The tokens with which the answers begin (`geoalign.hidden.answer_starts`), where the position needs them.
+
+class RowTokens:
+    """The tokens of this process's rows, and which of them the policy wrote.
+
+    Attributes:
+        mask: [B, r] TRL's `tool_mask` (`env_mask` of a rollout function), padded with False; None: it wrote all. A row
+            in which it wrote nothing is True throughout: it must have a state.
+        nothing: B flags of these rows, which are no donors.
+        lengths: [B] tokens that the policy wrote.
+        answers: B tokens with which the answers begin, once they are looked for.
+    """
+
+    def __init__(self, prompts: TokenIds, responses: TokenIds, masks: Sequence[Sequence[int]] | None = None) -> None:
+        self.prompts, self.responses = prompts, responses
+        self.answers: list[int] | None = None
+        self.mask: Bool[Tensor, "b r"] | None = None
+        self.nothing = [False] * len(responses)
+        self.lengths: Int[Tensor, " b"] = torch.tensor([len(ids) for ids in responses])
+        if masks is None:
+            return
+        self.nothing = [not any(mask) for mask in masks]
+        self.mask = torch.zeros(len(responses), int(self.lengths.max()), dtype=torch.bool)
+        for row, mask in enumerate(masks):
+            self.mask[row, : len(mask)] = torch.tensor(mask, dtype=torch.bool) | self.nothing[row]
+        self.lengths = torch.tensor([sum(map(bool, mask)) for mask in masks])
+
+    def find_answers(self, tokenizer: Any, place: StatePlace) -> None:
+        """Notes where the answers begin (`geoalign.hidden.answer_starts`), where the position needs it.
 
         An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
         """
-        if self.position != "anchor":
-            return None
-        if written is None:
-            return answer_starts(trainer._tokenizer, responses)
-        columns, own = written.parts(responses)
-        starts = answer_starts(trainer._tokenizer, own)
-        return [places[start] if start >= 0 else -1 for places, start in zip(columns, starts, strict=True)]
+        if place.position != "anchor":
+            return
+        if self.mask is None:
+            self.answers = answer_starts(tokenizer, self.responses)
+            return
+        columns = [row.nonzero().squeeze(1).tolist() for row in self.mask]
+        own = [[ids[at] for at in part] for ids, part in zip(self.responses, columns, strict=True)]
+        starts = answer_starts(tokenizer, own)
+        self.answers = [part[start] if start >= 0 else -1 for part, start in zip(columns, starts, strict=True)]
 
 
 def trl_pass_problem(trainer: Any) -> str | None:
@@ -109,7 +102,7 @@ def has_dropout(model: torch.nn.Module) -> bool:
 
 
 class TrlPass:
-    """Listens to TRL's first log-probability pass of the policy in a generation batch; keeps what rows need of it."""
+    """Listens to TRL's first log-probability pass of the policy in a generation batch."""
 
     def __init__(self, place: StatePlace | None) -> None:
         self._place = place
@@ -118,71 +111,43 @@ class TrlPass:
         self.logprobs: Tensor | None = None
 
     def listen(
-        self,
-        run: Callable[[], Any],
-        model: torch.nn.Module,
-        input_ids: Tensor,
-        logits_to_keep: int,
-        responses: TokenIds,
-        answers: list[int] | None,
-        mask: Bool[Tensor, "b r"] | None = None,
+        self, run: Callable[[], Any], model: torch.nn.Module, input_ids: Tensor, logits_to_keep: int, rows: RowTokens
     ) -> Any:
-        """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it.
-
-        `mask` is that of `Written`.
-        """
+        """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
         self.done = True
-        lengths = torch.tensor([len(ids) for ids in responses], device=input_ids.device)
         if self._place is None:
             result = run()
         else:
-            position = self._place.position
+            position, mask = self._place.position, rows.mask
+            lengths = torch.tensor([len(ids) for ids in rows.responses], device=input_ids.device)
             start = torch.full_like(lengths, input_ids.size(1) - logits_to_keep)
-            begins = None if answers is None else torch.tensor(answers)
+            begins = None if rows.answers is None else torch.tensor(rows.answers)
 
             def select(states: Tensor, first: int) -> Tensor:
-                rows = slice(first, first + len(states))
-                answer = None if begins is None else begins[rows]
-                return response_states(
-                    states, start[rows], lengths[rows], position, answer, None if mask is None else mask[rows]
-                )
+                part = slice(first, first + len(states))
+                answer, own = (None if values is None else values[part] for values in (begins, mask))
+                return response_states(states, start[part], lengths[part], position, answer, own)
 
             with BackboneTap(model, select, layer=self._place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
-        self.logprobs = mean_logprobs(result[0], lengths, mask)
+        self.logprobs = mean_logprobs(result[0], rows)
         return result
 
 
-def mean_logprobs(
-    per_token: Float[Tensor, "b t"], lengths: Tensor, mask: Bool[Tensor, "b r"] | None = None
-) -> Float[Tensor, " b"]:
-    """Mean over the tokens of each response, whose log-probabilities stand in the first columns of its row.
-
-    With the `mask` of `Written`, over the tokens that the policy wrote.
-    """
-    if mask is None:
-        inside = torch.arange(per_token.size(1), device=per_token.device) < lengths[:, None]
+def mean_logprobs(per_token: Float[Tensor, "b t"], rows: RowTokens) -> Float[Tensor, " b"]:
+    """Mean over the tokens of each response that the policy wrote, which stand in the first columns of its row."""
+    inside = torch.zeros_like(per_token, dtype=torch.bool)
+    if rows.mask is None:
+        inside = torch.arange(per_token.size(1)) < rows.lengths[:, None]
     else:
-        inside = torch.zeros_like(per_token, dtype=torch.bool)
-        inside[:, : mask.size(1)] = mask.to(per_token.device)
-        lengths = inside.sum(1)
-    return (per_token.float() * inside).sum(1) / lengths
+        inside[:, : rows.mask.size(1)] = rows.mask.to(per_token.device)
+    inside = inside.to(per_token.device)
+    return (per_token.float() * inside).sum(1) / inside.sum(1)
 
 
-def own_hidden(
-    trainer: Any,
-    prompts: TokenIds,
-    responses: TokenIds,
-    place: StatePlace,
-    answers: list[int] | None,
-    mask: Bool[Tensor, "b r"] | None = None,
-) -> Float[Tensor, "b d"]:
-    """The states of these rows under the current policy: a pass through its backbone, in eval mode, no gradient.
-
-    It draws no random number and leaves every module in the mode that it had. `answers` are those of `place`, `mask` is
-    that of `Written`.
-    """
+def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor, "b d"]:
+    """The states of these rows under the current policy, by a pass of its own that draws no random number."""
     backbone = backbone_of(trainer.model)
 
     def forward(ids: Tensor, mask: Tensor) -> Any:
@@ -193,30 +158,25 @@ def own_hidden(
         return batched_states(
             trainer.model,
             forward,
-            prompts,
-            responses,
+            rows.prompts,
+            rows.responses,
             position=place.position,
             layer=place.layer,
-            answer_starts=answers,
-            written=mask,
+            answer_starts=rows.answers,
+            written=rows.mask,
             batch_size=trainer.args.per_device_train_batch_size,
             pad_id=trainer._tokenizer.pad_token_id,
             device=trainer.accelerator.device,
         )
 
 
-def own_logprobs(
-    trainer: Any, prompts: TokenIds, responses: TokenIds, mask: Bool[Tensor, "b r"] | None = None
-) -> Float[Tensor, " b"]:
-    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function.
-
-    `mask` is that of `Written`.
-    """
+def own_logprobs(trainer: Any, rows: RowTokens) -> Float[Tensor, " b"]:
+    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function."""
     device = trainer.accelerator.device
     pad = trainer._tokenizer.pad_token_id
-    before, after = max(map(len, prompts)), max(map(len, responses))
+    before, after = max(map(len, rows.prompts)), max(map(len, rows.responses))
     ids, attention = [], []
-    for prompt, response in zip(prompts, responses, strict=True):
+    for prompt, response in zip(rows.prompts, rows.responses, strict=True):
         left, right = before - len(prompt), after - len(response)
         ids.append([pad] * left + list(prompt) + list(response) + [pad] * right)
         attention.append([0] * left + [1] * (len(prompt) + len(response)) + [0] * right)
@@ -228,14 +188,4 @@ def own_logprobs(
             after,
             batch_size=trainer.args.per_device_train_batch_size,
         )
-    return mean_logprobs(result[0], torch.tensor([len(ids) for ids in responses], device=device), mask)
-
-
-def check_prompt_learning(model: torch.nn.Module) -> None:
-    """Raises UnsupportedError for PEFT methods that put virtual tokens before the prompt."""
-    for name, config in getattr(model, "peft_config", {}).items():
-        if getattr(config, "is_prompt_learning", False):
-            raise UnsupportedError(
-                f"PEFT adapter {name!r} of type {config.peft_type}: prompt learning puts virtual tokens before the "
-                "prompt, and the positions of hidden states would be wrong"
-            )
+    return mean_logprobs(result[0], rows)

@@ -6,21 +6,15 @@ from typing import TYPE_CHECKING
 
 from geoalign.adapters.exports import lazy_exports
 
+if TYPE_CHECKING:
+    from geoalign.adapters.failures import unscored_on_failure
+    from geoalign.adapters.verl.trainers import CuratedSteps
+
+__all__ = ["CuratedSteps", "unscored_on_failure"]
+
 _HOMES = {
     "CuratedSteps": "geoalign.adapters.verl.trainers",
-    "VerlSettings": "geoalign.adapters.verl.settings",
     "unscored_on_failure": "geoalign.adapters.failures",
 }
 
-__all__ = ["CuratedSteps", "VerlSettings", "unscored_on_failure"]
-
-if TYPE_CHECKING:
-    from geoalign.adapters.failures import unscored_on_failure
-    from geoalign.adapters.verl.settings import VerlSettings
-    from geoalign.adapters.verl.trainers import CuratedSteps
-
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[verl]', in an environment of its own")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

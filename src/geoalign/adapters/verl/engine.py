@@ -32,12 +32,9 @@ from geoalign.types import response_keys
 class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
     """`FSDPEngineWithLMHead`, FSDP1 and FSDP2, whose forward-only passes can return one hidden state per row.
 
-    A batch that carries `geoalign_hidden_position` gets the key `geoalign_hidden`, a jagged tensor [b, 1, d] in float32
-    of the state after the layers of `geoalign_hidden_layer` (the last: after the final norm), several side by side;
-    verl writes it to TransferQueue like its own outputs. Beside it stand each row's reward and the key of its response,
-    so that the driver reads no token. For the position `anchor` it also gets `geoalign_answer_start`
-    [b, 1]: the worker's tokenizer reads the responses. Other passes, those of training among them, are verl's own, but
-    for a mini-batch that was dropped whole.
+    A batch that carries `geoalign_hidden_position` gets the keys of `names`, which verl writes to TransferQueue like
+    its own outputs: a jagged tensor [b, 1, d] in float32 of the states, and numbers [b, 1] in place of tokens that the
+    driver would read. Other passes are verl's own, but for a mini-batch that was dropped whole.
     """
 
     _tap: BackboneTap | None = None

@@ -12,26 +12,17 @@ import os
 from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
 
 
-def switched_on() -> bool:
-    """Whether the environment of this process asks for the adapter."""
-    return os.environ.get(VENDOR_VARIABLE) == VENDOR
-
-
 def load() -> None:
-    """Registers the engine and the trainers with verl.
+    """Registers the engine and the trainers with verl; another version of verl is an UnsupportedError."""
+    from geoalign.adapters.exports import check_engine
 
-    Raises:
-        UnsupportedError: a version of verl outside the range that the adapter is written for.
-    """
-    from geoalign.adapters.verl.refusals import check_version
-
-    check_version()
+    check_engine("verl")
     # Importing them registers them.
     import geoalign.adapters.verl.engine
     import geoalign.adapters.verl.trainers  # noqa: F401
 
 
-if switched_on():
+if os.environ.get(VENDOR_VARIABLE) == VENDOR:
     try:
         load()
     except Exception:

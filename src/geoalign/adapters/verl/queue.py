@@ -89,15 +89,6 @@ class QueueBatch:
         assert self._compute is not None
         return self._compute(self._meta)
 
-    def advantages_of(self, rows: Sequence[int]) -> list[str]:
-        """verl's advantages of these rows alone; returns the fields that they then have."""
-        assert self._compute is not None
-        return list(self._compute(self._meta.select_keys([self.keys[row] for row in rows])).fields or ())
-
-    def whole(self) -> Any:
-        """verl's metadata of the batch with all fields that it has by now."""
-        return tq.kv_batch_put(keys=self.keys, partition_id=self._meta.partition_id, tags=self._meta.tags)
-
 
 def _unbound(column: Any) -> list[Any]:
     return list(column.unbind()) if isinstance(column, Tensor) else list(column)

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.adapters import step
-from geoalign.adapters.exports import check_engine
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.verl.names import HIDDEN_KEY, VENDOR, VENDOR_VARIABLE, VERSIONS
-from geoalign.adapters.verl.settings import SECTION, VerlSettings
-from geoalign.curators.session import CurationSession
+from geoalign.adapters.settings import SECTION, StateSettings
+from geoalign.adapters.step import refuse
+from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
@@ -24,58 +22,31 @@ NO_TOKENIZER = (
 )
 
 
-def check_version(installed: str | None = None) -> None:
-    """Raises UnsupportedError unless verl's version (default: of the installed one) is in the supported range."""
-    check_engine("verl", extra="verl", versions=VERSIONS, installed=installed)
-
-
 def check_config(config: Mapping[str, Any]) -> None:
-    """Checks verl's resolved configuration, as plain data, against what the adapter carries out.
-
-    Raises:
-        UnsupportedError: an engine, estimator or mode that is refused; the message names the setting.
-    """
-    actor = config["actor_rollout_ref"]["actor"]
-    if actor["strategy"] not in ("fsdp", "fsdp2"):
-        raise UnsupportedError(
-            f"actor_rollout_ref.actor.strategy={actor['strategy']}: hidden states come from the FSDP engines only; set "
-            "model_engine=dp, actor_rollout_ref.actor.strategy=fsdp2"
-        )
-    correction = config["algorithm"].get("rollout_correction") or {}
-    if correction.get("bypass_mode", False):
-        raise UnsupportedError(
+    """Raises by name unless verl's resolved configuration, as plain data, is one that the adapter carries out."""
+    strategy, algorithm = config["actor_rollout_ref"]["actor"]["strategy"], config["algorithm"]
+    bypassed = (algorithm.get("rollout_correction") or {}).get("bypass_mode", False)
+    refuse(
+        {
+            f"actor_rollout_ref.actor.strategy={strategy}: hidden states come from the FSDP engines only; set "
+            "model_engine=dp, actor_rollout_ref.actor.strategy=fsdp2": strategy not in ("fsdp", "fsdp2"),
             "algorithm.rollout_correction.bypass_mode=true: verl then makes no forward pass for the old "
-            "log-probabilities, from which the hidden states come; set it to false"
-        )
-    estimator = config["algorithm"]["adv_estimator"]
-    if estimator != "grpo":
-        raise UnsupportedError(
-            f"algorithm.adv_estimator={estimator}: curated batches are carried out under grpo only; set "
-            "algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)"
-        )
-    if (config.get("distillation") or {}).get("enabled", False):
-        raise UnsupportedError("distillation.enabled=true: never run with the adapter; set it to false")
+            "log-probabilities, from which the hidden states come; set it to false": bypassed,
+            f"algorithm.adv_estimator={algorithm['adv_estimator']}: curated batches are carried out under grpo only; "
+            "set algorithm.adv_estimator=grpo (norm_adv_by_std_in_grpo may be either)": (
+                algorithm["adv_estimator"] != "grpo"
+            ),
+            "algorithm.use_kl_in_reward=true: curated rewards have no KL term; set it to false "
+            "(actor_rollout_ref.actor.use_kl_loss=true instead)": algorithm["use_kl_in_reward"],
+            "distillation.enabled=true: never run with the adapter; set it to false": (
+                (config.get("distillation") or {}).get("enabled", False)
+            ),
+        }
+    )
 
 
-def check_curator(session: CurationSession, settings: VerlSettings, *, kl_in_reward: bool) -> None:
-    """Raises UnsupportedError or ConfigError unless this curator can be carried out under these settings."""
-    how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
-    step.check_curator(session, settings.rollout_fields, engine="verl", how=how)
-    name, curator = session.name, session.curator
-    if "advantages" in curator.requires and kl_in_reward:
-        raise UnsupportedError(
-            f"{name} needs verl's advantages beforehand, and algorithm.use_kl_in_reward=true changes its controller "
-            "with each computation of them; set it to false (use_kl_loss instead)"
-        )
-
-
-def check_states(settings: VerlSettings, model: Any) -> None:
-    """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`).
-
-    Raises:
-        ConfigError: the model has no such layer.
-        UnsupportedError: the position is `anchor` and there is no tokenizer.
-    """
+def check_states(settings: StateSettings, model: Any) -> None:
+    """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`)."""
     text = model.hf_config.get_text_config() if hasattr(model.hf_config, "get_text_config") else model.hf_config
     if not is_last(settings.hidden_layer):
         try:
@@ -87,43 +58,24 @@ def check_states(settings: VerlSettings, model: Any) -> None:
 
 
 def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
-    """Checks what is to be carried out against verl's configuration.
-
-    Raises:
-        UnsupportedError: rows are dropped, and verl's loss cannot leave them out of what divides it; or the curator
-            gives advantages, and verl's hold the KL term of the rewards.
-    """
-    if placement.dropped:
-        actor = config["actor_rollout_ref"]["actor"]
-        check_drops(actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"], curator)
-    if placement.advantages is not None and config["algorithm"]["use_kl_in_reward"]:
-        raise UnsupportedError(
-            f"{curator} gives advantages of its own, and algorithm.use_kl_in_reward=true puts the KL term into the "
-            "rewards, which they replace; set it to false (actor_rollout_ref.actor.use_kl_loss=true instead)"
-        )
-
-
-def check_drops(loss_agg_mode: str, loss_mode: str, curator: str) -> None:
-    """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
-    if loss_mode not in DROPPING_LOSSES:
-        raise UnsupportedError(
-            f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={loss_mode}, which is not known "
-            f"to leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the "
-            "curator replace or weigh rows"
-        )
-    if loss_agg_mode not in ("token-mean", "token-sum"):
-        raise UnsupportedError(
-            f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={loss_agg_mode}, which divides by a "
-            "fixed number of sequences; set it to token-mean, or let the curator replace or weigh rows"
-        )
+    """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it."""
+    actor = config["actor_rollout_ref"]["actor"]
+    aggregated, mode = actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"]
+    refuse(
+        {
+            f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={mode}, which is not known to "
+            f"leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator "
+            "replace or weigh rows": placement.dropped and mode not in DROPPING_LOSSES,
+            f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={aggregated}, which divides by a fixed "
+            "number of sequences; set it to token-mean, or let the curator replace or weigh rows": (
+                placement.dropped and aggregated not in ("token-mean", "token-sum")
+            ),
+        }
+    )
 
 
 def check_keys(keys: Sequence[str]) -> None:
-    """Checks verl's keys `{uid}_{session}_{index}`: one row per session.
-
-    Raises:
-        UnsupportedError: a session with several rows, or a key of another form.
-    """
+    """Raises UnsupportedError unless verl's keys are `{uid}_{session}_{index}`, one row per session."""
     sessions: Counter[str] = Counter()
     for key in keys:
         parts = key.rsplit("_", 2)
@@ -140,21 +92,9 @@ def check_keys(keys: Sequence[str]) -> None:
         )
 
 
-def check_hidden(fields: Sequence[str] | None, engines: Sequence[str]) -> None:
-    """Raises UnsupportedError if verl's pass over a batch came back without hidden states."""
-    if fields is not None and HIDDEN_KEY not in fields:
-        raise UnsupportedError(
-            f"no {HIDDEN_KEY!r} among what the old-log-probability pass returned ({', '.join(sorted(fields))}); "
-            f"the workers run {', '.join(sorted(set(engines))) or 'an unknown engine'}: {_HOW_TO_LOAD}"
-        )
-
-
 def check_engines(engines: Sequence[str | None]) -> None:
-    """Checks what the workers' processes answer about their engine: its class, or None where geoalign is not loaded.
-
-    Raises:
-        UnsupportedError: a worker would run verl's own engine; the message says which and what to set.
-    """
+    """Raises UnsupportedError where a worker would run verl's own engine, by what each process answers: its engine's
+    class, or None where geoalign is not loaded."""
     without = [rank for rank, engine in enumerate(engines) if engine is None or not engine.startswith("geoalign.")]
     if without:
         engine = engines[without[0]] or "no geoalign at all"

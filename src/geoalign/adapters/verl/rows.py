@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from geoalign.adapters.step import named_components, named_fields
+from geoalign.adapters.settings import SECTION
+from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.adapters.verl.settings import SECTION
 from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
 
-class Batch(Protocol):
-    """The rows of a batch (`QueueBatch`), wherever they are kept."""
-
-    @property
-    def keys(self) -> list[str]: ...
-
-    @property
-    def fields(self) -> list[str]: ...
-
-    def lengths(self, rows: Sequence[int]) -> list[int] | None: ...
-
-    def read(self, rows: Sequence[int], fields: Sequence[str]) -> dict[str, list[Any]]: ...
-
-    def write(self, rows: Sequence[int], fields: dict[str, list[Tensor]]) -> None: ...
-
-    def copy(self, donors: Sequence[int], victims: Sequence[int]) -> None: ...
-
-    def advantages(self) -> Any: ...
-
-    def advantages_of(self, rows: Sequence[int]) -> list[str]: ...
-
-    def whole(self) -> Any: ...
-
-
 def read_rollouts(
-    batch: Batch,
+    batch: Any,
     rows: Sequence[int],
     needs: Sequence[str],
     *,
     rollout_fields: Mapping[str, str],
     components: Sequence[str] = (),
     longest_response: int,
+    by_std: bool = True,
 ) -> Rollouts:
     """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
 
@@ -54,62 +32,59 @@ def read_rollouts(
     with a number for every token only where nothing does, and where the curator asks for what is made of them.
 
     Args:
-        batch: after verl's old-log-probability pass.
+        batch: a `QueueBatch` after verl's old-log-probability pass.
         rows: rows of it; padding left out.
         needs: the fields that the curator reads.
         rollout_fields: `VerlSettings.rollout_fields`.
         components: `wanted_components` of the curator, in the reward function's result.
         longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
-
-    Raises:
-        ConfigError: the reward function returns no such field, or no such component.
-        InputError: one of its values is no number, or a row has no token of the policy's own.
+        by_std: `algorithm.norm_adv_by_std_in_grpo`, of GRPO's advantages.
     """
-    wanted = {"hidden": HIDDEN_KEY, "logprobs": "old_log_probs", "advantages": "advantages"}
     held, tagged = set(batch.fields), batch.lengths(rows)
     scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"
-    names = ["uid", scores, *(field for need, field in wanted.items() if need in needs)]
-    if tagged is None or {"logprobs", "advantages"} & set(needs):
-        names.append("response_mask")
-    keyed = bool({"hidden", "response_keys"} & set(needs))
     responses = RESPONSE_KEY if RESPONSE_KEY in held else "responses"
-    if keyed:
-        names.append(responses)
-    if "prompt_keys" in needs:
-        names.append("prompts")
-    if rollout_fields or components:
-        names.append("extra_fields")
+    keyed = bool({"hidden", "response_keys"} & set(needs))
+    read = {"hidden": HIDDEN_KEY, "prompt_keys": "prompts", "logprobs": "old_log_probs"}
+    names = ["uid", scores, *(field for need, field in read.items() if need in needs)]
+    names += ["response_mask"] if tagged is None or "logprobs" in needs else []
+    names += [responses] if keyed else []
+    names += ["extra_fields"] if rollout_fields or components else []
     data = batch.read(rows, names)
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
-    fields: dict[str, Any] = {"lengths": lengths, "ids": [batch.keys[row] for row in rows]}
-    if "hidden" in needs:
-        fields["hidden"] = torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]])
-    if keyed:
-        fields["response_keys"] = (
+    rewards = torch.stack([values.float().sum() for values in data[scores]])
+    numbers: dict[str, int] = {}
+    groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]])
+    makers = {
+        "hidden": lambda: torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]]),
+        "response_keys": lambda: (
             torch.cat([key.reshape(-1).cpu() for key in data[RESPONSE_KEY]])
             if responses == RESPONSE_KEY
             else response_keys(response.tolist() for response in data["responses"])
-        )
-    if "prompt_keys" in needs:
-        fields["prompt_keys"] = response_keys(prompt.tolist() for prompt in data["prompts"])
-    for need in ("logprobs", "advantages"):
-        if need in needs:
-            fields[need] = _masked_means(data[wanted[need]], masks)
-    if "donor_ok" in needs:
-        fields["donor_ok"] = lengths < longest_response
-    rewards = torch.stack([values.float().sum() for values in data[scores]])
+        ),
+        "prompt_keys": lambda: response_keys(prompt.tolist() for prompt in data["prompts"]),
+        "logprobs": lambda: _masked_means(data["old_log_probs"], masks),
+        "advantages": lambda: group_advantages(rewards, groups, scale="std" if by_std else "none"),
+        "donor_ok": lambda: lengths < longest_response,
+    }
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
-    if components:
-        source = "numbers in the dict that the reward function returns"
-        fields["components"] = named_components(components, infos, rewards, source=source)
-    if rollout_fields:
-        source, names = "the dict that the reward function returns", [f"row {row}" for row in range(len(rows))]
-        setting = f"{SECTION}.rollout_fields"
-        fields |= named_fields(rollout_fields, infos, rewards, setting=setting, source=source, names=names)
-    numbers: dict[str, int] = {}
-    groups = [numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]]
-    return Rollouts(rewards=rewards, groups=torch.tensor(groups), **fields)
+    source = "the dict that the reward function returns"
+    return Rollouts(
+        rewards=rewards,
+        groups=groups,
+        lengths=lengths,
+        ids=[batch.keys[row] for row in rows],
+        **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
+        **named_components(components, infos, rewards, source=f"numbers in {source}"),
+        **named_fields(
+            rollout_fields,
+            infos,
+            rewards,
+            setting=f"{SECTION}.rollout_fields",
+            source=source,
+            names=[f"row {row}" for row in range(len(rows))],
+        ),
+    )
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:

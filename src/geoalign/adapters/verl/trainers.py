@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,24 +19,21 @@ from ray.exceptions import RayTaskError
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
-from geoalign.adapters.placement import Placement
-from geoalign.adapters.step import Decision, named, wanted_components
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import SECTION, StateSettings, read_section
+from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_config,
-    check_curator,
     check_engines,
-    check_hidden,
     check_keys,
     check_placement,
     check_states,
-    check_version,
 )
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.adapters.verl.run import CuratorRun
-from geoalign.adapters.verl.settings import SECTION, parse_settings
+from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
 if TYPE_CHECKING:
@@ -50,27 +47,21 @@ class CuratedSteps(_Base):
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the rows in
     TransferQueue before the actor is updated; validation is never curated. Settings come from `+geoalign` in verl's
-    configuration. A subclass names verl's mode in `base_mode`.
-
-    Raises:
-        UnsupportedError: an engine, estimator, mode or batch that is refused; the message says what to change.
-        ConfigError: a setting under `+geoalign` is unknown or out of range.
+    configuration. A subclass names verl's mode in `base_mode`. What is refused says what to change.
     """
 
     base_mode: ClassVar[str]
 
     def __init__(self, config: Any) -> None:
-        check_version()
+        check_engine("verl")
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_config(plain)
-        self._geoalign = parse_settings(plain.get(SECTION))
-        self._run = CuratorRun(self._geoalign)
-        check_curator(
-            self._run.session,
-            self._geoalign,
-            kl_in_reward=plain["algorithm"]["use_kl_in_reward"],
-        )
-        self._engines: list[str | None] = []
+        place = "such as +geoalign.curator.type=geoalign"
+        self._geoalign = read_section(StateSettings, plain.get(SECTION), engine="verl", path=SECTION, place=place)
+        how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
+        self._session = make_session(self._geoalign, engine="verl", how=how)
+        # One thread decides, while the driver goes on with work that does not touch the curator.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
         self._pending: tuple[list[int], Future[Decision]] | None = None
         self._without_answer: int | None = None
         # verl compares its mode with names of its own.
@@ -79,15 +70,14 @@ class CuratedSteps(_Base):
         super().__init__(config)
 
     def _setup(self) -> None:
-        if "hidden" in self._run.session.curator.requires:
+        if "hidden" in self._session.curator.requires:
             check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
         super()._setup()
-        if "hidden" in self._run.session.curator.requires:
-            self._engines = engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy)
-            check_engines(self._engines)
+        if "hidden" in self._session.curator.requires:
+            check_engines(engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy))
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        needs = self._run.session.curator.reads
+        needs = self._session.curator.reads
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
@@ -104,26 +94,21 @@ class CuratedSteps(_Base):
                     batch.extra_info.pop(key, None)
             for key in asked:
                 (result.extra_info or {}).pop(key, None)
-            check_hidden(result.fields, [engine or "verl's own engine" for engine in self._engines])
-        if "advantages" not in needs:
-            self._pending = self._start(result)
+        self._pending = self._start(result)
         return result
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         compute = super()._compute_advantage
-        if self._pending is None:
-            if "advantages" in self._run.session.curator.requires:
-                batch = compute(batch, {})
-            self._pending = self._start(batch)
+        assert self._pending is not None
         rows, future = self._pending
         self._pending = None
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
-        placement = self._place(decision)
-        result = apply_curation(
-            QueueBatch(batch, lambda part: compute(part, metrics)), rows, decision.rollouts, placement
-        )
+        check_placement(decision.placement, self.config, self._session.name)
+        queue = QueueBatch(batch, lambda part: compute(part, metrics))
+        by_std = self.config.algorithm.norm_adv_by_std_in_grpo
+        result = apply_curation(queue, rows, decision.rollouts, decision.placement, by_std=by_std)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)
@@ -136,34 +121,38 @@ class CuratedSteps(_Base):
         rollouts = read_rollouts(
             batch,
             rows,
-            self._run.session.curator.reads,
+            self._session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
-            components=wanted_components(self._run.session.curator),
+            components=wanted_components(self._session.curator),
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
+            by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        if self._geoalign.hidden_position == "anchor" and "hidden" in self._run.session.curator.reads:
+        if self._geoalign.hidden_position == "anchor" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        return rows, self._run.start(rollouts)
-
-    def _place(self, decision: Decision) -> Placement:
-        check_placement(decision.placement, self.config, self._run.session.name)
-        return decision.placement
+        self._session.calls += 1
+        return rows, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:
         # First: verl's last act is to name this step the one to resume from.
-        self._run.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        self._session.save(folder / STATE_FILE)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps > 0:
             trainer = self.config.trainer
-            named = trainer.resume_mode == "resume_path"
-            folder = (
-                trainer.resume_from_path if named else f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+            folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+            if trainer.resume_mode == "resume_path":
+                folder = trainer.resume_from_path
+            self._session.load(
+                Path(folder) / STATE_FILE,
+                setting="trainer.resume_mode",
+                otherwise="set the +geoalign.curator.type that it was saved with; or, to start curating in the middle "
+                "of a training that did not, give its model as actor_rollout_ref.model.path and "
+                "trainer.resume_mode=disable",
             )
-            self._run.load(Path(folder))
 
 
 def engines_of(group: Any, strategy: str) -> list[str | None]:
@@ -188,23 +177,20 @@ def _engine_here(worker: Any, strategy: str) -> str:
 
 @register_trainer("geoalign_sync")
 class GeoAlignTrainerSync(CuratedSteps, PPOTrainerSync):
-    """`trainer.v1.trainer_mode=geoalign_sync`: verl's synchronous trainer with a curator."""
+    """verl's synchronous trainer with a curator."""
 
     base_mode = "sync"
 
 
 @register_trainer("geoalign_colocate_async")
 class GeoAlignTrainerColocateAsync(CuratedSteps, PPOTrainerColocateAsync):
-    """`trainer.v1.trainer_mode=geoalign_colocate_async`: verl's colocated asynchronous trainer with a curator."""
+    """verl's colocated asynchronous trainer with a curator."""
 
     base_mode = "colocate_async"
 
 
 @register_trainer("geoalign_separate_async")
 class GeoAlignTrainerSeparateAsync(CuratedSteps, PPOTrainerSeparateAsync):
-    """`trainer.v1.trainer_mode=geoalign_separate_async`: verl's separated asynchronous trainer with a curator.
-
-    Each of its `parameter_sync_step` mini-batches is curated by itself.
-    """
+    """verl's separated asynchronous trainer; each of its `parameter_sync_step` mini-batches is curated by itself."""
 
     base_mode = "separate_async"

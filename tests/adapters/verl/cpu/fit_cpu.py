@@ -27,7 +27,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import get_trainer_cls, register_trainer
 from verl.utils.config import validate_config
 
-from geoalign.adapters.verl.names import HIDDEN_KEY, MODES, RESPONSE_KEY, REWARD_KEY
+from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 
 HERE = Path(__file__).parent
 # What is noted of each row, where it has it.
@@ -158,7 +158,7 @@ def _digest(worker: Any) -> str:
 def watch(mode: str, kill_in_step: int) -> tuple[str, list[dict[str, Any]]]:
     """Registers a recorded form of the mode's trainer; returns its name and where it writes."""
     records: list[dict[str, Any]] = []
-    body = {"records": records, "kill_in_step": kill_in_step, "base_mode": MODES.get(mode, mode)}
+    body = {"records": records, "kill_in_step": kill_in_step, "base_mode": mode.removeprefix("geoalign_")}
     register_trainer("watched")(type("Watched", (Recorded, get_trainer_cls(mode)), body))
     return "watched", records
 

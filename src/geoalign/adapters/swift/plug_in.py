@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from geoalign.adapters.swift.refusals import check_version
-from geoalign.adapters.swift.settings import VARIABLE, SwiftSettings, read_settings
-from geoalign.adapters.trl.fields import RolloutField
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import StateSettings, read_section
+from geoalign.adapters.trl.round import RolloutField
 from geoalign.curators.base import Curator
-from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.settings.locations import Locations
+from geoalign.settings.yaml_text import read_yaml
 
 TRAINER = "geoalign.adapters.swift.mixin.GeoAlignGRPOTrainer"
 REFUSED = "geoalign.adapters.swift.refusals.OtherTraining"
 
-
-@dataclass(frozen=True)
-class Choice:
-    """What `install` was called with."""
-
-    settings: SwiftSettings
-    curator: Curator | None
-    rollout_fields: Mapping[str, RolloutField]
-
-    def make_curator(self) -> Curator:
-        """The curator that was given, or else that of the settings, new."""
-        return make_curator(self.settings.curator) if self.curator is None else self.curator
-
-
-_choices: list[Choice] = []
+# What the last `install` was called with: settings, a curator in the place of theirs, and rollout fields.
+_chosen: list[tuple[StateSettings, Curator | None, dict[str, RolloutField]]] = []
 
 
 def install(
@@ -46,8 +32,7 @@ def install(
     """Makes `swift rlhf --rlhf_type grpo` of this process curate its rollouts; other kinds of training are refused.
 
     Args:
-        settings: a YAML file of `SwiftSettings`, or its content; None: the file named by the environment variable
-            GEOALIGN_SWIFT, else all defaults.
+        settings: a YAML file of settings, or its content; None: all defaults.
         curator: a curator in the place of the one in the settings.
         rollout_fields: as in `geoalign.adapters.trl.GeoAlignMixin`, beside those of the settings.
 
@@ -55,23 +40,29 @@ def install(
         ConfigError: a setting is unknown or out of range.
         UnsupportedError: a version of ms-swift that the adapter is not written for, or its Megatron trainers.
     """
-    check_version()
+    check_engine("ms-swift")
     if any(name.startswith("swift.megatron.pipelines") for name in sys.modules):
         raise UnsupportedError("megatron rlhf: its trainers are others; use swift rlhf --rlhf_type grpo")
-    parsed = read_settings(settings if settings is not None else os.environ.get(VARIABLE, {}))
+    parsed = read_settings(settings or {})
     fields = {name: _field(value) for name, value in parsed.rollout_fields.items()}
     from swift.trainers import TrainerFactory
 
-    _choices[:] = [Choice(parsed, curator, {**fields, **(rollout_fields or {})})]
+    _chosen[:] = [(parsed, curator, {**fields, **(rollout_fields or {})})]
     for kind in TrainerFactory.TRAINER_MAPPING:
         TrainerFactory.TRAINER_MAPPING[kind] = TRAINER if kind == "grpo" else REFUSED
 
 
-def chosen() -> Choice:
+def chosen() -> tuple[StateSettings, Curator | None, dict[str, RolloutField]]:
     """What the last `install` was called with; ConfigError where there was none."""
-    if not _choices:
+    if not _chosen:
         raise ConfigError("geoalign.adapters.swift.install: expected to be called before a trainer is made, was not")
-    return _choices[0]
+    return _chosen[0]
+
+
+def read_settings(given: str | Path | Mapping[str, Any]) -> StateSettings:
+    """The settings from a YAML file, or from plain data."""
+    plain, by_key = (given, None) if isinstance(given, Mapping) else read_yaml(Path(given))
+    return read_section(StateSettings, plain, engine="ms-swift", locations=Locations(by_key) if by_key else None)
 
 
 def _field(text: str) -> RolloutField:

@@ -1,0 +1,117 @@
+"""The settings of every engine's adapter, from plain data of that engine's own configuration. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.errors import ConfigError
+from geoalign.settings import setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
+from geoalign.settings.loading import load_settings
+from geoalign.settings.locations import Locations
+
+# The section's name in the configurations of verl and slime.
+SECTION = "geoalign"
+# Where rows of Trinity (`Experience.info`) and slime (`Sample.metadata`) bring their hidden state.
+HIDDEN = "geoalign_hidden"
+# Rollout fields that no engine knows by itself.
+FIELDS = ("answers", "reference_rewards", "true_rewards")
+
+
+@settings
+class EngineSettings:
+    """What the settings of every engine say."""
+
+    curator: CuratorSection = setting(
+        default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
+    rollout_fields: dict[str, str] = setting(
+        default_factory=dict, help="answers, reference_rewards, true_rewards: where the engine's rows have them."
+    )
+
+
+@settings
+class StateSettings(EngineSettings):
+    """Those of verl and ms-swift, in which the adapter reads hidden states."""
+
+    hidden_position: HiddenPosition = setting(
+        default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."
+    )
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: its number, or a share of the depth; a list: several."
+    )
+
+
+@settings
+class TrinitySettings(StateSettings):
+    """The content of `args` (operator) or `advantage_fn_args` in Trinity's YAML."""
+
+    model_path: str | None = setting(
+        default=None, help="Model that computes the hidden states; null: every experience brings its own."
+    )
+    reload: Literal["published", "never"] = setting(
+        default="published",
+        help="published: the weights that Trinity's synchroniser has; never: always those of model_path.",
+    )
+    device: str = setting(default="cpu", help="Where model_path computes.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Of the weights of model_path.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=8, help="Rows in a pass of model_path.")
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with model_path.")
+    state_file: str | None = setting(
+        default=None, help="Projector and random state, written after each batch and resumed from."
+    )
+
+
+@settings
+class SlimeSettings(EngineSettings):
+    """The section `geoalign` in the file of slime's `--custom-config-path`."""
+
+    data_source: str | None = setting(
+        default=None, help="Path of the data source to wrap; null: the one that --data-source-path has by default."
+    )
+    resume: bool = setting(
+        default=True, help="Save the curator's state with checkpoints, and take it from that of --load."
+    )
+
+
+Settings = TypeVar("Settings", bound=EngineSettings)
+
+
+def read_section(
+    kind: type[Settings],
+    given: Any,
+    *,
+    engine: str,
+    path: str = "",
+    place: str = "",
+    locations: Locations | None = None,
+) -> Settings:
+    """The settings of the class `kind` from plain data; None: all defaults. Only TRL shows anchors to curators.
+
+    Args:
+        engine: its name; `path`: the dotted key of the section; `place`: what is expected there; for messages.
+        locations: where each key was written.
+
+    Raises:
+        ConfigError: no section, an unknown key (with the nearest known one), a value out of range, or anchors.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{path}: expected a section {place}, got {given!r}")
+    plain, prefix = dict(given or {}), f"{path}." if path else ""
+    if plain.get("anchors") is not None:
+        raise ConfigError(
+            f"{prefix}anchors: expected to be left out, got a value: inside {engine} no anchors can be shown to a "
+            "curator, inside TRL they can (geoalign.adapters.trl)"
+        )
+    if isinstance(plain.get("curator"), str):
+        plain["curator"] = {"type": plain["curator"]}
+    parsed = load_settings(kind, plain, locations, path=path)
+    for name in parsed.rollout_fields:
+        if name not in FIELDS:
+            raise ConfigError(f"{prefix}rollout_fields: expected keys out of {', '.join(FIELDS)}; got {name!r}")
+    return parsed

@@ -39,14 +39,13 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
     *(
         (("compare", *arguments, "--output", "nowhere"), said)
         for arguments, said in [
-            (("--seeds", ""), "--seeds"),
-            (("--seeds", "0,0"), "--seeds"),
-            (("--seeds", "-1"), "--seeds"),
-            (("--seeds", "\u0663"), "--seeds"),
-            (("--seeds", "2147483648"), "--seeds"),
-            (("--seeds", "9" * 5001), "--seeds"),
+            (("--seeds", ""), "seeds: expected one or more"),
+            (("--seeds", "0,0"), "seeds: expected one or more, each once"),
+            (("--seeds", "-1"), "seeds"),
+            (("--seeds", "\u0663"), "seeds"),
+            (("--seeds", "2147483648"), "seeds"),
+            (("--seeds", "9" * 5001), "seeds"),
             (("--levels", "nowhere"), "--levels"),
-            (("--curators", "grpo,grpo"), "--curators"),
             (("--curators", "geoalign"), "--curators"),
             (("--curators", "grpo,geoaling"), "nearest: geoalign"),
             (("--curators", "grpo,../x"), "arms"),

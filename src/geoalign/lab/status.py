@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.comparison_plan import Cell
+from geoalign.lab.config.comparison_plan import Cell, planned_cells
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
 from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
@@ -67,14 +66,7 @@ def _newest(rows: list[MetricRow]) -> Iterator[str]:
 
 
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
-    plan = read_plan(folder.root)
-    cells = [
-        Cell(level, arm, seed)
-        for seed in plan.seeds
-        for level in plan.levels
-        for arm in plan.arms
-        if plan.planned(arm, level)
-    ]
+    cells = planned_cells(folder.read_plan())
     there = folder.results.is_dir() or (folder.root / COMPACT).is_file()
     results = {Cell(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
     running = [cell for cell in cells if _holder(folder.run(cell).root) is not None]

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.arms import GENERATION, resolved_run, warm_start_run
 from geoalign.lab.config.compare import DEFAULTS
-from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config, plain_compare_config
+from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
+from geoalign.lab.config.comparison_plan import GENERATION, resolved_run, warm_start_run
 from geoalign.lab.config.layers import merged_settings
+from geoalign.settings.loading import plain_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"
 
@@ -79,7 +80,7 @@ def test_null_is_the_curator_of_the_arms_name_and_clean_has_no_corruption(tmp_pa
 def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
     text = TWO_ARMS + "levels: {a: {reward: {flip: 0.1}}}\nprimary: [{arm: geoalign, against: grpo}]\nworkers: 3\n"
     config = load_compare_config(written(tmp_path, text)).config
-    plain = yaml.safe_load(yaml.safe_dump(plain_compare_config(config)))
+    plain = yaml.safe_load(yaml.safe_dump(plain_settings(config)))
     assert parse_compare_config(plain) == config
 
 
@@ -108,7 +109,7 @@ def test_the_command_line_chooses_arms_levels_and_seeds(tmp_path: Path) -> None:
         "primary: [{arm: geoalign, against: grpo}]\n"
     )
     path = written(tmp_path, text)
-    config = load_compare_config(path, arms=["grpo", "geoalign_released"], levels=["a"], seeds=[5]).config
+    config = load_compare_config(path, ["seeds=[5]"], arms=["grpo", "geoalign_released"], levels=["a"]).config
     assert list(config.arms) == ["grpo", "geoalign_released"]
     assert (list(config.levels), config.seeds, config.arms_at) == (["a"], [5], {})
     assert (config.oracle, config.primary) == (None, [])

@@ -16,9 +16,9 @@ from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.audit.terminal import consensus_in_words
 from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract, read_generations
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.reports.tables import accuracy_rows, curator_totals
-from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import parse_cell
 from geoalign.lab.store.run import read_run
 from geoalign.lab.store.run_folder import RunFolder
@@ -83,7 +83,9 @@ def in_a_comparison(run):
 
 def compared_row(run):
     """The run as the only arm of a comparison's table."""
-    (level,) = analyse((in_a_comparison(run),), Plan(arms=("geoalign",), levels=("flip",), seeds=(0,))).levels
+    (level,) = analyse(
+        (in_a_comparison(run),), CompareConfig(arms={"geoalign": {}}, levels={"flip": {}}, seeds=[0])
+    ).levels
     return level.rows[0]
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
 from geoalign.lab.analysis.statistics import holm, paired_difference
-from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
 
 
 def table_of(folder):
-    return analyse(read_results(folder), read_plan(folder))
+    return analyse(read_results(folder), ComparisonFolder(folder).read_plan())
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_reward_hacking_shows_as_the_gap_between_proxy_and_gold(make_comparison)
 
 def test_the_table_as_json_holds_no_nan(make_comparison):
     folder = make_comparison({"x": ARMS}, failed=[("x", "par", 2)])
-    plan = read_plan(folder)
+    plan = ComparisonFolder(folder).read_plan()
     text = json.dumps(table_as_json(analyse(read_results(folder), plan), plan), allow_nan=False)
     value = json.loads(text)["levels"][0]
     assert value["decidable"] is True

@@ -31,7 +31,7 @@ from geoalign.lab.reports.comparison.scores import (
     snapshot_curve,
 )
 from geoalign.lab.reports.figures.style import LIGHT, Panel
-from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Snapshot, read_results
 
 NAN = math.nan
@@ -42,7 +42,7 @@ class Compared:
     """A comparison read and analysed."""
 
     def __init__(self, folder):
-        self.plan = read_plan(folder)
+        self.plan = ComparisonFolder(folder).read_plan()
         self.cells = read_results(folder)
         self.table = analyse(self.cells, self.plan)
         self.levels = self.table.levels

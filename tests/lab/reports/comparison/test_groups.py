@@ -2,7 +2,7 @@
 
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, comparable, differing, reference, sweep, variants
-from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results
 
 BASE = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
@@ -12,7 +12,7 @@ def rows_of(make_comparison, **settings):
     """Rows of arms whose curators have the settings given; names say nothing of them."""
     kinds = {name: {"type": "geoalign", **BASE, **value} for name, value in settings.items()}
     folder = make_comparison({"x": dict.fromkeys(["grpo", *settings], 0.5)}, settings=kinds, seeds=(0,))
-    plan = read_plan(folder)
+    plan = ComparisonFolder(folder).read_plan()
     return {row.arm: row for row in analyse(read_results(folder), plan).levels[0].rows}, plan
 
 
@@ -60,5 +60,5 @@ def test_variants_say_what_they_change(make_comparison):
 
 def test_without_geoalign_there_is_no_reference(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0,))
-    plan = read_plan(folder)
+    plan = ComparisonFolder(folder).read_plan()
     assert reference(analyse(read_results(folder), plan).levels[0].rows, plan) is None

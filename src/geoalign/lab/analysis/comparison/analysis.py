@@ -34,7 +34,8 @@ from geoalign.lab.analysis.comparison.table import (
 from geoalign.lab.analysis.comparison.verdicts import level_statements
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, Agreement, agreement
 from geoalign.lab.analysis.statistics import holm, largest_drop, oscillation, paired_difference, seed_interval
-from geoalign.lab.store.comparison_plan import Plan, read_plan
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, read_results
 
 _Numbers = dict[int, float]
@@ -44,7 +45,7 @@ _Numbers = dict[int, float]
 class Compared:
     """A comparison: what was planned, the planned cells that have a result, and the table of them."""
 
-    plan: Plan
+    plan: CompareConfig
     cells: tuple[Cell, ...]
     table: Table
 
@@ -56,11 +57,11 @@ class Compared:
 
 def read_compared(folder: Path) -> Compared:
     """The comparison in a folder, read and analysed."""
-    plan, cells = read_plan(folder), read_results(folder)
+    plan, cells = ComparisonFolder(folder).read_plan(), read_results(folder)
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
 
-def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
+def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
     """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
     Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
@@ -74,7 +75,7 @@ def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
     return Table(levels, failures, tuple(_notes(kept, len(cells) - len(kept), plan)))
 
 
-def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
+def planned_cells(cells: Sequence[Cell], plan: CompareConfig) -> tuple[Cell, ...]:
     """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
     return tuple(
         cell
@@ -86,7 +87,7 @@ def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
     )
 
 
-def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
+def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
     arms = [arm for arm in plan.arms if plan.planned(arm, name)]
     ranges = _ranges([cell for cell in cells if cell.finished])
     baseline = [cell for cell in cells if cell.arm == plan.baseline and cell.finished]
@@ -111,7 +112,7 @@ def _row(
     cells: Sequence[Cell],
     baseline: Sequence[Cell],
     ranges: tuple[float, float],
-    plan: Plan,
+    plan: CompareConfig,
 ) -> ArmRow:
     done = [cell for cell in cells if cell.finished]
 
@@ -120,7 +121,7 @@ def _row(
         return _measure(mine, {cell.seed: number(cell) for cell in baseline})
 
     def final(metric: str) -> Measure:
-        return measure(lambda cell: final_score(cell, metric, plan.last)[0])
+        return measure(lambda cell: final_score(cell, metric, plan.last_evaluations)[0])
 
     def logged(name: str, reduce: Callable[[np.ndarray], float] = mean) -> Measure:
         return measure(lambda cell: reduce(cell.column(name)))
@@ -139,11 +140,11 @@ def _row(
         seeds=tuple(cell.seed for cell in done),
         failures=tuple(Failure(level, arm, cell.seed, cell.error) for cell in cells if not cell.finished),
         missing=tuple(s for s in plan.seeds if plan.planned(arm, level) and s not in {cell.seed for cell in cells}),
-        evaluations=min((final_score(cell, plan.metric, plan.last)[1] for cell in done), default=0),
+        evaluations=min((final_score(cell, plan.metric, plan.last_evaluations)[1] for cell in done), default=0),
         score=final(plan.metric),
         reward=final("reward"),
         gold=final("gold_utility"),
-        hacking_gap=measure(lambda cell: _hacking_gap(cell, ranges, plan.last)),
+        hacking_gap=measure(lambda cell: _hacking_gap(cell, ranges, plan.last_evaluations)),
         gold_drop=measure(lambda cell: largest_drop(evaluation_series(cell, "gold_utility").values)),
         oscillation=measure(lambda cell: _oscillation(cell, plan.metric)),
         largest_drop=measure(lambda cell: largest_drop(evaluation_series(cell, plan.metric).values)),
@@ -175,11 +176,11 @@ def _measure(mine: _Numbers, theirs: _Numbers) -> Measure:
     return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
 
 
-def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
+def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison]:
     by_arm = {row.arm: row for row in rows}
     comparisons = []
     for row in rows:
-        others = [against for arm, against in plan.primary if arm == row.arm]
+        others = [item.against for item in plan.primary if item.arm == row.arm]
         for against in dict.fromkeys([plan.baseline, plan.control, *others]):
             other = by_arm.get(against) if against is not None else None
             kind = _kind(row, other, plan) if other is not None else ""
@@ -189,11 +190,11 @@ def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
     return comparisons
 
 
-def _kind(row: ArmRow, other: ArmRow, plan: Plan) -> str:
+def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig) -> str:
     """What the comparison of an arm with another counts as; empty where none is made."""
     if row.arm == other.arm:
         return ""
-    if (row.arm, other.arm) in plan.primary:
+    if plan.is_primary(row.arm, other.arm):
         return PRIMARY
     if other.arm == plan.baseline:
         return {"oracle": HEADROOM, "bound": BOUND}.get(row.role, EXPLORATORY)
@@ -240,7 +241,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else math.nan
 
 
-def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
+def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[str]:
     """What makes cells hard to compare: other sets, too few evaluations; and what was left out."""
     notes = []
     done = [cell for cell in cells if cell.finished]
@@ -248,18 +249,18 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
     if len(sets) > 1:
         words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
         notes.append(f"Not all cells were evaluated on the same sets ({words}): their scores do not compare.")
-    short = [cell for cell in done if final_score(cell, plan.metric, plan.last)[1] < plan.last]
+    short = [cell for cell in done if final_score(cell, plan.metric, plan.last_evaluations)[1] < plan.last_evaluations]
     if short:
         notes.append(
-            f"{len(short)} of {len(done)} cells have fewer than {plan.last} evaluations during and after RL: their "
-            "final score is the mean of those there are."
+            f"{len(short)} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
+            "RL: their final score is the mean of those there are."
         )
     if left_out:
         notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
     return notes
 
 
-def table_as_json(table: Table, plan: Plan) -> dict[str, object]:
+def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     return {
         "schema_version": 1,

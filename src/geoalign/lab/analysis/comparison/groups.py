@@ -8,8 +8,8 @@ from typing import Any
 
 from geoalign.lab.analysis.comparison.analysis import is_geoalign
 from geoalign.lab.analysis.comparison.table import ArmRow
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.layers import flat
-from geoalign.lab.store.comparison_plan import Plan
 
 ALPHA, DEPTH = "alpha", "projector.layers"
 
@@ -36,7 +36,7 @@ def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in flat(settings).items()}
 
 
-def reference(rows: Sequence[ArmRow], plan: Plan) -> ArmRow | None:
+def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
     """The arm that variants are variants of: GeoAlign in the primary comparison, else the first GeoAlign."""
     candidates = [row for row in rows if is_geoalign(row) and row.seeds]
     return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)

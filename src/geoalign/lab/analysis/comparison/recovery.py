@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from geoalign.lab.analysis.comparison.table import BOUND, PRIMARY, ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval, PairedDifference, paired_difference, share_interval
-from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.text import short
 
 # With more arms beside the oracle the headline names the primary ones alone; the figure has all.
@@ -45,7 +45,7 @@ class Recovery:
     arms: tuple[Recovered, ...]
 
 
-def recovery(level: LevelTable, plan: Plan) -> Recovery | None:
+def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     """The cost of wrong rewards at a level and what was recovered of it.
 
     None where nothing is corrupted, where the level has no arm without corruption, or where that or the baseline has no
@@ -74,7 +74,7 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
     return Recovered(row, paired_difference(mine, theirs), share)
 
 
-def headline(found: Recovery, plan: Plan) -> str:
+def headline(found: Recovery, plan: CompareConfig) -> str:
     """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
     score, cost = found.baseline.score.interval.estimate, found.cost.interval
     first = (

@@ -16,14 +16,14 @@ from geoalign.lab.analysis.comparison.table import (
     Statement,
 )
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference
-from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.text import probability, signed
 
 SIGNIFICANCE = 0.05
 
 
 def level_statements(
-    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: Plan
+    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
 ) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
     headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
@@ -52,7 +52,7 @@ def level_statements(
     return statements
 
 
-def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: Plan) -> Statement:
+def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
     """Whether curators can differ at all at this level; verdict "better" only where the interval lies above zero."""
     nothing = "no verdict on any curator is possible here"
     if headroom is None:

@@ -9,11 +9,11 @@ import numpy as np
 from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import ema, seed_interval
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.comparison.looks import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.curves import ACCURACIES, SMOOTHED_FROM
 from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, line_panel
 from geoalign.lab.store.columns import Floats
-from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert, label
 
@@ -176,7 +176,7 @@ _LOGGED = {
 
 
 def logged_panels(
-    level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: Plan
+    level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: CompareConfig
 ) -> list[Panel | str]:
     """Logged quantities over steps with bands over seeds: baseline, primary arms, control and bounds."""
     rows = portions(level.rows)[0] if portions(level.rows) else []

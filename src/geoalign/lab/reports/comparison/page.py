@@ -13,6 +13,7 @@ from geoalign.lab.analysis.comparison.groups import ALPHA, DEPTH, Sweep, Variant
 from geoalign.lab.analysis.comparison.recovery import footnote, recovery
 from geoalign.lab.analysis.comparison.recovery import headline as what_was_recovered
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Statement, Table
+from geoalign.lab.config.compare import METRICS
 from geoalign.lab.reports.comparison.curves import (
     evaluation_panels,
     logged_panels,
@@ -33,7 +34,6 @@ from geoalign.lab.reports.comparison.scores import (
 )
 from geoalign.lab.reports.documents import Drawn, Section, environment, make_folder, picture, section, write
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_plan import METRICS
 from geoalign.lab.store.comparison_results import Cell, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert

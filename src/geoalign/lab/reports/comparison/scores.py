@@ -14,6 +14,7 @@ from geoalign.lab.analysis.comparison.recovery import Recovery
 from geoalign.lab.analysis.comparison.scores import evaluation_series, mean
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.comparison.looks import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, curve_of, pooled_panel, step_panel, tenths_panel
 from geoalign.lab.reports.figures.style import (
@@ -27,7 +28,6 @@ from geoalign.lab.reports.figures.style import (
     name_rows,
 )
 from geoalign.lab.store.columns import Bools, Floats
-from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell, Snapshot
 from geoalign.lab.text import inert, label, short
 
@@ -40,7 +40,7 @@ _SCORE_WORDS = {
 }  # fmt: skip
 
 
-def recovered_panel(level: LevelTable, found: Recovery, cells: Sequence[Cell], plan: Plan) -> Panel:
+def recovered_panel(level: LevelTable, found: Recovery, cells: Sequence[Cell], plan: CompareConfig) -> Panel:
     """Final scores as bars from the score before RL, with the arm without wrong rewards on top."""
     others = [*(arm.row for arm in found.arms), found.baseline]
     rows = [found.clean, *sorted(others, key=lambda row: -row.score.interval.estimate)]
@@ -71,13 +71,14 @@ def recovered_panel(level: LevelTable, found: Recovery, cells: Sequence[Cell], p
         name=f"recovered-{slug(level.level)}",
         title="Final scores",
         alt=f"Final {METRICS[plan.metric]}: {words}.",
-        caption=f"Mean of the last {plan.last} evaluations and over seeds, with its 95% interval from three seeds on. "
+        caption=f"Mean of the last {plan.last_evaluations} evaluations and over seeds, "
+        "with its 95% interval from three seeds on. "
         f"Top: no wrong rewards. Dotted: {inert(found.baseline.arm, 40)}, which believes every reward.",
         draw=draw,
     )
 
 
-def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
+def differences_panel(level: LevelTable, plan: CompareConfig) -> Panel | str:
     """Every arm's paired difference to the baseline with its interval."""
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
@@ -104,7 +105,7 @@ def _words(interval: Interval) -> str:
     return f"{interval.estimate:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
 
 
-def robustness_panels(levels: Sequence[LevelTable], plan: Plan) -> list[Panel | str]:
+def robustness_panels(levels: Sequence[LevelTable], plan: CompareConfig) -> list[Panel | str]:
     """Final score against the share of corrupted rewards, one picture a kind of corruption and group of arms."""
     panels: list[Panel | str] = []
     for kind in dict.fromkeys(tuple(level.corruption) for level in levels if level.corruption):
@@ -115,7 +116,7 @@ def robustness_panels(levels: Sequence[LevelTable], plan: Plan) -> list[Panel | 
     return panels or ["Robustness needs at least two levels that differ in the rate of one kind of corruption."]
 
 
-def _robustness(levels: Sequence[LevelTable], kind: str, plan: Plan) -> list[Panel]:
+def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) -> list[Panel]:
     rows: dict[str, ArmRow] = {}
     for level in levels:
         for row in level.rows:
@@ -161,7 +162,7 @@ def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Inte
     ]
 
 
-def alpha_panel(level: LevelTable, swept: Sweep, plan: Plan) -> Panel:
+def alpha_panel(level: LevelTable, swept: Sweep, plan: CompareConfig) -> Panel:
     """Final score by alpha, with the baseline as a band."""
     baseline = level.row(plan.baseline)
     column = [(value, row.score.interval) for value, row in zip(swept.values, swept.rows, strict=True)]

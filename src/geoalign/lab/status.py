@@ -15,7 +15,6 @@ from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.logs import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.values import whole
 from geoalign.lab.terminal import Console, say
 from geoalign.lab.text import duration, short
 
@@ -55,7 +54,7 @@ def _run(run: RunFolder) -> Iterator[str]:
 
 def _step(run: RunFolder, row: MetricRow) -> str:
     section = run.read_config().get(_SECTIONS.get(row.stage, "")) if run.started() else None
-    total = whole(section.get("max_steps"), 1) if isinstance(section, dict) else None
+    total = (section or {}).get("max_steps")
     return f"{row.stage} step {row.step:,}" + ("" if total is None else f" of {total:,}")
 
 

@@ -9,7 +9,7 @@ from geoalign.lab.analysis.statistics import seed_interval
 from geoalign.lab.config.compare import CompareConfig, PrimaryComparison
 
 PLAN = CompareConfig(
-    arms={name: {} for name in ("grpo", "ours", "theirs", "oracle", "clean")},
+    arms={**{name: {} for name in ("grpo", "ours", "theirs", "oracle")}, "clean": {"reward": {"flip": 0.0}}},
     primary=[PrimaryComparison(arm="ours", against="grpo")],
 )
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}

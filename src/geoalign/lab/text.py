@@ -35,8 +35,8 @@ def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
     """The same function, which writes a dash where there is no number."""
 
     @wraps(write)
-    def written(value: float | None, *digits: int) -> str:
-        return DASH if value is None or math.isnan(value) else write(value, *digits)
+    def written(value: float | None, *args: int, **options: int) -> str:
+        return DASH if value is None or math.isnan(value) else write(value, *args, **options)
 
     return written
 

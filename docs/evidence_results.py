@@ -22,7 +22,7 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
     share_interval,
 )
-from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, read_results
 from geoalign.lab.store.json_files import read_yaml
 from geoalign.lab.store.run import Series
@@ -110,7 +110,7 @@ class Level:
 def _levels(folder: str) -> dict[str, Level]:
     """Every level of a comparison, by name: it is read and analysed once."""
     root = ROOT / "evidence" / folder
-    plan, cells = read_plan(root), read_results(root)
+    plan, cells = ComparisonFolder(root).read_plan(), read_results(root)
     settings, _ = read_yaml(root / "compare.yaml")
     return {
         table.level: Level(

@@ -150,9 +150,8 @@ def test_the_comparison_has_forty_runs_and_the_small_one_two(tmp_path):
     # Each training problem is answered once.
     assert config.run.task.train_problems == generation // grpo["num_generations"] * (grpo["max_steps"] // updates)
     chosen = {name: value.split(",") for name, value in zip(SMALL_RUNS[::2], SMALL_RUNS[1::2], strict=True)}
-    small = load_compare_config(
-        CONFIG, SMALL, arms=chosen["--curators"], levels=chosen["--levels"], seeds=[int(*chosen["--seeds"])]
-    )
+    seeds = f"seeds=[{','.join(chosen['--seeds'])}]"
+    small = load_compare_config(CONFIG, [*SMALL, seeds], arms=chosen["--curators"], levels=chosen["--levels"])
     assert len(make_plan(small.config)) == 2
 
 

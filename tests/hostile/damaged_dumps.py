@@ -174,7 +174,7 @@ def parquet_cases() -> Iterator[Case]:
         for name in ("extra", "reward" if base == "plain" else "completion"):
             yield Case(f"{base}, {name}: {kind}", "dump.parquet", _parquet(pa.table({**good, name: column})))
     chance, whole = random.Random(1), _parquet(pa.table(own))
-    for number in range(12):
+    for number in range(6):
         yield Case(f"parquet, bytes {number}", "dump.parquet", _changed(whole, number, chance))
     twice = pa.Table.from_arrays([*own.values(), own["prompt"]], names=[*own, "prompt"])
     yield Case("prompt twice", "dump.parquet", _parquet(twice))

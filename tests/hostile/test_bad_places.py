@@ -76,15 +76,6 @@ def test_a_place_that_cannot_be_is_one_line(here: Path, command: str, place: str
     assert re.fullmatch(r"Error: [^\n]+\n", outcome.err), outcome.err
 
 
-@pytest.mark.parametrize("place", ["file/x", "/dev/full", "folder"])
-def test_figures_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    monkeypatch.setattr("geoalign.lab.bench.command.in_fresh_processes", lambda *_, **__: [])
-    outcome = run("bench", "--shape", "2x4x8", "--repeats", "1", "--json", place)
-    assert outcome.broken() == []
-    assert outcome.code == 2
-    assert outcome.err.startswith(f"Error: {place}: ")
-
-
 @pytest.mark.parametrize(
     ("command", "call"),
     [("train run.yaml --output out", "fsync"), ("audit dump.jsonl --curator pair_count --output out", "replace")],

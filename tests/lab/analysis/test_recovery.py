@@ -6,9 +6,12 @@ import pytest
 
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.analysis.statistics import seed_interval
-from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.config.compare import CompareConfig, PrimaryComparison
 
-PLAN = Plan(metric="accuracy", arms=("grpo", "ours", "theirs", "oracle", "clean"), primary=(("ours", "grpo"),))
+PLAN = CompareConfig(
+    arms={**{name: {} for name in ("grpo", "ours", "theirs", "oracle")}, "clean": {"reward": {"flip": 0.0}}},
+    primary=[PrimaryComparison(arm="ours", against="grpo")],
+)
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
 
 

@@ -93,7 +93,7 @@ def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
     other.root.mkdir()
     (other.root / "thesis.tex").touch()
     for resume in (True, False):
-        with pytest.raises(RunFolderError, match=r"thesis\.tex and no comparison"):
+        with pytest.raises(RunFolderError, match=r"got one with thesis\.tex"):
             other.check_vacant(resume=resume)
     with pytest.raises(RunFolderError, match="expected a folder, got a file"):
         ComparisonFolder(other.root / "thesis.tex").check_vacant(resume=True)

@@ -4,7 +4,7 @@ import pytest
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import BENCHMARKS
-from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config, parse_samples
+from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config
 from geoalign.lab.config.requests import EvaluateRequest
 
 
@@ -40,13 +40,13 @@ def test_greedy_answers_once() -> None:
     ("texts", "expected"), [([], None), (["4"], 4), (["aime24=16", "amc23 = 2"], {"aime24": 16, "amc23": 2})]
 )
 def test_samples_on_the_command_line(texts: list[str], expected: Any) -> None:
-    assert parse_samples(texts) == expected
+    assert load_evaluate_config(EvaluateRequest(["m"], samples=texts)).samples == expected
 
 
-@pytest.mark.parametrize("texts", [["x"], ["1", "2"], ["a=1", "a=2"], ["=1"], ["a="], ["1.5"], ["a=1", "2"]])
+@pytest.mark.parametrize("texts", [["x"], ["=1"], ["a="], ["1.5"], ["1", "a=2"], ["1e9999"]])
 def test_samples_that_are_none_are_refused(texts: list[str]) -> None:
-    with pytest.raises(ConfigError, match="--samples: expected"):
-        parse_samples(texts)
+    with pytest.raises(ConfigError, match="expected"):
+        load_evaluate_config(EvaluateRequest(["m"], samples=texts))
 
 
 def test_settings_of_the_command_line_and_of_set() -> None:
@@ -63,17 +63,14 @@ def test_settings_of_the_command_line_and_of_set() -> None:
     ("given", "overrides", "said"),
     [
         ({}, ["samplse=3"], "samplse: unknown key: expected samples"),
-        ({}, ["reward.modle.path=x"], "reward.modle: unknown key: expected reward.model"),
         ({"temperature": float("nan")}, [], "temperature: expected"),
         ({"samples": ["2"], "greedy": True}, [], "samples: expected 1 with temperature=0"),
-        ({"samples": ["aime24=2"], "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
         ({"pass_at_k": True, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
         ({"temperature": 1.0}, ["temperature=2"], "temperature: expected once, got 1.0 and --set temperature=2"),
         ({"temperature": 1.0, "greedy": True}, [], "--greedy: expected without --temperature"),
         ({}, ["vllm.max_model_len=9"], "vllm: expected nothing with engine=transformers"),
-        ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected none of model, "),
+        ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected no seed, "),
         ({}, ["engine=vllm", "device=cpu"], "device: expected null with engine=vllm"),
-        ({}, ["reward.workers=0"], "reward.workers: expected greater than or equal to 1, got 0"),
         ({}, ["reward.model.path=x", "reward.model.url=http://y"], "reward.model.url: expected null beside path"),
         ({}, ["samples={aime24: 0}"], "samples: expected"),
     ],

@@ -13,7 +13,6 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import EvaluationConfig
 from geoalign.method.projector import ProjectorConfig
-from geoalign.shown import LONGEST, brief, shown, shown_key
 
 
 @pytest.mark.parametrize(
@@ -44,12 +43,3 @@ def test_what_means_the_same_is_taken() -> None:
     assert GeoAlignConfig(projector={"layers": 2}).projector == ProjectorConfig(layers=2)
     assert GeoAlignConfig(projector="none").projector is None
     assert ChainConfig(members=[PODSConfig(m=2)]).members == (PODSConfig(m=2),)
-
-
-def test_what_errors_show_is_short_and_printable() -> None:
-    assert (shown("a\x1b"), shown(3), shown_key("a.b"), shown_key("\u202e")) == ("'a\\x1b'", "3", "a.b", "\\u202e")
-    assert shown(10**5000) == "a whole number of 16,610 bits"
-    assert shown([10**5000]) == "a list too large to show"
-    assert brief("two\n lines\x07") == "two lines\\x07"
-    assert len(shown("x" * 10**6)) < LONGEST + 50
-    assert shown("x" * 300).endswith("... (102 more characters)")

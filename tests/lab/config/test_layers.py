@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.layers import merged_settings, read_layers
+from geoalign.lab.config.layers import read_layers
 from geoalign.lab.config.loading import load_run_config
 
 
@@ -28,15 +28,6 @@ def test_a_file_lies_over_its_base_section_by_section(tmp_path: Path) -> None:
     assert places["grpo.beta"] == f"{tmp_path / 'b.yaml'}, line 2"
     assert places["grpo.epsilon"] == f"{tmp_path / 'parts/a.yaml'}, line 2"
     assert "base" not in places
-
-
-def test_another_type_starts_a_section_anew(tmp_path: Path) -> None:
-    written(tmp_path, "a.yaml", "curator: {type: geoalign, alpha: 0.1}\n")
-    config = load_run_config(written(tmp_path, "b.yaml", "base: a.yaml\ncurator: {type: pods, m: 4}\n")).config
-    assert config.curator.m == 4
-    assert merged_settings({"curator": {"alpha": 1}}, {"curator": {"type": "geoalign"}}) == {
-        "curator": {"alpha": 1, "type": "geoalign"}
-    }
 
 
 def test_an_error_in_the_base_points_into_the_base(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_another_judging_needs_another_folder(
     ):
         with pytest.raises(ConfigError, match=f"{name}.*: expected .*, as the judging in .*out.*take another --output"):
             run(files, config, tmp_path / "out")
-    with pytest.raises(ConfigError, match="sha256 of file A: expected"):
+    with pytest.raises(ConfigError, match="a_sha256: expected"):
         run((files[1], files[0]), settings(), tmp_path / "out")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")

@@ -16,9 +16,9 @@ from geoalign.lab.analysis.statistics import Interval, mean
 from geoalign.lab.audit.terminal import consensus_in_words
 from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.reports.tables import evaluation_rows
-from geoalign.lab.store.comparison_plan import Plan
 from geoalign.lab.store.comparison_results import parse_cell
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run import read_run
@@ -86,7 +86,9 @@ def in_a_comparison(run):
 
 def compared_row(run):
     """The run as the only arm of a comparison's table."""
-    (level,) = analyse((in_a_comparison(run),), Plan(arms=("geoalign",), levels=("flip",), seeds=(0,))).levels
+    (level,) = analyse(
+        (in_a_comparison(run),), CompareConfig(arms={"geoalign": {}}, levels={"flip": {}}, seeds=[0])
+    ).levels
     return level.rows[0]
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
-from geoalign.lab.config.arms import resolved_run
 from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.comparison_plan import resolved_run
 from geoalign.settings.loading import plain_settings
 
 Train = Callable[..., dict[str, Any]]

@@ -40,7 +40,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     folder = started(tmp_path)
     folder.versions.write_text(json.dumps({"schema_version": 2}))
     for resume in (True, False):
-        with pytest.raises(RunFolderError, match="at most 1, got 2"):
+        with pytest.raises(RunFolderError, match="expected 1, got 2"):
             check_vacant(folder, resume=resume)
 
 

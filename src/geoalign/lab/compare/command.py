@@ -13,9 +13,8 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.pool import Board, run_all
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.compare.table import conclude
-from geoalign.lab.config.arms import warm_start_run
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
+from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_run
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json

@@ -13,8 +13,8 @@ from rich.table import Table as Drawn
 from geoalign.lab.analysis.comparison.analysis import MEASURES, read_compared, table_as_json
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
@@ -33,7 +33,7 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
-def print_table(console: Console, table: Table, plan: Plan) -> None:
+def print_table(console: Console, table: Table, plan: CompareConfig) -> None:
     """Prints per level scores, training dynamics, detection and the sentences, and what was recovered; then failures
     and notes."""
     for level in table.levels:
@@ -54,10 +54,10 @@ def print_table(console: Console, table: Table, plan: Plan) -> None:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def _scores(level: LevelTable, plan: Plan) -> Drawn:
+def _scores(level: LevelTable, plan: CompareConfig) -> Drawn:
     drawn = _columns(
         f"{level.level}: {METRICS[plan.metric]}, mean and 95% interval over seeds",
-        ("arm", "seeds", f"last {plan.last} evaluations", f"minus {plan.baseline}"),
+        ("arm", "seeds", f"last {plan.last_evaluations} evaluations", f"minus {plan.baseline}"),
     )
     for row in level.rows:
         failed = f" ({len(row.failures)} failed)" if row.failures else ""
@@ -66,7 +66,7 @@ def _scores(level: LevelTable, plan: Plan) -> Drawn:
     return drawn
 
 
-def _training_dynamics(level: LevelTable, plan: Plan) -> Drawn:
+def _training_dynamics(level: LevelTable, plan: CompareConfig) -> Drawn:
     shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
     shown = sorted({k for row in level.rows for k in row.pass_at_k})[-1:]
     drawn = _columns(

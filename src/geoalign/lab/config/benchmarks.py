@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from geoalign.errors import ConfigError
@@ -32,79 +31,44 @@ class Benchmark:
 
 _ALL = (
     Benchmark(
-        "aime24",
-        "AIME24",
-        (30,),
-        ("HuggingFaceH4/aime_2024@train", "math-ai/aime24@test"),
-        samples=8,
-        pass_samples=64,
+        "aime24", "AIME24", (30,), ("HuggingFaceH4/aime_2024@train", "math-ai/aime24@test"), samples=8, pass_samples=64,
         also_called=("aime2024", "aime-2024", "aime-2024-30", "aime_2024"),
     ),
     Benchmark(
-        "aime25",
-        "AIME25",
-        (30,),
-        ("math-ai/aime25@test",),
-        samples=8,
-        pass_samples=64,
+        "aime25", "AIME25", (30,), ("math-ai/aime25@test",), samples=8, pass_samples=64,
         also_called=("aime2025", "aime-2025", "aime-2025-30", "aime_2025"),
     ),
     Benchmark(
-        "amc23",
-        "AMC23",
-        (40,),
-        ("math-ai/amc23@test",),
-        samples=4,
-        pass_samples=32,
+        "amc23", "AMC23", (40,), ("math-ai/amc23@test",), samples=4, pass_samples=32,
         also_called=("amc2023", "amc-2023", "amc-23"),
     ),
+    Benchmark("math500", "MATH-500", (500,), ("HuggingFaceH4/MATH-500@test",), also_called=("math-500", "math_500")),
     Benchmark(
-        "math500",
-        "MATH-500",
-        (500,),
-        ("HuggingFaceH4/MATH-500@test",),
-        also_called=("math-500", "math_500"),
-    ),
-    Benchmark(
-        "minerva",
-        "Minerva",
-        (272,),
-        ("math-ai/minervamath@test",),
+        "minerva", "Minerva", (272,), ("math-ai/minervamath@test",),
         also_called=("minerva_math", "minervamath", "minerva-math"),
     ),
     Benchmark(
-        "olympiadbench",
-        "OlympiadBench",
         # 675 in the copy of Qwen2.5-Math's evaluation; 674 in the copies on the hub.
-        (675, 674),
+        "olympiadbench", "OlympiadBench", (675, 674),
         ("Hothan/OlympiadBench:OE_TO_maths_en_COMP@train", "math-ai/olympiadbench@test"),
         also_called=("olympiad_bench", "olympiad-bench", "olympiad"),
     ),
-)
+)  # fmt: skip
 
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({benchmark.name: benchmark for benchmark in _ALL})
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """The benchmark of this name.
-
-    Raises:
-        ConfigError: no such benchmark; the message names the known ones.
-    """
-    if name in BENCHMARKS:
-        return BENCHMARKS[name]
-    near = get_close_matches(name.lower()[:100], BENCHMARKS, n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {shown(name)}{hint}")
+    """The benchmark of this name; ConfigError with the known ones where there is none."""
+    if name not in BENCHMARKS:
+        raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {shown(name)}")
+    return BENCHMARKS[name]
 
 
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
     """A benchmark and its file or hub id from `NAME=PATH_OR_ID`.
 
-    `NAME` alone is an error that names the hub ids: nothing is loaded from the network unasked.
-
-    Raises:
-        ConfigError: not of this form, or no such benchmark.
+    `NAME` alone is a ConfigError that names the hub ids: nothing is loaded from the network unasked.
     """
     name, equals, path = text.partition("=")
     benchmark = benchmark_named(name.strip())

@@ -1,14 +1,20 @@
-"""The settings of a comparison: one base run, the arms laid over it, corruption levels, seeds. No torch."""
+"""The settings of a comparison, its plan: one base run, the arms laid over it, corruption levels, seeds. No torch."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
+from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import RunConfig
 from geoalign.settings import setting, settings
 
+METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
+KINDS = ("flip", "extremes", "shortcut")
 CLEAN = "clean"
 # The upper bound that nobody can know in earnest: rewards are the task's own, uncorrupted, and nothing is curated.
 CLEAN_ARM: dict[str, Any] = {
@@ -39,6 +45,14 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class BaseOfTables:
+    """What tables and pages need of a base run; without the rest no curator, and so no torch, is loaded."""
+
+    reward: RewardConfig
+    grpo: Mapping[str, Any]
+
+
 @settings
 class PrimaryComparison:
     """A comparison that was chosen before looking; all others are exploratory."""
@@ -55,7 +69,7 @@ class CompareConfig:
     the comparison's. An arm or level is nested settings as in the YAML of a run.
     """
 
-    run: RunConfig = setting(default_factory=RunConfig, help="The base run.")
+    run: SkipValidation[RunConfig] = setting(default_factory=RunConfig, help="The base run.")
     arms: dict[str, dict[str, Any]] = setting(help="Name to settings laid over the base run.")
     levels: dict[str, dict[str, Any]] = setting(
         default_factory=lambda: {"as_given": {}}, help="Name to settings, in general of reward."
@@ -88,3 +102,54 @@ class CompareConfig:
         default=None, help="Runs at a time, a process each; null: as many as the machine has cores."
     )
     keep_runs: bool = setting(default=False, help="Keep the run folders (rollouts, checkpoints).")
+
+    @property
+    def control(self) -> str | None:
+        """The arm that replaces by the number of pairs alone, told by its curator; None: there is none."""
+        controls = (name for name, arm in self.arms.items() if (arm.get("curator") or {}).get("type") == "pair_count")
+        return next(controls, None)
+
+    @property
+    def corruption(self) -> dict[str, dict[str, float]]:
+        """Share of corrupted rewards by level and kind; kinds that are 0 are left out."""
+        base = {kind: getattr(self.run.reward, kind) for kind in KINDS}
+        rewards = {name: {**base, **(level.get("reward") or {})} for name, level in self.levels.items()}
+        return {name: {kind: reward[kind] for kind in KINDS if reward[kind]} for name, reward in rewards.items()}
+
+    @property
+    def updates_per_generation(self) -> float | None:
+        """By TRL's rules and this project's default of two steps; None where it is unknown."""
+        grpo = self.run.grpo
+        accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
+        size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
+        if steps is None and batch is not None:
+            if size is None:
+                return None
+            steps = batch / size
+        updates: float = (steps or accumulation or 2) * (grpo.get("num_iterations") or 1) / (accumulation or 1)
+        return updates
+
+    @property
+    def zero_by_construction(self) -> bool:
+        """Whether KL and clip fraction can be nothing but zero: each batch is used for a single update."""
+        return self.updates_per_generation is not None and self.updates_per_generation <= 1
+
+    def rate(self, level: str) -> float:
+        """Share of corrupted rewards at a level, all kinds together; NaN where unknown."""
+        shares = self.corruption.get(level)
+        return math.nan if shares is None else float(sum(shares.values()))
+
+    def is_primary(self, arm: str, against: str) -> bool:
+        """Whether this comparison was chosen beforehand."""
+        return any((item.arm, item.against) == (arm, against) for item in self.primary)
+
+    def role(self, arm: str) -> str:
+        """ "baseline", "primary", "control", "oracle", "bound" (it changes the corruption) or "exploratory"."""
+        if any(item.arm == arm for item in self.primary):
+            return "primary"
+        roles = {self.baseline: "baseline", self.control: "control", self.oracle: "oracle"}
+        return roles.get(arm) or ("bound" if self.arms.get(arm, {}).get("reward") else "exploratory")
+
+    def planned(self, arm: str, level: str) -> bool:
+        """Whether the arm is to run at the level."""
+        return level in self.arms_at.get(arm, self.levels)

@@ -1,33 +1,25 @@
-"""From a YAML file and the command line to the typed settings of a comparison, and back to plain data."""
+"""From a YAML file and the command line to the typed settings of a comparison."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.arms import check_arm, check_level, resolved_run
 from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
+from geoalign.lab.config.comparison_plan import check_overlays, make_plan
 from geoalign.lab.config.layers import is_file, merged_settings, read_layers
-from geoalign.lab.config.loading import override_setting
-from geoalign.settings.loading import load_settings, plain_settings
+from geoalign.lab.config.loading import Loaded, override_setting
+from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown, shown_key
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
-
-
-@dataclass(frozen=True)
-class LoadedComparison:
-    """The settings of a comparison, and where each was written."""
-
-    config: CompareConfig
-    locations: Locations
 
 
 def load_compare_config(
@@ -36,13 +28,12 @@ def load_compare_config(
     *,
     arms: Sequence[str] | None = None,
     levels: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-) -> LoadedComparison:
+) -> Loaded[CompareConfig]:
     """The settings of a comparison: the file (without one, `DEFAULTS`), then each `a.b=c` of `overrides` in order.
 
     Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own. A
     `base` names another comparison in the same folder, which the file is merged into.
-    `arms`, `levels` and `seeds` choose among them, as `restrict` does.
+    `arms` and `levels` choose among them; an arm that the settings do not have is the curator of that name, or `clean`.
 
     Raises:
         ConfigError: an unreadable file, an unknown key, a value out of range, a setting that an arm or level may not
@@ -57,20 +48,13 @@ def load_compare_config(
     for override in overrides:
         override_setting(data, where, override, run=("run",))
     locations = Locations(where)
-    config = restrict(parse_compare_config(data, locations), arms=arms, levels=levels, seeds=seeds, locations=locations)
-    return LoadedComparison(config, locations)
+    config = _chosen(parse_compare_config(data, locations), arms, levels)
+    _check(config, locations)
+    return Loaded(config, locations)
 
 
 def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = None) -> CompareConfig:
-    """The settings of a comparison from plain data, as `plain_compare_config` gives them.
-
-    `null` as an arm's settings stands for the curator of the arm's name; `clean` then means no curator and no
-    corruption.
-
-    Raises:
-        ConfigError: as `load_compare_config`.
-    """
-    locations = locations or Locations()
+    """The settings of a comparison from plain data; an arm that is `null` is the curator of its name, or `clean`."""
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
     if isinstance(arms := values.get("arms"), Mapping):
         values["arms"] = {name: _arm(name, value) for name, value in arms.items()}
@@ -78,87 +62,32 @@ def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = 
     if isinstance(levels := values.get("levels"), Mapping):
         values["levels"] = {name: value or {} for name, value in levels.items()}
     config: CompareConfig = load_settings(CompareConfig, values, locations)
-    _check(config, locations)
     return config
 
 
-def names_given(option: str, text: str | None) -> list[str] | None:
-    """The names of `A,B,...` on the command line; None where the option is not given.
-
-    Raises:
-        ConfigError: a name is empty or stands twice.
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    if not all(names) or len(set(names)) < len(names):
-        raise ConfigError(f"{option}: expected names with commas between them, each once, got {shown(text)}")
-    return names
-
-
-def seeds_given(text: str | None) -> list[int] | None:
-    """The seeds of `0,1,...` on the command line; None where the option is not given.
-
-    Raises:
-        ConfigError: anything but whole numbers from 0 below 2**31, each once.
-    """
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    seeds = [int(part) for part in parts if re.fullmatch("[0-9]{1,10}", part)]
-    if len(seeds) < len(parts):
-        raise ConfigError(f"--seeds: expected whole numbers such as 0,1,2, got {shown(text)}")
-    if len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
-        raise ConfigError(f"--seeds: expected numbers below 2**31, each once, got {shown(text)}")
-    return seeds
-
-
-def plain_compare_config(config: CompareConfig) -> dict[str, Any]:
-    """The settings as nested dicts of plain values: what `compare.yaml` of a comparison's folder holds."""
-    return plain_settings(config)
-
-
-def restrict(
-    config: CompareConfig,
-    *,
-    arms: Sequence[str] | None = None,
-    levels: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    locations: Locations | None = None,
-) -> CompareConfig:
-    """The same comparison with the arms, levels and seeds named on the command line.
-
-    An arm that the settings do not have is the curator of that name, or `clean`. Comparisons with an arm that is left
-    out are left out.
-
-    Raises:
-        ConfigError: an unknown level, or a baseline that is not among the arms.
-    """
-    locations = locations or Locations()
+def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[str] | None) -> CompareConfig:
+    """The same comparison with the arms and levels that the command line names, and what is said of these."""
     if levels is not None:
         for level in levels:
             if level not in config.levels:
                 raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {shown(level)}")
         config = replace(config, levels={name: config.levels[name] for name in levels})
     if arms is not None:
-        chosen = {name: config.arms[name] if name in config.arms else _arm(name, None) for name in arms}
-        if config.baseline not in chosen:
+        if config.baseline not in arms:
             raise ConfigError(
                 f"--curators: expected the baseline {config.baseline} among them (or --set baseline=NAME), "
                 f"got {_list_of(arms)}"
             )
         config = replace(
             config,
-            arms=chosen,
-            oracle=config.oracle if config.oracle in chosen else "oracle" if "oracle" in chosen else None,
-            primary=[item for item in config.primary if item.arm in chosen and item.against in chosen],
+            arms={name: config.arms[name] for name in arms},
+            oracle=config.oracle if config.oracle in arms else "oracle" if "oracle" in arms else None,
+            primary=[item for item in config.primary if item.arm in arms and item.against in arms],
         )
-    if seeds is not None:
-        config = replace(config, seeds=list(seeds))
+    if arms is None and levels is None:
+        return config
     at = {arm: [level for level in names if level in config.levels] for arm, names in config.arms_at.items()}
-    config = replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
-    _check(config, locations)
-    return config
+    return replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -201,43 +130,32 @@ def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, An
 def _check(config: CompareConfig, locations: Locations) -> None:
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
-            raise ConfigError(f"{locations.prefix(section)}{section}: expected at least one, got none")
+            raise _wrong(section, "expected at least one", [], locations)
         for name in names:
             if not _NAME.fullmatch(name):
-                key = f"{section}.{name}"
                 expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
-                raise ConfigError(f"{locations.prefix(key)}{shown_key(key)}: {expected}, got {shown(name)}")
+                raise _wrong(f"{section}.{name}", expected, name, locations)
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
-        raise ConfigError(
-            f"{locations.prefix('seeds')}seeds: expected one or more, each once, got {shown(config.seeds)}"
-        )
-    _check_names(config, locations)
-    for name, settings_of in config.arms.items():
-        check_arm(name, settings_of, locations)
-    for name, settings_of in config.levels.items():
-        check_level(name, settings_of, locations)
-    for level in config.levels:
-        for arm in config.arms:
-            resolved_run(config, level, arm, config.seeds[0], locations)
-
-
-def _check_names(config: CompareConfig, locations: Locations) -> None:
-    named = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
+        raise _wrong("seeds", "expected one or more, each once", config.seeds, locations)
+    arms = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
     for at, item in enumerate(config.primary):
-        named += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
-    named += [("arms_at", arm) for arm in config.arms_at]
-    for key, arm in named:
+        arms += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
+    for key, arm in [*arms, *(("arms_at", arm) for arm in config.arms_at)]:
         if arm not in config.arms:
-            location = locations.prefix(key.partition("[")[0])
-            raise ConfigError(f"{location}{key}: expected one of the arms {_list_of(config.arms)}, got {shown(arm)}")
+            raise _wrong(key, f"expected one of the arms {_list_of(config.arms)}", arm, locations)
     for arm, levels in config.arms_at.items():
         for level in levels:
             if level not in config.levels:
-                key = f"arms_at.{arm}"
-                levels_known = _list_of(config.levels)
-                raise ConfigError(
-                    f"{locations.prefix(key)}{key}: expected some of the levels {levels_known}, got {shown(level)}"
+                raise _wrong(
+                    f"arms_at.{arm}", f"expected some of the levels {_list_of(config.levels)}", level, locations
                 )
+    check_overlays(config, locations)
+    make_plan(replace(config, seeds=config.seeds[:1], arms_at={}), locations)
+
+
+def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:
+    where = locations.prefix(key.partition("[")[0])
+    return ConfigError(f"{where}{shown_key(key)}: {expected}, got {shown(got)}")
 
 
 def _list_of(names: Iterable[str]) -> str:

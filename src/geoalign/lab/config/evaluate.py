@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -24,16 +21,9 @@ from geoalign.shown import shown
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024
 # What the evaluation itself tells vLLM's LLM.
-_OWN_OF_VLLM = (
-    "model",
-    "tokenizer",
-    "revision",
-    "tokenizer_revision",
-    "trust_remote_code",
-    "dtype",
-    "seed",
-    "skip_tokenizer_init",
-)
+_OWN_OF_VLLM = {
+    "model", "tokenizer", "revision", "tokenizer_revision", "trust_remote_code", "dtype", "seed", "skip_tokenizer_init",
+}  # fmt: skip
 # Responses generated at a time where nothing is set: vLLM schedules them itself.
 _BATCH = {"transformers": 32, "vllm": 1024}
 
@@ -111,21 +101,11 @@ class EvaluateConfig:
     )
     reward: EvaluationScoring = field(default_factory=EvaluationScoring)
 
-    @field_validator("vllm", "chat_template_kwargs")
-    @classmethod
-    def _json(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"expected what JSON can hold: {error}") from error
-        return value
-
     @field_validator("vllm")
     @classmethod
     def _further_arguments(cls, value: dict[str, Any]) -> dict[str, Any]:
-        own = [name for name in _OWN_OF_VLLM if name in value]
-        if own:
-            raise ValueError(f"expected none of {', '.join(_OWN_OF_VLLM)}, which the evaluation sets itself")
+        if own := sorted(_OWN_OF_VLLM & value.keys()):
+            raise ValueError(f"expected no {', '.join(own)}, which the evaluation sets itself")
         return value
 
     @model_validator(mode="after")
@@ -168,14 +148,17 @@ def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
     Raises:
         ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
     """
-    given: dict[str, Any] = {name: getattr(request, name) for name in ("temperature", "max_new_tokens")}
-    given |= {name: getattr(request, name) or None for name in ("pass_at_k", "trust_remote_code")}
-    if request.greedy:
-        if request.temperature is not None:
-            raise ConfigError(f"--greedy: expected without --temperature, got --temperature {request.temperature}")
-        given["temperature"] = 0.0
-    given["samples"] = parse_samples(request.samples)
-    values, locations = overridden(request.overrides)
+    if request.greedy and request.temperature is not None:
+        raise ConfigError(f"--greedy: expected without --temperature, got --temperature {request.temperature}")
+    given: dict[str, Any] = {
+        "temperature": 0.0 if request.greedy else request.temperature,
+        "max_new_tokens": request.max_new_tokens,
+        "pass_at_k": request.pass_at_k or None,
+        "trust_remote_code": request.trust_remote_code or None,
+    }
+    # NAME=N is a setting of one set, N that of all.
+    samples = [f"samples.{text}" if "=" in text else f"samples={text}" for text in request.samples]
+    values, locations = overridden([*samples, *request.overrides])
     for name, value in given.items():
         if value is not None and name in values:
             raise ConfigError(f"{name}: expected once, got {shown(value)} and {locations[name]}")
@@ -183,29 +166,3 @@ def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
             values[name] = value
     config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(locations))
     return config
-
-
-def parse_samples(texts: Sequence[str]) -> int | dict[str, int] | None:
-    """`--samples`: one number for all sets, or NAME=NUMBER for each of some; None where none is given.
-
-    Raises:
-        ConfigError: anything else, or both.
-    """
-    if not texts:
-        return None
-    if len(texts) == 1 and "=" not in texts[0]:
-        return _number(texts[0], texts[0])
-    samples: dict[str, int] = {}
-    for text in texts:
-        name, equals, number = text.partition("=")
-        if not equals or not name.strip() or name.strip() in samples:
-            raise ConfigError(f"--samples: expected one number, or NAME=NUMBER once for a set, got {shown(text)}")
-        samples[name.strip()] = _number(number, text)
-    return samples
-
-
-def _number(text: str, where: str) -> int:
-    match = re.fullmatch(r"\s*([0-9]{1,9})\s*", text)
-    if match is None:
-        raise ConfigError(f"--samples: expected a whole number of at most nine digits, got {shown(where)}")
-    return int(match.group(1))

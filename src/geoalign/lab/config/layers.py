@@ -12,9 +12,6 @@ from geoalign.settings.locations import Locations
 from geoalign.settings.yaml_text import read_yaml
 from geoalign.shown import shown
 
-# Files that build on one another by `base:`.
-MOST_LAYERS = 10
-
 
 def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the settings of `over` in their place, section by section; neither is changed.
@@ -72,8 +69,6 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     chain = (*above, path.resolve())
     if below.resolve() in chain:
         raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
-    if len(chain) > MOST_LAYERS:
-        raise ConfigError(f"{where}base: expected at most {MOST_LAYERS} files one on another, got {shown(named)}")
     base, base_locations = read_layers(below, chain)
     locations.pop("base")
     return merged_settings(base, data), {**base_locations, **locations}

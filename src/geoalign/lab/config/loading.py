@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.layers import read_layers
@@ -17,16 +17,18 @@ from geoalign.settings.secrets import refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value
 from geoalign.shown import shown, shown_key
 
+C = TypeVar("C")
+
 
 @dataclass(frozen=True)
-class LoadedConfig:
-    """The settings of a run, and where each was written."""
+class Loaded(Generic[C]):
+    """Settings, and where each was written."""
 
-    config: RunConfig
+    config: C
     locations: Locations
 
 
-def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> LoadedConfig:
+def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Loaded[RunConfig]:
     """The settings of a run: defaults, the file that its `base:` names, the file, each `a.b=c` of `overrides` in order.
 
     Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
@@ -38,7 +40,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     data, locations = read_layers(path) if path is not None else ({}, {})
     for override in overrides:
         override_setting(data, locations, override)
-    return LoadedConfig(parse_run_config(data, Locations(locations)), Locations(locations))
+    return Loaded(parse_run_config(data, Locations(locations)), Locations(locations))
 
 
 def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,24 +11,14 @@ from typing import Any
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.values import BadValueError, whole_number
 from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
-from geoalign.shown import brief, listed
+from geoalign.shown import brief, listed, shown
 
-# What a rollout can have, by the names of `--field`.
-ROLES = {
-    "prompt": "a text or chat messages",
-    "system": "a system message before the prompt",
-    "response": "a text or chat messages",
-    "reward": "a number; a+b adds columns",
-    "true_reward": "the reward before corruption",
-    "correct": "whether the answer is right",
-    "answer": "the gold answer",
-    "final_answer": "the answer that the response gives",
-    "group": "what rollouts of one prompt share",
-    "id": "a name of the rollout",
-    "step": "the training step",
-    "tokens": "length of the response in tokens",
-    "truncated": "whether it reached the length limit",
-}
+# What a rollout can have, by the names of `--field`: `true_reward` is the reward before corruption, `answer` the gold
+# one, `final_answer` that of the response, `group` what rollouts of one prompt share.
+ROLES = (
+    "prompt", "system", "response", "reward", "true_reward", "correct", "answer", "final_answer", "group", "id", "step",
+    "tokens", "truncated",
+)  # fmt: skip
 # Rows that a format is recognised by.
 _FIRST_ROWS = 20
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
@@ -75,32 +64,22 @@ class Format:
         return self.lists == all(isinstance(present[role], list) for role in ("response", "reward"))
 
 
+def _same(*roles: str) -> dict[str, tuple[str, ...]]:
+    """Roles that are called as their fields."""
+    return {role: (role,) for role in roles}
+
+
 GEOALIGN = Format(
     "geoalign",
     "rollouts of a GeoAlign run",
-    {
-        "prompt": ("prompt",),
-        "response": ("response",),
-        "reward": ("reward",),
-        "true_reward": ("true_reward",),
-        "group": ("group",),
-        "id": ("row",),
-        "step": ("step",),
-        "tokens": ("tokens",),
-    },
+    {**_same("prompt", "response", "reward", "true_reward", "group", "step", "tokens"), "id": ("row",)},
     columns=("step", "row", "group", "sample", "prompt", "response", "anomalous", "source", "weight"),
 )
 TRL = Format(
     "trl",
     "completions table of TRL",
-    {
-        "prompt": ("prompt",),
-        "response": ("completion",),
-        "reward": (),
-        "true_reward": ("true_reward",),  # in tables of `geoalign train`
-        "group": ("prompt",),
-        "step": ("step",),
-    },
+    # `true_reward` stands in tables of `geoalign train`.
+    {**_same("prompt", "true_reward", "step"), "response": ("completion",), "reward": (), "group": ("prompt",)},
     columns=("step", "prompt", "completion", "advantage"),
     rendered=True,
     repeats=True,
@@ -109,47 +88,36 @@ TRINITY = Format(
     "trinity",
     "experiences of Trinity-RFT",
     {
-        "prompt": ("prompt_text",),
-        "response": ("response_text",),
-        "reward": ("reward",),
-        "group": ("eid.task",),
-        "id": ("eid.suffix",),
-        "step": ("eid.batch",),
-        "tokens": ("response_length",),
+        "prompt": ("prompt_text",), "response": ("response_text",), "reward": ("reward",), "group": ("eid.task",),
+        "id": ("eid.suffix",), "step": ("eid.batch",), "tokens": ("response_length",),
         "truncated": ("truncate_status",),
     },
     columns=("eid.batch", "eid.task", "prompt_text", "response_text"),
     rendered=True,
     reward_may_lack=True,
-)
+)  # fmt: skip
 VERL = Format(
     "verl",
     "rollout dump of verl",
     {
-        "prompt": ("input",),
-        "response": ("output",),
-        "reward": ("score",),
-        "correct": ("acc",),
-        "answer": ("gts",),
-        "group": ("uid", "input"),
-        "id": ("uid", "request_id"),
-        "step": ("step",),
+        "prompt": ("input",), "response": ("output",), "reward": ("score",), "correct": ("acc",), "answer": ("gts",),
+        "group": ("uid", "input"), "id": ("uid", "request_id"), "step": ("step",),
     },
     columns=("input", "output", "score", "step"),
     rendered=True,
-)
+)  # fmt: skip
+_PROMPTS = ("query", "question", "problem")
 RESPONSES = Format(
     "responses",
     "lists of responses, one prompt a row",
     {
-        "prompt": ("query", "question", "problem", "prompt"),
-        "system": ("system",),
+        **_same("system", "step"),
+        "prompt": (*_PROMPTS, "prompt"),
         "response": ("response", "responses", "generations", "completions", "outputs"),
         "reward": ("pred_score", "rewards", "reward", "scores", "score", "correctness_math_verify"),
         "correct": ("score", "correct", "correctness_math_verify"),
         "answer": ("answer", "gt", "ground_truth"),
         "final_answer": ("pred",),
-        "step": ("step",),
     },
     lists=True,
 )
@@ -157,19 +125,12 @@ PLAIN = Format(
     "plain",
     "one rollout a row",
     {
-        "prompt": ("prompt", "query", "question", "problem", "input"),
-        "system": ("system",),
+        **_same("system", "true_reward", "correct", "final_answer", "id", "step", "tokens", "truncated"),
+        "prompt": ("prompt", *_PROMPTS, "input"),
         "response": ("response", "completion", "output"),
         "reward": ("reward", "score"),
-        "true_reward": ("true_reward",),
-        "correct": ("correct",),
         "answer": ("answer", "ground_truth"),
-        "final_answer": ("final_answer",),
-        "group": ("group", "group_id", "prompt_id", "prompt", "query", "question", "problem", "input"),
-        "id": ("id",),
-        "step": ("step",),
-        "tokens": ("tokens",),
-        "truncated": ("truncated",),
+        "group": ("group", "group_id", "prompt_id", "prompt", *_PROMPTS, "input"),
     },
 )
 # The more particular first: of those that fit equally many rows the first is taken.
@@ -197,15 +158,12 @@ def parse_fields(texts: Sequence[str]) -> dict[str, str]:
     """`--field ROLE=NAME`, NAME dotted where values are nested; an empty NAME leaves a role out."""
     fields: dict[str, str] = {}
     for text in texts:
-        role, equals, name = text.partition("=")
-        role = role.strip()
+        role, equals, name = (part.strip() for part in text.partition("="))
         if not equals or role not in ROLES:
-            near = difflib.get_close_matches(role, ROLES, n=1)
-            hint = f"{near[0]}, the nearest" if near else f"one of {', '.join(ROLES)}"
-            raise ConfigError(f"--field: expected ROLE=NAME with a known role: {hint}; got {text!r}")
+            raise ConfigError(f"--field: expected ROLE=NAME with a role of {', '.join(ROLES)}; got {shown(text)}")
         if role in fields:
-            raise ConfigError(f"--field {role}: expected once, got {fields[role]!r} and {name.strip()!r}")
-        fields[role] = name.strip()
+            raise ConfigError(f"--field {role}: expected once, got {shown(fields[role])} and {shown(name)}")
+        fields[role] = name
     return fields
 
 
@@ -225,9 +183,7 @@ def find_layout(
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:
-        near = difflib.get_close_matches(name, FORMATS, n=1)
-        hint = f" (nearest: {near[0]})" if near else ""
-        raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}{hint}; got {name!r}")
+        raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}; got {shown(name)}")
     first = list(islice(dump_rows(path), _FIRST_ROWS))
     rows = [row.value for row in first if row.value is not None]
     if not rows:

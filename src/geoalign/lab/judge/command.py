@@ -19,8 +19,8 @@ from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint
 from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
 from geoalign.lab.progress import passing_progress
+from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
-from geoalign.lab.store.identity import begin
 from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import listed

@@ -1,4 +1,4 @@
-"""The folder of one comparison: its paths, and the compact results in it."""
+"""The folder of one comparison: its paths, and the results of its cells."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.compare_loading import parse_compare_config, plain_compare_config
+from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig
+from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import Cell, PlannedRun, computed, settings_key
+from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import finite, read_json, write_json
-from geoalign.lab.store.run_folder import (
-    RunFolder,
-    check_same_settings,
-    first_difference,
-    package_versions,
-)
+from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
+from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, read_yaml
-from geoalign.shown import shown
 
 SCHEMA_VERSION = 1
 # Below the folder of results, by level and arm.
@@ -79,30 +75,24 @@ class ComparisonFolder:
 
     def check_vacant(self, *, resume: bool) -> None:
         """Raises RunFolderError unless a comparison may start or go on here."""
-        if self.root.exists() and not self.root.is_dir():
-            raise RunFolderError(f"{self.root}: expected a folder, got a file")
+        early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
+        others = [
+            item.name
+            for item in sorted(self.root.iterdir() if self.root.is_dir() else ())
+            if item.name not in early
+            and not item.name.removeprefix(f"{self.shared.name}-").isdecimal()
+            and not item.name.endswith(HALF_WRITTEN)
+        ]
         if self.started():
-            if (self.root / COMPACT).exists():
-                raise RunFolderError(
-                    f"{self.root}: expected a comparison's own folder, got one with {COMPACT}, which holds its results "
-                    f"alone and cannot be resumed: choose another --output"
-                )
-            if not resume:
-                raise RunFolderError(
-                    f"{self.root}: expected a new folder, got one with a comparison: resume it with --resume, or "
-                    f"choose another --output"
-                )
-            return
-        if not self.root.is_dir():
-            return
-        for item in sorted(self.root.iterdir()):
-            early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
-            beside = item.name.removeprefix(f"{self.shared.name}-").isdecimal()
-            if item.name not in early and not beside and not item.name.endswith(HALF_WRITTEN):
-                raise RunFolderError(
-                    f"{self.root}: expected a new or empty folder or that of a comparison, got one with {item.name} "
-                    f"and no comparison: choose another --output"
-                )
+            expected = None if resume else "a new folder, got one with a comparison: resume it with --resume, or"
+            if COMPACT in others:
+                expected = f"a comparison's own folder, got one with {COMPACT}, which cannot be resumed:"
+        elif self.root.exists() and not self.root.is_dir():
+            expected = "a folder, got a file:"
+        else:
+            expected = f"an empty folder or that of a comparison, got one with {others[0]}:" if others else None
+        if expected:
+            raise RunFolderError(f"{self.root}: expected {expected} choose another --output")
 
     def read_config(self) -> CompareConfig:
         """The settings that the comparison here was last run with."""
@@ -110,6 +100,13 @@ class ComparisonFolder:
             raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
         return parse_compare_config(data)
+
+    def read_plan(self) -> CompareConfig:
+        """The same as far as tables and pages need it: the other settings of the base run may be of another version."""
+        data, _ = read_yaml(self.config)
+        run = data.get("run") or {}
+        reward = {name: value for name, value in (run.get("reward") or {}).items() if name in KINDS}
+        return parse_compare_config({**data, "run": BaseOfTables(RewardConfig(**reward), run.get("grpo") or {})})
 
     def initialise(self, config: CompareConfig) -> None:
         """Writes `compare.yaml` and `versions.json`; the versions of a later start that differ are added to it."""
@@ -122,8 +119,7 @@ class ComparisonFolder:
                 later.append(now)
             now = {**first, "later": later} if later else first
         write_json(self.versions, now)
-        plain = plain_compare_config(config)
-        write_atomically(self.config, dump_yaml(plain))
+        write_atomically(self.config, dump_yaml(plain_settings(config)))
 
     def prepared_shapes(self, settings: Mapping[str, Any] | list[dict[str, Any]]) -> dict[str, dict[str, int]]:
         """The shapes of the runs that an earlier start has checked, by key; none unless its warm start (a list:
@@ -144,29 +140,23 @@ class ComparisonFolder:
     def read_result(self, cell: Cell) -> dict[str, Any] | None:
         """The result of a cell; None where there is none yet."""
         path = self.result(cell)
-        return read_result(path) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
-        """True where every cell of a run has its result."""
-        return all(self._finished(cell, planned) for cell in planned.cells)
-
-    def _finished(self, cell: Cell, planned: PlannedRun) -> bool:
-        result = self.read_result(cell)
-        if result is None or result.get("status") != "finished":
-            return False
-        if result.get("settings_key") != planned.key:
-            self._check_same(cell, planned, result)
+        """True where every cell of a run has its result; ConfigError where one was made with other settings."""
+        for cell in planned.cells:
+            result = self.read_result(cell)
+            if result is None or result["status"] != "finished":
+                return False
+            if result["settings_key"] != planned.key:
+                path, then = self.result(cell), result["run"]
+                check_same_settings(planned.settings, computed(then), path)
+                if result["settings_key"] != settings_key(then, warm_start_seed=planned.warm_start_seed):
+                    raise ConfigError(
+                        f"{path}: expected a result of this comparison's warm start, got one of another: "
+                        f"choose another --output"
+                    )
         return True
-
-    def _check_same(self, cell: Cell, planned: PlannedRun, result: Mapping[str, Any]) -> None:
-        """Raises unless the only difference is in settings that did not exist when the result was made."""
-        path, then = self.result(cell), result.get("run", {})
-        check_same_settings(planned.settings, computed(then), path)
-        if result.get("settings_key") != settings_key(then, warm_start_seed=planned.warm_start_seed):
-            raise ConfigError(
-                f"{path}: expected a result of this comparison's warm start, got one of another: "
-                f"choose another --output"
-            )
 
     def check_unfinished(self, planned: PlannedRun) -> None:
         """Makes sure that what was begun of a run can be resumed.
@@ -180,7 +170,7 @@ class ComparisonFolder:
         if first_difference(planned.settings, then) is None:
             return
         result = self.read_result(planned.cell)
-        if result is None or result.get("status") != "failed":
+        if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
         shutil.rmtree(run.root)
 
@@ -199,20 +189,3 @@ class ComparisonFolder:
             shutil.rmtree(run)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """The result of a cell as its file holds it."""
-    result = read_json(path)
-    check_result(result, path)
-    return result
-
-
-def check_result(result: Mapping[str, Any], path: Path) -> None:
-    """Raises RunFolderError unless a result is of this schema, and of a finished or a failed run."""
-    if result.get("schema_version") != SCHEMA_VERSION:
-        raise RunFolderError(
-            f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(result.get('schema_version'))}"
-        )
-    if result.get("status") not in ("finished", "failed"):
-        raise RunFolderError(f"{path}: status: expected 'finished' or 'failed', got {shown(result.get('status'))}")

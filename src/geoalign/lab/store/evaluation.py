@@ -14,11 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.store.columns import write_table
-from geoalign.lab.store.identity import SETTINGS, begin
-from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.files import LOCK, beside
+from geoalign.lab.store.json_files import read_json, write_json
+from geoalign.lab.store.run_folder import first_difference
 
 SCHEMA_VERSION = 1
+SETTINGS = "settings.json"
 _COUNTS = b"geoalign.counts"
 
 SCHEMA = pa.schema(
@@ -37,6 +40,31 @@ SCHEMA = pa.schema(
         ("truncated", pa.bool_()),
     ]
 )
+
+
+def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
+    """Makes a folder that of an evaluation or a judging (`kind`), or checks that it is of this one.
+
+    `settings.json` holds what its content depends on, key by key.
+    """
+    settings = root / SETTINGS
+    if not settings.is_file():
+        # A kill while the settings were being written leaves their temporary file.
+        others = sorted(path.name for path in root.iterdir() if path.name not in (LOCK, beside(settings).name))
+        if others:
+            raise RunFolderError(
+                f"{root}: expected an empty folder or one of an earlier {kind}, got one with {others[0]}"
+            )
+        write_json(settings, identity)
+        return
+    if not resume:
+        raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
+    if (difference := first_difference(identity, read_json(settings))) is not None:
+        key, got, expected = difference
+        raise ConfigError(
+            f"{key}: expected {expected}, as the {kind} in {root}, got {got}; "
+            "take the same files and settings as before, or take another --output"
+        )
 
 
 @dataclass(frozen=True)
@@ -97,10 +125,8 @@ class EvaluationFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.settings = root / SETTINGS
-        self.rows = root / "rows"
-        self.result = root / "results.json"
-        self.figures = root / "figures"
+        self.settings, self.rows = root / SETTINGS, root / "rows"
+        self.result, self.figures = root / "results.json", root / "figures"
 
     def part(self, model: str, name: str, number: int) -> Path:
         """The file of one part of a model's rows on a set."""
@@ -112,6 +138,5 @@ class EvaluationFolder:
 
     def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:
         """Writes the result, beside what it depends on."""
-        settings = {"schema_version": SCHEMA_VERSION, **identity}
-        about = {"schema_version": SCHEMA_VERSION, "settings": settings, "versions": versions}
-        write_json(self.result, {**about, **scores})
+        schema = {"schema_version": SCHEMA_VERSION}
+        write_json(self.result, {**schema, "settings": {**schema, **identity}, "versions": versions, **scores})

@@ -41,22 +41,14 @@ def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
 
 def made_models(folder: RunFolder) -> dict[str, Path]:
     """The model that each stage makes; each is complete if it exists."""
-    return {
-        "sft": folder.warm_started,
-        "reward_model": folder.reward_model,
-        "gold_model": folder.gold_model,
-        "rl": folder.final,
-    }
+    models = (folder.warm_started, folder.reward_model, folder.gold_model, folder.final)
+    return dict(zip(STAGES, models, strict=False))
 
 
 def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
     """Where each stage's checkpoints are, in the order of the stages."""
-    return {
-        "sft": folder.sft_checkpoints,
-        "reward_model": folder.reward_model_checkpoints,
-        "gold_model": folder.gold_model_checkpoints,
-        "rl": folder.rl_checkpoints,
-    }
+    checkpoints = (folder.sft_checkpoints, folder.reward_model_checkpoints, folder.gold_model_checkpoints)
+    return dict(zip(STAGES, (*checkpoints, folder.rl_checkpoints), strict=False))
 
 
 def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
@@ -71,16 +63,11 @@ def note_records(folder: RunFolder, stage: str, step: int) -> None:
 
 def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
     """The newest moment of a run, and the file that notes it; None for the start."""
-    files = [folder.records] if folder.records.is_file() else []
+    found = [(Moment(**read_json(folder.records)), folder.records)] if folder.records.is_file() else []
     for checkpoints in stage_checkpoints(folder).values():
-        files += [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
-    moments = [(_moment(path), path) for path in files]
-    return max(moments, key=lambda found: found[0].rank, default=(Moment("sft", 0), None))
-
-
-def _moment(path: Path) -> Moment:
-    content = read_json(path)
-    return Moment(**content["run"] if path.name == MARK else content)
+        marks = [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
+        found += [(Moment(**read_json(mark)["run"]), mark) for mark in marks]
+    return max(found, key=lambda moment: moment[0].rank, default=(Moment("sft", 0), None))
 
 
 def _bytes(path: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,33 +16,21 @@ from safetensors import safe_open
 from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, write_table
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import finite
+from geoalign.lab.store.run_folder import ROLLOUTS, step_files
 from geoalign.lab.store.values import float_or_nan
 
 ROLLOUT_SCHEMA = pyarrow.schema(
-    [
-        ("step", pyarrow.int64()),
-        ("row", pyarrow.int64()),
-        ("group", pyarrow.int64()),
-        ("sample", pyarrow.int64()),
-        ("prompt", pyarrow.string()),
-        ("response", pyarrow.string()),
-        ("reward", pyarrow.float64()),
-        ("true_reward", pyarrow.float64()),
-        ("corrupted", pyarrow.bool_()),
-        ("score", pyarrow.float64()),
-        ("anomalous", pyarrow.bool_()),
-        ("source", pyarrow.int64()),
-        ("weight", pyarrow.float64()),
-        ("tokens", pyarrow.int64()),
-    ]
-)
-
-
+    {
+        **dict.fromkeys(("step", "row", "group", "sample"), pyarrow.int64()),
+        **dict.fromkeys(("prompt", "response"), pyarrow.string()),
+        **dict.fromkeys(("reward", "true_reward"), pyarrow.float64()), "corrupted": pyarrow.bool_(),
+        "score": pyarrow.float64(), "anomalous": pyarrow.bool_(), "source": pyarrow.int64(),
+        "weight": pyarrow.float64(), "tokens": pyarrow.int64(),
+    }
+)  # fmt: skip
 _FLOATS = ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
 _NUMBERS = ("row", "group", "source", *_FLOATS)
 _TEXTS = ("prompt", "response")
-ROLLOUTS, DETAILS = ".parquet", ".safetensors"
-_STEP = re.compile(r"step-[0-9]+", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +109,6 @@ class Details:
     projected_plane: Floats
 
 
-def step_files(folder: Path, suffix: str) -> list[tuple[int, Path]]:
-    """Files step-<number><suffix> by rising step; a writer's temporary files have other names."""
-    paths = [path for path in folder.glob(f"step-*{suffix}") if _STEP.fullmatch(path.name.removesuffix(suffix))]
-    return sorted((_step_of(path), path) for path in paths)
-
-
-def _step_of(path: Path) -> int:
-    return int(path.stem.removeprefix("step-"))
-
-
 def write_rollouts(path: Path, columns: Mapping[str, Any]) -> None:
     """Writes the rollouts of one generation in the columns of `ROLLOUT_SCHEMA`; the file is whole or absent."""
     write_table(path, pyarrow.table(dict(columns), schema=ROLLOUT_SCHEMA))
@@ -192,13 +169,10 @@ def read_details(path: Path) -> Details:
             **{name: float_or_nan(numbers[name]) for name in ("peak", "mode", "alpha", "threshold")},
         )
     return Details(
-        step=_step_of(path),
-        winner=tensors["pairs.winner"].astype(np.int64),
-        loser=tensors["pairs.loser"].astype(np.int64),
-        raw_cosine=tensors["pairs.raw_cosine"].astype(np.float64),
-        projected_cosine=tensors["pairs.projected_cosine"].astype(np.float64),
+        step=int(path.stem.removeprefix("step-")),
         density=density,
+        **{name: tensors[f"pairs.{name}"].astype(np.int64) for name in ("winner", "loser")},
+        **{name: tensors[f"pairs.{name}"].astype(np.float64) for name in ("raw_cosine", "projected_cosine")},
         plane_pairs=tensors["plane_pairs"].astype(np.int64),
-        raw_plane=tensors["raw_plane"].astype(np.float64),
-        projected_plane=tensors["projected_plane"].astype(np.float64),
+        **{name: tensors[name].astype(np.float64) for name in ("raw_plane", "projected_plane")},
     )

@@ -11,11 +11,10 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.json_files import read_json, read_lines, read_yaml
+from geoalign.lab.store.json_files import read_lines, read_yaml
 from geoalign.lab.store.logs import Evaluation, MetricRow, parse_evaluation, parse_metrics
-from geoalign.lab.store.rollouts import DETAILS, RolloutStep, read_rollouts, step_files
-from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder
-from geoalign.shown import shown
+from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
+from geoalign.lab.store.run_folder import DETAILS, RunFolder, step_files
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +92,11 @@ def read_run(folder: Path) -> Run:
     notes: list[str] = []
     files = RunFolder(folder)
     config, config_text = read_yaml(files.config)
-    versions = read_json(files.versions)
-    if versions.get("schema_version") != SCHEMA_VERSION:
-        raise RunFolderError(
-            f"schema_version: expected {SCHEMA_VERSION}, got {shown(versions.get('schema_version'))} "
-            f"in {folder / 'versions.json'}"
-        )
     return Run(
         folder=folder,
         config=config,
         config_text=config_text,
-        versions=versions,
+        versions=files.read_versions(),
         metrics=tuple(map(parse_metrics, read_lines(files.metrics, notes))),
         rollouts=tuple(read_rollouts(files.rollouts, notes)),
         details=dict(step_files(files.details, DETAILS)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ ACCURACY_FILE = "pair_accuracy.json"
 _FREE = ("output.", "launch.")
 _ABSENT = object()
 
-_STEP_FILE = re.compile(r"step-([0-9]{6,})(\.parquet|\.safetensors)")
+ROLLOUTS, DETAILS = ".parquet", ".safetensors"
+_STEP = re.compile(r"step-[0-9]+", re.ASCII)
 
 # The packages whose version may change a run's numbers.
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", "scipy", "tokenizers", "safetensors")
@@ -102,11 +103,8 @@ class RunFolder:
     def read_versions(self) -> dict[str, Any]:
         """The content of `versions.json`."""
         versions = read_json(self.versions)
-        if (schema := versions["schema_version"]) > SCHEMA_VERSION:
-            raise RunFolderError(
-                f"{self.versions}: schema_version: expected at most {SCHEMA_VERSION}, got {schema}: "
-                f"the run was written by geoalign {versions.get('geoalign')}, this is {geoalign.__version__}"
-            )
+        if (schema := versions["schema_version"]) != SCHEMA_VERSION:
+            raise RunFolderError(f"{self.versions}: schema_version: expected {SCHEMA_VERSION}, got {schema!r}")
         return versions
 
     def read_config(self) -> dict[str, Any]:
@@ -122,19 +120,12 @@ class RunFolder:
         """`details/step-000012.safetensors`."""
         return self.details / f"step-{step:06d}.safetensors"
 
-    def step_files(self) -> Iterator[tuple[Path, int]]:
-        """Every rollout and detail file of the run and its step; what others have put beside them is left out."""
-        for folder, suffix in ((self.rollouts, ".parquet"), (self.details, ".safetensors")):
-            for path in sorted(folder.glob("step-*")):
-                name = _STEP_FILE.fullmatch(path.name)
-                if name and name[2] == suffix:
-                    yield path, int(name[1])
-
     def drop_steps(self, first: int) -> None:
-        """Removes rollout and detail files from a step on."""
-        for path, step in [*self.step_files()]:
-            if step >= first:
-                path.unlink()
+        """Removes rollout and detail files from a step on; what others have put beside them stays."""
+        for folder, suffix in ((self.rollouts, ROLLOUTS), (self.details, DETAILS)):
+            for step, path in step_files(folder, suffix):
+                if step >= first:
+                    path.unlink()
 
     def drop_half_written(self) -> None:
         """Removes what a killed run has left half-written, under names of its own."""
@@ -144,6 +135,12 @@ class RunFolder:
                     shutil.rmtree(path)
                 else:
                     path.unlink()
+
+
+def step_files(folder: Path, suffix: str) -> list[tuple[int, Path]]:
+    """Files step-<number><suffix> by rising step; a writer's temporary files have other names."""
+    paths = [path for path in folder.glob(f"step-*{suffix}") if _STEP.fullmatch(path.name.removesuffix(suffix))]
+    return sorted((int(path.stem.removeprefix("step-")), path) for path in paths)
 
 
 def package_versions() -> dict[str, str]:
@@ -159,8 +156,7 @@ def package_versions() -> dict[str, str]:
 
 def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
     """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
-    difference = first_difference(now, then)
-    if difference is not None:
+    if (difference := first_difference(now, then)) is not None:
         key, new, old = difference
         raise ConfigError(
             f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
@@ -176,9 +172,6 @@ def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[s
             continue
         new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if new != old or type(new) is not type(old):
-            return key, _shown(new), _shown(old)
+            shown = ["nothing" if value is _ABSENT else repr(value) for value in (new, old)]
+            return key, shown[0], shown[1]
     return None
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is _ABSENT else repr(value)

@@ -37,8 +37,7 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 def is_checkpoint(path: Path) -> bool:
     """Whether a path has the name of a checkpoint."""
-    step = path.name.removeprefix(CHECKPOINT)
-    return step != path.name and step.isdigit()
+    return path.name.startswith(CHECKPOINT) and path.name.removeprefix(CHECKPOINT).isdigit()
 
 
 def is_last(checkpoint: Path) -> bool:
@@ -50,24 +49,18 @@ def is_last(checkpoint: Path) -> bool:
     return bool(state["global_step"] >= state["max_steps"])
 
 
-def checkpoint_folders(folder: Path) -> list[Path]:
-    """The folders of a stage's checkpoints, complete or not, oldest first."""
-    paths = (path for path in folder.glob(f"{CHECKPOINT}*") if is_checkpoint(path) and path.is_dir())
-    return sorted(paths, key=checkpoint_step)
-
-
 def complete_checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a stage, oldest first."""
-    return [path for path in checkpoint_folders(folder) if (path / MARK).is_file()]
+    paths = [path for path in folder.glob(f"{CHECKPOINT}*") if is_checkpoint(path) and (path / MARK).is_file()]
+    return sorted(paths, key=checkpoint_step)
 
 
 def latest_complete(folder: Path) -> Path | None:
     """The newest complete checkpoint of a stage; None where there is none. Incomplete ones are removed."""
-    for path in checkpoint_folders(folder):
-        if not (path / MARK).is_file():
+    for path in [*folder.glob(f"{CHECKPOINT}*")]:
+        if is_checkpoint(path) and not (path / MARK).is_file():
             remove_checkpoint(path)
-    complete = complete_checkpoints(folder)
-    return complete[-1] if complete else None
+    return next(reversed(complete_checkpoints(folder)), None)
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 # Sums, squares and differences of such numbers stay finite; nothing that is logged comes near.
 LARGEST = 1e100
-# Whole numbers beyond are no longer exact as floats.
-LARGEST_WHOLE = 2**53
 
 
 def number(value: Any) -> float | None:
@@ -16,12 +14,6 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if -LARGEST <= value <= LARGEST else None
-
-
-def whole(value: Any, least: int = 0) -> int | None:
-    """A whole number from `least` to 2**53, written with a point or without; None for anything else."""
-    value = number(value)
-    return int(value) if value is not None and value.is_integer() and least <= value <= LARGEST_WHOLE else None
 
 
 def float_or_nan(value: Any) -> float:

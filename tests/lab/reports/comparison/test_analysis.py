@@ -14,14 +14,14 @@ from geoalign.lab.analysis.comparison.analysis import (
     variants,
 )
 from geoalign.lab.analysis.statistics import holm, paired_difference
-from geoalign.lab.store.comparison_plan import read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
 
 
 def table_of(folder):
-    return analyse(read_results(folder), read_plan(folder))
+    return analyse(read_results(folder), ComparisonFolder(folder).read_plan())
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
 
 def test_the_table_as_json_holds_no_nan(make_comparison):
     folder = make_comparison({"x": ARMS}, failed=[("x", "par", 2)])
-    plan = read_plan(folder)
+    plan = ComparisonFolder(folder).read_plan()
     text = json.dumps(table_as_json(analyse(read_results(folder), plan), plan), allow_nan=False)
     value = json.loads(text)["levels"][0]
     assert value["decidable"] is True
@@ -189,7 +189,7 @@ def test_alpha_alone_is_swept_and_variants_say_what_they_change(make_comparison)
     }  # fmt: skip
     kinds = {name: {"type": "geoalign", **BASE, **value} for name, value in changes.items()}
     folder = make_comparison({"x": dict.fromkeys(["grpo", *changes], 0.5)}, settings=kinds, seeds=(0,))
-    rows, plan = table_of(folder).levels[0].rows, read_plan(folder)
+    rows, plan = table_of(folder).levels[0].rows, ComparisonFolder(folder).read_plan()
     like = reference(rows, plan)
     assert like.arm == "geoalign"
     assert [(value, row.arm) for value, row in sweep(rows, like).items()] == [(0.05, "geoalign"), (0.2, "sensitive")]

@@ -4,19 +4,19 @@ import math
 
 import pytest
 
-from geoalign.lab.config.compare_loading import load_compare_config, plain_compare_config
-from geoalign.lab.store.comparison_plan import plan_of
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
+from geoalign.lab.config.run import RunConfig
 
 
 def test_the_plan_of_a_resolved_comparison():
-    plan = plan_of(plain_compare_config(load_compare_config().config))
-    assert plan.arms == ("grpo", "geoalign", "pair_count", "random", "oracle", "clean")
-    assert plan.primary == (("geoalign", "grpo"), ("geoalign", "pair_count"))
-    assert (plan.baseline, plan.control, plan.oracle, plan.bounds) == ("grpo", "pair_count", "oracle", ("clean",))
+    plan = load_compare_config().config
+    assert (plan.baseline, plan.control, plan.oracle) == ("grpo", "pair_count", "oracle")
+    assert plan.is_primary("geoalign", "pair_count")
+    assert not plan.is_primary("grpo", "geoalign")
     assert plan.corruption == {"flip_10": {"flip": 0.1}}
     assert plan.rate("flip_10") == 0.1
     assert plan.updates_per_generation == 2
-    assert plan.seeds == (0, 1, 2)
     assert [plan.role(arm) for arm in plan.arms] == [
         "baseline", "primary", "control", "exploratory", "oracle", "bound",
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def test_the_plan_of_a_resolved_comparison():
     ],
 )
 def test_updates_per_generation(grpo, updates):
-    plan = plan_of({"arms": {}, "levels": {}, "seeds": [], "run": {"grpo": grpo}})
+    plan = CompareConfig(arms={}, run=RunConfig(grpo=grpo))
     assert plan.updates_per_generation == updates
     assert plan.zero_by_construction == (updates == 1)
 
@@ -49,8 +49,8 @@ def test_parts_are_told_by_settings_not_by_names():
         "arms": arms, "levels": {"a": {"reward": {"flip": 0.2}}, "b": {}}, "seeds": [1], "baseline": "baseline",
         "oracle": None, "run": {"reward": {"shortcut": 0.05}}, "arms_at": {"count": ["a"]},
     }  # fmt: skip
-    plan = plan_of(data)
-    assert (plan.control, plan.bounds, plan.oracle) == ("count", ("no_noise",), None)
+    plan = parse_compare_config(data)
+    assert [plan.role(arm) for arm in plan.arms] == ["baseline", "control", "bound"]
     # The level is laid over the run.
     assert plan.corruption == {"a": {"shortcut": 0.05, "flip": 0.2}, "b": {"shortcut": 0.05}}
     assert plan.rate("a") == pytest.approx(0.25)

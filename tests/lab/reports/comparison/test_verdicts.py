@@ -15,10 +15,12 @@ from geoalign.lab.analysis.comparison.verdicts import (
 )
 from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
-from geoalign.lab.store.comparison_plan import Plan, read_plan
+from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results
 
 NAN = math.nan
+PLAN = CompareConfig(arms={})
 NO_VERDICT = "no verdict on any curator is possible here"
 
 
@@ -52,7 +54,7 @@ def against(found, *, arm="geoalign", other="grpo", kind="primary", adjusted=NAN
     ],
 )  # fmt: skip
 def test_headroom(found, verdict, said):
-    statement = headroom_statement("flip_10", 0.1, against(found, arm="oracle", kind="headroom"), Plan())
+    statement = headroom_statement("flip_10", 0.1, against(found, arm="oracle", kind="headroom"), PLAN)
     assert statement.verdict == verdict
     assert said in statement.text
     assert statement.text.startswith("Headroom, oracle minus grpo: ")
@@ -60,10 +62,10 @@ def test_headroom(found, verdict, said):
 
 
 def test_headroom_without_an_oracle_or_without_corruption():
-    missing = headroom_statement("a", 0.1, None, Plan(oracle=None))
+    missing = headroom_statement("a", 0.1, None, CompareConfig(arms={}, oracle=None))
     assert (missing.verdict, missing.kind) == ("none", "headroom")
     assert "The headroom was not measured" in missing.text
-    clean = headroom_statement("a", 0.0, against(WIN, arm="oracle"), Plan())
+    clean = headroom_statement("a", 0.0, against(WIN, arm="oracle"), PLAN)
     assert clean.verdict == "none"
     assert "No reward is corrupted at this level" in clean.text
     assert NO_VERDICT in clean.text
@@ -175,7 +177,7 @@ def test_detection(gain, verdict, said):
 
 
 def statements_of(folder):
-    return analyse(read_results(folder), read_plan(folder)).levels[0].statements
+    return analyse(read_results(folder), ComparisonFolder(folder).read_plan()).levels[0].statements
 
 
 def verdicts(folder):

@@ -42,8 +42,9 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
     seed_interval,
 )
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.config.layers import flat
-from geoalign.lab.store.comparison_plan import METRICS, Plan, read_plan
+from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, read_results
 
 
@@ -51,7 +52,7 @@ from geoalign.lab.store.comparison_results import Cell, read_results
 class Compared:
     """A comparison: what was planned, the planned cells that have a result, and the table of them."""
 
-    plan: Plan
+    plan: CompareConfig
     cells: tuple[Cell, ...]
     table: Table
 
@@ -63,17 +64,17 @@ class Compared:
 
 def read_compared(folder: Path) -> Compared:
     """The comparison in a folder, read and analysed."""
-    plan, cells = read_plan(folder), read_results(folder)
+    plan, cells = ComparisonFolder(folder).read_plan(), read_results(folder)
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
 
-def planned_cells(cells: Sequence[Cell], plan: Plan) -> tuple[Cell, ...]:
+def planned_cells(cells: Sequence[Cell], plan: CompareConfig) -> tuple[Cell, ...]:
     """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
     arms = {level: {arm for arm in plan.arms if plan.planned(arm, level)} for level in plan.levels}
     return tuple(cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ()))
 
 
-def analyse(cells: Sequence[Cell], plan: Plan) -> Table:
+def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
     """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
     Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
@@ -90,7 +91,7 @@ def _failures(cells: Sequence[Cell]) -> tuple[Failure, ...]:
     return tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
 
 
-def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
+def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
     # Of each finished cell its numbers, and pass@k by k.
     done = {(cell.arm, cell.seed): cell for cell in cells if cell.finished}
     numbers = {key: {name: number(cell, plan) for name, number in MEASURES.items()} for key, cell in done.items()}
@@ -113,32 +114,32 @@ def _level(name: str, cells: Sequence[Cell], plan: Plan) -> LevelTable:
 # --- the measures of an arm -------------------------------------------------------------------------------------------
 
 
-def _final(metric: str) -> Callable[[Cell, Plan], float]:
-    return lambda cell, plan: final_score(cell, metric, plan.last)[0]
+def _final(metric: str) -> Callable[[Cell, CompareConfig], float]:
+    return lambda cell, plan: final_score(cell, metric, plan.last_evaluations)[0]
 
 
-def _logged(name: str) -> Callable[[Cell, Plan], float]:
+def _logged(name: str) -> Callable[[Cell, CompareConfig], float]:
     return lambda cell, plan: mean(cell.column(name))
 
 
-def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, Plan], float]:
+def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, CompareConfig], float]:
     return lambda cell, plan: reduce(by_generation(cell.column(name), plan.updates_per_generation))
 
 
-def _oscillation(cell: Cell, plan: Plan) -> float:
+def _oscillation(cell: Cell, plan: CompareConfig) -> float:
     curve = evaluation_series(cell, plan.metric)
     return oscillation(curve.values, curve.steps)
 
 
-def _curation_share(cell: Cell, plan: Plan) -> float:
+def _curation_share(cell: Cell, plan: CompareConfig) -> float:
     whole = cell.seconds_per_step
     return mean(cell.column("curation_seconds")) / whole if whole > 0 else math.nan
 
 
 # By name in the order of the CSV: a number of a cell, more of which is averaged over seeds.
-MEASURES: dict[str, Callable[[Cell, Plan], float]] = {
+MEASURES: dict[str, Callable[[Cell, CompareConfig], float]] = {
     # Final score on the plan's metric, final proxy reward and gold utility, the deepest fall of the latter.
-    "score": lambda cell, plan: final_score(cell, plan.metric, plan.last)[0],
+    "score": lambda cell, plan: final_score(cell, plan.metric, plan.last_evaluations)[0],
     "reward": _final("reward"),
     "gold": _final("gold_utility"),
     "gold_drop": lambda cell, plan: largest_drop(evaluation_series(cell, "gold_utility").values),
@@ -169,7 +170,9 @@ MEASURES: dict[str, Callable[[Cell, Plan], float]] = {
 _Numbers = Mapping[tuple[str, int], Mapping[Any, float]]
 
 
-def _row(level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed: _Numbers, plan: Plan) -> ArmRow:
+def _row(
+    level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed: _Numbers, plan: CompareConfig
+) -> ArmRow:
     done = [cell for cell in cells if cell.finished]
     started = {cell.seed for cell in cells}
     example = next(iter(done or cells), None)
@@ -182,7 +185,7 @@ def _row(level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed:
         seeds=tuple(cell.seed for cell in done),
         failures=_failures(cells),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
-        evaluations=min((final_score(cell, plan.metric, plan.last)[1] for cell in done), default=0),
+        evaluations=min((final_score(cell, plan.metric, plan.last_evaluations)[1] for cell in done), default=0),
         measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
         pass_at_k={
             k: _measure(passed, k, arm, plan) for k in sorted({k for cell in done for k in passed[arm, cell.seed]})
@@ -192,7 +195,7 @@ def _row(level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed:
     )
 
 
-def _measure(numbers: _Numbers, name: str | int, arm: str, plan: Plan) -> Measure:
+def _measure(numbers: _Numbers, name: str | int, arm: str, plan: CompareConfig) -> Measure:
     mine, theirs = (
         {seed: row.get(name, math.nan) for (whose, seed), row in numbers.items() if whose == side}
         for side in (arm, plan.baseline)
@@ -219,11 +222,11 @@ def _share(values: Iterable[float]) -> Interval:
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
 
-def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
+def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison]:
     by_arm = {row.arm: row for row in rows}
     comparisons = []
     for row in rows:
-        others = [against for arm, against in plan.primary if arm == row.arm]
+        others = [item.against for item in plan.primary if item.arm == row.arm]
         for against in dict.fromkeys([plan.baseline, plan.control, *others]):
             other = by_arm.get(against) if against is not None else None
             kind = _kind(row, other, plan) if other is not None else ""
@@ -233,11 +236,11 @@ def _comparisons(rows: Sequence[ArmRow], plan: Plan) -> list[Comparison]:
     return comparisons
 
 
-def _kind(row: ArmRow, other: ArmRow, plan: Plan) -> str:
+def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig) -> str:
     """What the comparison of an arm with another counts as; empty where none is made."""
     if row.arm == other.arm:
         return ""
-    if (row.arm, other.arm) in plan.primary:
+    if plan.is_primary(row.arm, other.arm):
         return PRIMARY
     if other.arm == plan.baseline:
         return {"oracle": HEADROOM, "bound": BOUND}.get(row.role, EXPLORATORY)
@@ -252,7 +255,7 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     return tuple(replace(item, adjusted_p=p.get(at, math.nan)) for at, item in enumerate(comparisons))
 
 
-def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
+def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[str]:
     """What makes cells hard to compare: other sets, too few evaluations; and what was left out."""
     notes = []
     done = [cell for cell in cells if cell.finished]
@@ -260,11 +263,11 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
     if len(sets) > 1:
         words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
         notes.append(f"Not all cells were evaluated on the same sets ({words}): their scores do not compare.")
-    short = [cell for cell in done if final_score(cell, plan.metric, plan.last)[1] < plan.last]
+    short = [cell for cell in done if final_score(cell, plan.metric, plan.last_evaluations)[1] < plan.last_evaluations]
     if short:
         notes.append(
-            f"{len(short)} of {len(done)} cells have fewer than {plan.last} evaluations during and after RL: their "
-            "final score is the mean of those there are."
+            f"{len(short)} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
+            "RL: their final score is the mean of those there are."
         )
     if left_out:
         notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
@@ -274,7 +277,7 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: Plan) -> list[str]:
 # --- arms that belong together: by their resolved settings, never by their names --------------------------------------
 
 
-def reference(rows: Sequence[ArmRow], plan: Plan) -> ArmRow | None:
+def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
     """The arm that variants are variants of: GeoAlign in the primary comparison, else the first GeoAlign."""
     candidates = [row for row in rows if row.is_geoalign and row.seeds]
     return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
@@ -321,7 +324,7 @@ def _word(value: Any) -> str:
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def table_as_json(table: Table, plan: Plan) -> dict[str, object]:
+def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     return {
         "schema_version": 1,

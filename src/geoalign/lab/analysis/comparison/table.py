@@ -63,7 +63,7 @@ class ArmRow:
     """One arm at one level, over its finished seeds.
 
     Attributes:
-        role: as `Plan.role`.
+        role: as `CompareConfig.role`.
         seeds: finished seeds; `failures`: seeds that crashed; `missing`: planned seeds without a result.
         evaluations: evaluations behind the final score, the fewest over seeds.
         measures: those of `analysis.MEASURES`, by name.

@@ -25,14 +25,14 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
     share_interval,
 )
-from geoalign.lab.store.comparison_plan import Plan
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.text import ends, estimate, probability, short, signed
 
 SIGNIFICANCE = 0.05
 
 
 def level_statements(
-    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: Plan
+    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
 ) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
     headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
@@ -61,7 +61,7 @@ def level_statements(
     return statements
 
 
-def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: Plan) -> Statement:
+def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
     """Whether curators can differ at all at this level; verdict "better" only where the interval lies above zero."""
     nothing = "no verdict on any curator is possible here"
     if headroom is None:
@@ -230,7 +230,7 @@ class Recovery:
     arms: tuple[Recovered, ...]
 
 
-def recovery(level: LevelTable, plan: Plan) -> Recovery | None:
+def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     """The cost of wrong rewards at a level and what was recovered of it.
 
     None where nothing is corrupted, where the level has no arm without corruption, or where that or the baseline has no
@@ -254,7 +254,7 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
     return Recovered(row, paired_difference(mine, theirs), share)
 
 
-def headline(found: Recovery, plan: Plan) -> str:
+def headline(found: Recovery, plan: CompareConfig) -> str:
     """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
     score, cost = found.baseline.score.interval.estimate, found.cost.interval
     first = (

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import mean
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.figures.curves import ACCURACIES, PROJECTOR
 from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
-from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert, label
 
@@ -126,7 +126,7 @@ _LOGGED = {
 
 
 def logged_panels(
-    level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: Plan
+    level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: CompareConfig
 ) -> list[Panel | str]:
     """Logged quantities over steps with bands over seeds: baseline, primary arms, control and bounds."""
     rows = next(iter(portions(level.rows)), [])

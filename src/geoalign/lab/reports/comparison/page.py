@@ -11,6 +11,7 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, sweep, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
+from geoalign.lab.config.compare import METRICS
 from geoalign.lab.reports.comparison.curves import (
     evaluation_panels,
     hacking_panels,
@@ -29,7 +30,6 @@ from geoalign.lab.reports.comparison.scores import (
 )
 from geoalign.lab.reports.documents import Drawn, Gallery, make_folder, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_plan import METRICS
 from geoalign.lab.store.comparison_results import Cell, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert

@@ -11,15 +11,15 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.comparison.verdicts import Recovery
 from geoalign.lab.analysis.detection import OWN_SCORE, SCORES
 from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.comparison.curves import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, interval_panel, line_panel
-from geoalign.lab.store.comparison_plan import METRICS, Plan
 from geoalign.lab.store.comparison_results import Cell, Snapshot
 from geoalign.lab.text import estimate, inert, label, short, signed
 
 
-def recovered_panel(level: LevelTable, found: Recovery, plan: Plan) -> Panel:
+def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> Panel:
     """Final scores with their intervals, the arm without wrong rewards on top."""
     others = [*(arm.row for arm in found.arms), found.baseline]
     rows = [found.clean, *sorted(others, key=lambda row: -row.score.interval.estimate)]
@@ -31,15 +31,15 @@ def recovered_panel(level: LevelTable, found: Recovery, plan: Plan) -> Panel:
         f"Final {METRICS[plan.metric]}: "
         + "; ".join(f"{inert(row.arm, 40)} {short(score.estimate)}" for row, score in scores)
         + ".",
-        f"Mean of the last {plan.last} evaluations and over seeds, with its 95% interval from three seeds on. "
-        f"Top: no wrong rewards. Dotted: {inert(found.baseline.arm, 40)}, which believes every reward.",
+        f"Mean of the last {plan.last_evaluations} evaluations and over seeds, with its 95% interval from three "
+        f"seeds on. Top: no wrong rewards. Dotted: {inert(found.baseline.arm, 40)}, which believes every reward.",
         [(f"{label(row.arm, 22)} {short(score.estimate)}", style[row.arm], score) for row, score in scores],
         x=METRICS[plan.metric],
         zero=found.baseline.score.interval.estimate,
     )
 
 
-def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
+def differences_panel(level: LevelTable, plan: CompareConfig) -> Panel | str:
     """Every arm's paired difference to the baseline with its interval."""
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
@@ -60,7 +60,7 @@ def differences_panel(level: LevelTable, plan: Plan) -> Panel | str:
     )
 
 
-def robustness_panels(levels: Sequence[LevelTable], plan: Plan) -> list[Panel | str]:
+def robustness_panels(levels: Sequence[LevelTable], plan: CompareConfig) -> list[Panel | str]:
     """Final score against the share of corrupted rewards, one picture a kind of corruption and group of arms."""
     panels: list[Panel | str] = []
     for kind in dict.fromkeys(tuple(level.corruption) for level in levels if level.corruption):
@@ -71,7 +71,7 @@ def robustness_panels(levels: Sequence[LevelTable], plan: Plan) -> list[Panel | 
     return panels or ["Robustness needs at least two levels that differ in the rate of one kind of corruption."]
 
 
-def _robustness(levels: Sequence[LevelTable], kind: str, plan: Plan) -> list[Panel]:
+def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) -> list[Panel]:
     curves: dict[str, list[tuple[float, Interval]]] = {}
     rows: dict[str, ArmRow] = {}
     for row in (row for level in levels for row in level.rows if row.seeds):
@@ -114,7 +114,7 @@ def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Inte
     ]
 
 
-def alpha_panel(level: LevelTable, swept: dict[float, ArmRow], plan: Plan) -> Panel | str:
+def alpha_panel(level: LevelTable, swept: dict[float, ArmRow], plan: CompareConfig) -> Panel | str:
     """Final score by alpha, with the baseline as a band."""
     if not swept:
         return f"No two arms at {inert(level.level, 40)} differ in alpha alone."

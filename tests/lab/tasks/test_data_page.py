@@ -7,7 +7,7 @@ import yaml
 
 from geoalign.lab.config.benchmarks import BENCHMARKS
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.tasks.problem_rows import LAYOUTS
+from geoalign.lab.tasks.problems import LAYOUTS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
 

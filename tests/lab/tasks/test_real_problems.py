@@ -8,7 +8,7 @@ import pytest
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.problems import load_benchmark
-from geoalign.lab.tasks.rows import read_rows
+from geoalign.lab.tasks.rows import rows_of
 
 ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"
 BOTH = "dapo_math_17k/MATH-AIME-Evaluation.jsonl"
@@ -69,7 +69,7 @@ def test_the_copies_of_one_benchmark_agree(shared_data):
 
 def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
     source = shared_data / "aime24" / "aime-2024.dapo.parquet"
-    raw = {row["extra_info"]["raw_problem"] for _, row in read_rows(source)}
+    raw = {row["extra_info"]["raw_problem"] for _, row in rows_of(source)}
     loaded = load_benchmark("aime24", str(source))
     assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
     assert f"{source}: 930 rows repeat a row of the same name and are left out" in loaded.notes
@@ -117,9 +117,9 @@ def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
         "another instruction text was taken off 20 problems",
         "596 prompts stand there more than once (627 of 17917 rows stand before), 11 of them with conflicting answers "
         "(22 rows)",
-        "17 of 40 are training problems too",
-        "10 of 500 are training problems too",
-        "29 of 675 are training problems too",
+        "17 of 40 begin like a training prompt",
+        "10 of 500 begin like a training prompt",
+        "29 of 675 begin like a training prompt",
     ]
 
 
@@ -129,7 +129,7 @@ def test_dapo_math_without_duplicates_and_overlap(shared_data):
     (note,) = (note for note in task.notes() if "dropped" in note)
     # 627 rows stand before, 11 of them in the conflicting groups, whose 22 rows go whole: 17917 - 616 - 22 - 66.
     assert note.endswith(
-        "704 of 17917 problems dropped: 616 stand before, 22 conflict with another, 66 stand in an evaluation set; "
+        "704 of 17917 rows dropped: 616 stand before, 22 conflict with another, 66 stand in an evaluation set; "
         "17213 left"
     )
-    assert not [note for note in task.notes() if "training problems too" in note]
+    assert not [note for note in task.notes() if "training prompt" in note]

@@ -18,8 +18,8 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
-from geoalign.lab.tasks.hh_files import DialogueReading, load_dialogue_prompts
-from geoalign.lab.tasks.problems import load_benchmark
+from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
+from geoalign.lab.tasks.problems import Reading, load_benchmark
 
 # Names of sets become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -95,15 +95,16 @@ def _dialogue(text: str) -> tuple[str, str]:
 
 
 def _benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    loaded = load_benchmark(name, paths, system_prompt=config.system_prompt)
-    problems, every = loaded.problems[: config.problems], len(loaded.problems)
+    loaded, benchmark = load_benchmark(name, paths, Reading(system_prompt=config.system_prompt)), BENCHMARKS[name]
+    problems, every = tuple(loaded.problems[: config.problems]), len(loaded.problems)
     cut = [] if len(problems) == every else [f"benchmark {name}: the first {len(problems)} of {every} problems"]
-    samples, tokens = config.samples_of(name, loaded.benchmark), config.tokens_of(loaded.benchmark)
+    samples, tokens = config.samples_of(name, benchmark), config.tokens_of(benchmark)
     return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *cut))
 
 
 def _dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    problems, notes = load_dialogue_prompts(paths, DialogueReading())
+    items, notes = read_files(paths, prompts=True)
+    problems = different_prompts(items)
     kept = tuple(problems[: config.problems])
     cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} prompts"]
     samples, tokens = config.samples_of(name, None), config.tokens_of(None)

@@ -22,9 +22,14 @@ def final_answer(response: str) -> str | None:
     Without outer spaces, full stop or dollar signs; integers without plus sign, leading zeros, thousands commas or a
     decimal part of zeros. Equal forms are equal answers, but equal answers may differ in form: `1/2` and `0.5`.
     """
-    answer = tidy(boxed_answer(response) or "")
+    return one_form(boxed_answer(response) or "") or None
+
+
+def one_form(answer: str) -> str:
+    """An answer without outer spaces, full stop or dollar signs, integers in one form, as `final_answer`."""
+    answer = tidy(answer)
     integer = _INTEGER.fullmatch(answer)
-    return (answer if integer is None else _canonical(integer)) or None
+    return answer if integer is None else _canonical(integer)
 
 
 def quick_verdict(gold: str, answer: str) -> bool | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
 from geoalign.lab.rewards.slots import fixed_share_mask, uniform
@@ -86,8 +86,6 @@ def test_a_fixed_share_is_the_same_for_a_slice_of_the_rows():
     whole = fixed_share_mask(seed=0, step=0, prompt_ids=ids, sample_indices=[0, 1, 2, 3] * 2, rate=0.5, group_size=4)
     part = fixed_share_mask(seed=0, step=0, prompt_ids=ids[2:6], sample_indices=[2, 3, 0, 1], rate=0.5, group_size=4)
     assert part == whole[2:6]
-    with pytest.raises(InputError, match="sample_indices: expected 0 to 3, got 4"):
-        fixed_share_mask(seed=0, step=0, prompt_ids=["a"], sample_indices=[4], rate=0.5, group_size=4)
 
 
 def test_step_seed_prompt_and_sample_each_change_the_draws():
@@ -116,14 +114,6 @@ def test_the_order_of_the_rows_changes_nothing(order):
         seed=0, step=0, prompt_ids=[ids[row] for row in order], sample_indices=[samples[row] for row in order], rate=0.5
     )
     assert shuffled == [mask[row] for row in order]
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
-def test_a_rate_that_is_no_share_is_refused(rate):
-    with pytest.raises(InputError, match="rate: expected a share between 0 and 1"):
-        corruption_mask(seed=0, step=0, prompt_ids=[], sample_indices=[], rate=rate)
-    with pytest.raises(ConfigError, match="flip"):
-        RewardConfig(flip=rate)
 
 
 def _call(reward, rows, *, ids, step=3, **values):

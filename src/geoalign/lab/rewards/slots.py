@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from geoalign.errors import InputError
-
 
 def corruption_mask(
     *,
@@ -25,10 +23,6 @@ def corruption_mask(
     Args:
         purpose: draws of another purpose are independent of these; "" for flips and extremes, which share theirs.
     """
-    if not 0 <= rate <= 1:
-        raise InputError(f"rate: expected a share between 0 and 1, got {rate}")
-    if len(prompt_ids) != len(sample_indices):
-        raise InputError(f"sample_indices: expected {len(prompt_ids)} as prompt_ids, got {len(sample_indices)}")
     return [
         uniform(seed=seed, step=step, prompt_id=prompt_id, sample=sample, purpose=purpose) < rate
         for prompt_id, sample in zip(prompt_ids, sample_indices, strict=True)
@@ -44,13 +38,6 @@ def fixed_share_mask(
     prompt's: a share that is no whole number is met on average over the prompts. A function of the slot alone, and a
     larger rate takes all that a smaller one does, as in `corruption_mask`.
     """
-    if not 0 <= rate <= 1:
-        raise InputError(f"rate: expected a share between 0 and 1, got {rate}")
-    if len(prompt_ids) != len(sample_indices):
-        raise InputError(f"sample_indices: expected {len(prompt_ids)} as prompt_ids, got {len(sample_indices)}")
-    wrong = [sample for sample in sample_indices if not 0 <= sample < group_size]
-    if wrong:
-        raise InputError(f"sample_indices: expected 0 to {group_size - 1}, got {wrong[0]}")
     taken: dict[str, set[int]] = {}
     for prompt in dict.fromkeys(prompt_ids):
         draws = [uniform(seed=seed, step=step, prompt_id=prompt, sample=sample) for sample in range(group_size)]

@@ -7,8 +7,7 @@ import torch
 from rich.console import Console
 
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.command import bench
-from geoalign.lab.bench.curation import Shape, measure
+from geoalign.lab.bench.command import Shape, bench, measure
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
 

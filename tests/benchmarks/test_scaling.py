@@ -21,7 +21,7 @@ from benchmarks.scaling import (
 )
 
 from benchmarks import scaling
-from geoalign.lab.bench.curation import Shape
+from geoalign.lab.bench.command import Shape
 from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]

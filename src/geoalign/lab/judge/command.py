@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from geoalign.errors import InputError, ServiceError
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import Key, ResponseFile, SavedResponse, read_responses
+from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint
 from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
@@ -47,11 +47,11 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     """
     console = console or Console()
     a, b = read_responses(request.a), read_responses(request.b)
-    pairs = _matched(a, b, allow_missing=request.allow_missing)
+    pairs = _matched(a, b, request)
     asked = ("base_url", "model", "temperature", "max_tokens", "request")
     identity = {name: getattr(config, name) for name in asked} if config else {"model": "local rule"}
-    for side, file in (("a", a), ("b", b)):
-        identity[f"{side}_sha256"] = hashlib.sha256(file.path.read_bytes()).hexdigest()
+    for side, path in (("a", request.a), ("b", request.b)):
+        identity[f"{side}_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     failures: Counter[str] = Counter()
     with locked(request.output):
         begin(request.output, identity, kind="judging")
@@ -59,8 +59,8 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
         sizes = Counter(key[0] for key in pairs)
         sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
         facts = {
-            "a": {"file": str(a.path), "unmatched": len(a.rows) - len(pairs)},
-            "b": {"file": str(b.path), "unmatched": len(b.rows) - len(pairs)},
+            "a": {"file": str(request.a), "unmatched": len(a) - len(pairs)},
+            "b": {"file": str(request.b), "unmatched": len(b) - len(pairs)},
             "sets": {name: asdict(rates) for name, rates in sets.items()},
             "overall": asdict(overall := rates_of(judgments, len(pairs))),
             # The paper's "Mean": every set counts alike, however many pairs it has.
@@ -80,17 +80,16 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     return sets
 
 
-def _matched(a: ResponseFile, b: ResponseFile, *, allow_missing: bool) -> Pairs:
+def _matched(a: Mapping[Key, SavedResponse], b: Mapping[Key, SavedResponse], request: JudgeRequest) -> Pairs:
     """The responses of both files to one prompt and sample, in the order of A."""
-    in_a, in_b = ({row.key: row for row in file.rows} for file in (a, b))
-    pairs = {key: (row, in_b[key]) for key, row in in_a.items() if key in in_b}
-    alone = [key for key in (*in_a, *in_b) if key not in pairs]
-    if (alone and not allow_missing) or not pairs:
+    pairs = {key: (row, b[key]) for key, row in a.items() if key in b}
+    alone = [key for key in (*a, *b) if key not in pairs]
+    if (alone and not request.allow_missing) or not pairs:
         got = f"{len(alone)} in one alone: {listed(alone)}; --allow-missing leaves them out"
-        raise InputError(f"{a.path} and {b.path}: expected the same (set, id, sample) in both, got {got}")
+        raise InputError(f"{request.a} and {request.b}: expected the same (set, id, sample) in both, got {got}")
     for key, (one, two) in pairs.items():
         if one.prompt != two.prompt:
-            raise InputError(f"{b.path}: expected the prompt of {key} to be that of {a.path}, got another")
+            raise InputError(f"{request.b}: expected the prompt of {key} to be that of {request.a}, got another")
     return pairs
 
 

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from benchmarks.verified_answers import rewritten, wrong
 
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
@@ -62,6 +61,24 @@ def spellings(gold):
     if re.fullmatch(r"-?[0-9]+(\.0)?", gold):
         number = int(float(gold))
         yield from (f"{number:,}", f"{number}.0", f"{number:05d}", f"\\frac{{{2 * number}}}{{2}}", f"x={number}")
+
+
+def rewritten(gold):
+    """The same answer, written so that it takes work to see it: the half of its double; a list in wider spacing."""
+    gold = gold.replace("\\$", "")
+    bare = gold.strip("$")
+    if re.search(r"[=,$]|\\text|\\mbox|\\begin|\\cup|\\circ|%|[<>]|\\ge|\\le|\\pm|_", bare):
+        return re.sub(r"([+=,])", r" \1 ", gold.replace("$", "").replace("\\frac", "\\dfrac"))
+    return f"\\frac{{2 \\cdot ({bare})}}{{2}}"
+
+
+def wrong(gold):
+    """Another answer of the same form: its last number is one larger; without a number, twice the answer."""
+    numbers = list(re.finditer(r"[0-9]+", gold))
+    if not numbers:
+        return f"2 {gold}"
+    last = numbers[-1]
+    return f"{gold[: last.start()]}{int(last[0]) + 1}{gold[last.end() :]}"
 
 
 def test_every_gold_answer_is_right_however_it_is_boxed(golds, reward):

@@ -209,11 +209,9 @@ ROWS = {
     "OlympiadBench": {"id": 7, "question": "p?", "final_answer": ["1"], "context": None},
     "Minerva": {"problem": "p?", "solution": BOXED, "type": "t", "idx": 0, "answer": ["9", "8"]},
     "MATH-500": {"problem": "p?", "answer": "1", "solution": BOXED, "subject": "s", "level": 2, "unique_id": "u"},
-    "problem and answer, named": {"id": "60", "problem": "p?", "answer": "1", "question": "p?", "solution": BOXED},
     "problem and answer": {"problem": "p?", "answer": "1"},
     "problem and boxed solution": {"id": 1, "problem": "p?", "solution": BOXED},
     "GSM8K": {"question": "p?", "answer": "it is\n#### 1"},
-    "question and answer, named": {"id": 0, "question": "p?", "answer": "1"},
     "question and answer": {"question": "p?", "answer": "1"},
     "prompt and answer": {"prompt": CHAT, "answer": "1"},
 }
@@ -261,21 +259,15 @@ def test_a_context_stands_before_the_problem(write_jsonl):
     assert task.train_problems()[0].prompt[1]["content"] == "Given this.\n\np?"
 
 
-def test_rows_that_repeat_a_named_row_are_one_problem(write_jsonl):
-    rows = [ROWS["verl"], ROWS["verl"], {**ROWS["verl"], "extra_info": {"index": "y"}}]
-    source = write_jsonl("a.jsonl", rows)
+def test_a_benchmark_has_each_problem_once(write_jsonl):
+    source = write_jsonl(
+        "a.jsonl", [ROWS["verl"], ROWS["verl"], {**ROWS["verl"], "reward_model": {"ground_truth": "2"}}]
+    )
     loaded = load_benchmark("aime24", source)
-    assert [problem.id for problem in loaded.problems] == ["x", "y"]
-    assert f"{source}: 1 rows repeat a row of the same name and are left out" in loaded.notes
+    assert [problem.id for problem in loaded.problems] == ["line 1", "line 3"]
+    assert f"{source}: 1 rows repeat another one and are left out" in loaded.notes
     assert loaded.notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
-
-
-def test_a_name_of_two_different_problems_names_none(write_jsonl):
-    rows = [{"id": 0, "question": "p", "answer": "1"}, {"id": 0, "question": "q", "answer": "2"}]
-    source = write_jsonl("a.jsonl", rows)
-    task = make_task(MathConfig(train=source), seed=0)
-    assert [problem.id for problem in task.train_problems()] == ["line 1", "line 2"]
-    assert f"{source}, line 2, field id: '0' names another problem too; problems are named by their row" in task.notes()
+    assert len(make_task(MathConfig(train=source, decontaminate="off"), seed=0).train_problems()) == 3
 
 
 @pytest.mark.parametrize(("before", "after"), WRAPPERS)

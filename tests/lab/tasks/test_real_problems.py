@@ -72,7 +72,7 @@ def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
     raw = {row["extra_info"]["raw_problem"] for _, row in rows_of(source)}
     loaded = load_benchmark("aime24", str(source))
     assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
-    assert f"{source}: 930 rows repeat a row of the same name and are left out" in loaded.notes
+    assert f"{source}: 930 rows repeat another one and are left out" in loaded.notes
 
 
 def test_gsm8k(shared_data):

@@ -129,7 +129,7 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
         each.name: {"problems": len(each.problems), "samples": each.samples, "digest": each.digest()} for each in sets
     }
     models_by_name = {
-        each.model.name: {"fingerprint": each.fingerprint, "template": dict(each.model.template_options)}
+        each.model.name: {"fingerprint": each.fingerprint, "chat_template_kwargs": dict(each.model.template_options)}
         for each in models
     }
     return {

@@ -19,6 +19,7 @@ from geoalign.lab.config.benchmarks import Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.decontaminate import exact
 from geoalign.lab.tasks.rows import field_of, rows_of
 
 # So many rows are looked at to recognise a layout.
@@ -51,10 +52,9 @@ class Layout:
     """Where a file of one kind keeps the parts of a problem; field names are dotted where values are nested.
 
     `columns`: what a row must have besides `prompt` and `answer` to be of this kind. `boxed`: the gold answer is the
-    last `\\boxed{}` of the answer field. `pattern`: the answer is the group of this regular expression. `id`: a name of
-    the row; rows that repeat a named row before them are one problem. `context`: a text that belongs before the
-    problem. `set_name`: which of several sets in one file the row belongs to. `bare`: system messages and instruction
-    texts of others go.
+    last `\\boxed{}` of the answer field. `pattern`: it is the group of this regular expression. `context`: a text that
+    belongs before the problem. `set_name`: which of several sets in one file the row belongs to. `bare`: system
+    messages and instruction texts of others go.
     """
 
     name: str
@@ -63,7 +63,6 @@ class Layout:
     columns: tuple[str, ...] = ()
     boxed: bool = False
     pattern: str | None = None
-    id: str | None = None
     context: str | None = None
     set_name: str | None = None
     bare: bool = True
@@ -82,21 +81,19 @@ class Layout:
 # The more particular first: of the layouts that fit equally many rows the first is taken.
 LAYOUTS: tuple[Layout, ...] = (
     # DAPO's AIME 2024: the bare problem is beside the wrapped prompt.
-    Layout("verl with the raw problem", "extra_info.raw_problem", "reward_model.ground_truth", id="extra_info.index"),
+    Layout("verl with the raw problem", "extra_info.raw_problem", "reward_model.ground_truth"),
     # open-r1's processed DAPO-Math-17k: `solution` is the bare answer.
     Layout("processed DAPO", "prompt", "solution", columns=("source_prompt", "reward_model.ground_truth")),
-    Layout("verl", "prompt", "reward_model.ground_truth", id="extra_info.index"),
-    Layout("ROLL", "prompt", "ground_truth", columns=("source", "messages"), id="id", set_name="source"),
+    Layout("verl", "prompt", "reward_model.ground_truth"),
+    Layout("ROLL", "prompt", "ground_truth", columns=("source", "messages"), set_name="source"),
     Layout("several sets", "question", "ref_answer", columns=("data_source",), set_name="data_source"),
-    Layout("OlympiadBench", "question", "final_answer", id="id", context="context"),
+    Layout("OlympiadBench", "question", "final_answer", context="context"),
     # One copy has a list `answer` besides; the box is the gold of both.
-    Layout("Minerva", "problem", "solution", columns=("type", "idx"), boxed=True, id="idx"),
-    Layout("MATH-500", "problem", "answer", columns=("subject", "level"), id="unique_id"),
-    Layout("problem and answer, named", "problem", "answer", columns=("id",), id="id"),
+    Layout("Minerva", "problem", "solution", columns=("type", "idx"), boxed=True),
+    Layout("MATH-500", "problem", "answer", columns=("subject", "level")),
     Layout("problem and answer", "problem", "answer"),
     Layout("problem and boxed solution", "problem", "solution", boxed=True),
     Layout("GSM8K", "question", "answer", pattern=r"####\s*(.+)"),
-    Layout("question and answer, named", "question", "answer", columns=("id",), id="id"),
     Layout("question and answer", "question", "answer"),
     Layout("prompt and answer", "prompt", "answer"),
 )
@@ -119,7 +116,7 @@ class Reading:
     """How a set of problems is to be read; None for a field: recognised.
 
     `inherited`: the fields are those of another file, and count only where this file has them. `only`: of a file with
-    several sets, those of these names (in lower case).
+    several sets, those of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times).
     """
 
     prompt_field: str | None = None
@@ -162,8 +159,8 @@ def load_problems(sources: str | Sequence[str], how: Reading) -> ProblemSet:
     """The problems of local files or data sets on the hub as one set.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
-    it is the content of that field, and a system message of its own stays. Rows that repeat a named row (DAPO's AIME
-    2024 has each 32 times) are one problem. Of several sources, names begin with the source's number.
+    it is the content of that field, and a system message of its own stays. Problems are named by their rows; of several
+    sources, names begin with the source's number.
     """
     given = (sources,) if isinstance(sources, str) else tuple(sources)
     whole = ProblemSet()
@@ -195,11 +192,11 @@ def _read(source: str, how: Reading) -> ProblemSet:
     if not head:
         raise InputError(f"{source}: expected at least one usable row; got no row at all")
     layout = how.layout(source, [row for _, row in head])
-    found: list[tuple[str, Problem, str | None]] = []
-    named: dict[str, Problem] = {}
+    found: list[tuple[Problem, str | None]] = []
+    known = set()
     skipped: Counter[str] = Counter()
     sets: Counter[str] = Counter()
-    first, repeated, unwrapped, clash = "", 0, 0, ""
+    first, repeated, unwrapped = "", 0, 0
     for where, row in chain(head, rows):
         if len(found) == how.limit:
             break
@@ -212,18 +209,17 @@ def _read(source: str, how: Reading) -> ProblemSet:
             first = first or where
             skipped[reason] += 1
             continue
-        before = named.setdefault(problem.id, problem)
-        if before is not problem:
-            if before == problem:
-                repeated += 1
-                continue
-            clash = clash or f", {where}, field {layout.id}: {problem.id!r} names another problem too"
+        key = exact(problem.prompt), problem.answer
+        if how.only is not None and key in known:
+            repeated += 1
+            continue
+        known.add(key)
         unwrapped += reason == "unwrapped"
         demonstration = None if how.demonstration_field is None else field_of(row, how.demonstration_field)
         if how.demonstration_field is not None and not (isinstance(demonstration, str) and demonstration.strip()):
             demonstration = None
             skipped["demonstration"] += 1
-        found.append((where, problem, demonstration))
+        found.append((problem, demonstration))
     if not found:
         wanted = f"a problem in {layout.prompt} and an answer in {layout.answer}"
         of_sets = f" of {', '.join(how.only)} (there are {', '.join(sets)})" if how.only and sets else ""
@@ -237,13 +233,10 @@ def _read(source: str, how: Reading) -> ProblemSet:
         reasons = ", ".join(f"{count} without a usable {reason}" for reason, count in sorted(skipped.items()))
         notes.append(f": {skipped.total()} rows skipped ({reasons}); first: {first}")
     if repeated:
-        notes.append(f": {repeated} rows repeat a row of the same name and are left out")
-    if clash:
-        notes.append(f"{clash}; problems are named by their row")
+        notes.append(f": {repeated} rows repeat another one and are left out")
     if unwrapped:
         notes.append(f": another instruction text was taken off {unwrapped} problems")
-    problems = [replace(problem, id=where) if clash else problem for where, problem, _ in found]
-    return ProblemSet(problems, [text for *_, text in found], notes)
+    return ProblemSet([problem for problem, _ in found], [text for _, text in found], notes)
 
 
 def _problem(
@@ -261,9 +254,7 @@ def _problem(
         prompt, unwrapped = _bare(prompt, None if layout.context is None else field_of(row, layout.context))
     if system_prompt is not None and all(message["role"] != "system" for message in prompt):
         prompt = ({"role": "system", "content": system_prompt}, *prompt)
-    name = None if layout.id is None else field_of(row, layout.id)
-    usable = isinstance(name, str | int) and not isinstance(name, bool) and name != ""
-    return Problem(str(name) if usable else where, prompt, answer), unwrapped
+    return Problem(where, prompt, answer), unwrapped
 
 
 def bare_problem(text: str) -> str:

@@ -70,11 +70,6 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
 
 
-def test_a_folder_without_a_model(gpu, tmp_path, capsys):
-    assert main(["--model", str(tmp_path / "absent"), "--output", str(tmp_path / "out")]) == 2
-    assert "got no config.json in" in capsys.readouterr().out
-
-
 # The steps, without their commands.
 
 
@@ -151,12 +146,6 @@ def test_runs_that_are_missing_are_named(commands, model, tmp_path, capsys):
     assert "1 of 40 runs: flip_40/oracle/seed-4 (missing)" in said
     summary = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
     assert sorted(set(summary["runs"].values())) == ["finished", "missing"]
-
-
-def test_a_comparison_that_was_refused(commands, model, tmp_path, capsys):
-    commands(codes={"compare": 2})
-    assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 2
-    assert "the comparison was refused" in capsys.readouterr().out
 
 
 # Commands in earnest.

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from benchmarks.scaling import (
     MEMORY,
     TERMS,
@@ -16,13 +15,10 @@ from benchmarks.scaling import (
     projector_bytes,
     read_points,
     sharing,
-    step_size,
-    step_work,
 )
 
 from benchmarks import scaling
 from geoalign.lab.bench.command import Shape
-from geoalign.method.projector import Projector
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "scaling.md"
@@ -41,23 +37,6 @@ def test_work_by_hand():
     assert Work.of(Shape(4096, 64, 10)).judged == 16_384 * 10
     # Beyond 4,096 scores the density stands on a grid of 2,048.
     assert Work.of(Shape(1000, 8, 16)).kernels == 8000 * 2048
-
-
-def test_steps_by_hand():
-    # 28 pairs, 25.2 of them in training: 41 groups hold 1,033 and make 328 rows.
-    assert step_size(Shape(96, 8, 2048)) == (328, pytest.approx(41 * 25.2))
-    # 496 pairs: eight groups at least, and no more than 2,048 of their pairs.
-    assert step_size(Shape(96, 32, 2048)) == (256, 2048)
-    # All groups where there are fewer.
-    assert step_size(Shape(4, 4, 2048)) == (16, pytest.approx(4 * 5.4))
-    # benchmarks/performance.md: 10,368 pairs and 1,536 rows of 2,048 numbers take about 39 GFLOP.
-    assert step_work(Shape(96, 16, 2048), 1536, 10_368) == pytest.approx(39.1e9, rel=0.01)
-
-
-@pytest.mark.parametrize("d", [64, 2048])
-def test_projector_bytes_are_the_projectors(d):
-    projector = Projector(d, layers=3, hidden_dim=512, output_dim=512, generator=torch.Generator().manual_seed(0))
-    assert projector_bytes(d) == sum(4 * weight.numel() for weight in projector.parameters())
 
 
 def made(model):
@@ -82,15 +61,6 @@ def test_a_fit_finds_the_constants_again():
     assert found.memory == pytest.approx(known().memory, rel=1e-6)
     assert found.constants.keys() == TERMS.keys()
     assert found.memory.keys() == MEMORY.keys()
-
-
-def test_seconds_by_hand():
-    shape = Shape(10, 4, 1000)
-    stages = known().stages(shape)
-    assert stages["pairs"] == pytest.approx(2e-9 * 40_000 + 4e-10 * 160_000 + 3e-7 * 60)
-    assert stages["scoring"] == pytest.approx(0.2 + 2e-11 * 20_480_000 + 1e-5 * 60)
-    assert known().seconds(shape) == pytest.approx(sum(stages.values()))
-    assert known().extra_bytes(shape) == pytest.approx(4 * 40_000 + 1e8 + 8 * 40_000 + 150 * 60)
 
 
 def test_sharing_by_hand():

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from evaluating import rows_of, run
 
-from geoalign.errors import ConfigError, RunFolderError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluationScoring
 from geoalign.lab.generation.engines import Generated, TransformersEngine
 
@@ -96,19 +96,6 @@ def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp
     (other / "model.safetensors").write_bytes(weights)
     with pytest.raises(ConfigError, match=r"models\.tiny\.fingerprint: expected"):
         run([other], [files[0]], [], tmp_path / "out", resume=True)
-
-
-def test_folders_are_not_written_over(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
-    scripted(lambda prompt, sample: "")
-    run([tiny], [files[0]], [], tmp_path / "out")
-    with pytest.raises(RunFolderError, match="got an evaluation: add --resume to resume it"):
-        run([tiny], [files[0]], [], tmp_path / "out")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(
-        RunFolderError, match=r"expected an empty folder or one of an earlier evaluation, got one with notes\.txt"
-    ):
-        run([tiny], [files[0]], [], tmp_path / "other")
 
 
 @pytest.mark.slow

@@ -115,13 +115,6 @@ def test_what_is_no_completion_is_an_error(body: str, server: JudgeServer, setti
         ask(settings())
 
 
-def test_what_the_judge_says_is_text_without_surrogates(server: JudgeServer, settings: Settings) -> None:
-    server.says(completion(None))
-    assert ask(settings()) == ""
-    server.says(completion("a\ud800b"))
-    assert ask(settings()) == "a?b"
-
-
 def test_the_key_is_taken_out_of_what_the_endpoint_says(
     server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

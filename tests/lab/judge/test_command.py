@@ -133,13 +133,6 @@ def test_an_endpoint_that_answers_nothing_ends_it_and_the_same_call_resumes(
     assert counts(result) == {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
 
 
-def test_requests_at_a_time_are_bounded(server: JudgeServer, settings: Settings, saved: Save, tmp_path: Path) -> None:
-    server.reply = lambda request: Reply(longer_wins(request).body, delay=0.05)
-    a, b = ([row(text, number=number) for number in range(8)] for text in ("x", "yy"))
-    run((saved("a.jsonl", a), saved("b.jsonl", b)), settings(concurrency=3), tmp_path / "out")
-    assert 2 <= server.most_at_once <= 3
-
-
 def test_the_key_is_nowhere_on_disk(
     server: JudgeServer,
     settings: Settings,
@@ -185,12 +178,6 @@ def test_missing_rows(saved: Save, tmp_path: Path) -> None:
     assert (written["a"]["unmatched"], written["b"]["unmatched"]) == (1, 1)
     with pytest.raises(InputError, match="expected the same"):
         run((pair[0], saved("c.jsonl", B[3:])), None, tmp_path / "none", allow_missing=True)
-
-
-def test_another_prompt_under_one_id_is_an_error(saved: Save, tmp_path: Path) -> None:
-    files = saved("a.jsonl", [row("x")]), saved("b.jsonl", [row("y", prompt="Another?")])
-    with pytest.raises(InputError, match=r"b\.jsonl: expected the prompt of \('helpful', '0', 0\) to be that of .*a\."):
-        run(files, None, tmp_path / "out")
 
 
 def test_exit_codes_of_the_command(

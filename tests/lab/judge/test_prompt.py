@@ -90,10 +90,3 @@ def test_what_is_changed_in_a_judged_text() -> None:
         "[/INST]",
     ):
         assert as_prompted(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a < b, [x] and |y|", "<b>bold</b>", "<span>", "\x00\t\r\n é 漢字 \U0001f600", "[INS]"]
-)
-def test_everything_else_is_shown_as_it_is(text: str) -> None:
-    assert as_prompted(text) == text

@@ -114,16 +114,6 @@ def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("models", [None, {"data": []}, {"data": [{"id": 5}]}])
-def test_a_list_of_models_that_is_none_is_an_error(server, client, models):
-    server.models = models
-    with client(server.url) as model:
-        with pytest.raises(ServiceError, match="expected vLLM's format"):
-            score(model, ["a"])
-        with pytest.raises(ConfigError, match=r"reward\.model\.url: .*/v1/models: expected vLLM's format"):
-            model.check()
-
-
 def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client, tmp_path):
     missing = pytest.raises(ConfigError, match=r"reward\.model\.tokenizer: expected a tokenizer")
     with client(server.url, tokenizer=str(tmp_path / "none")) as model, missing:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from geoalign.errors import ConfigError, GeoAlignError, InputError
+from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
 from geoalign.lab.rewards import workers as workers_module
@@ -133,19 +133,6 @@ def test_boxes_listed_at_the_end_are_one_answer_as_math_verify_has_it(reward, go
     assert verify(parse(boxed, targets), parse(response, targets)) == bool(expected)
 
 
-def test_guesses_all_over_the_response_are_judged_by_the_last(reward):
-    tried = " ".join(rf"Let me try $\boxed{{{guess}}}$: it does not hold." for guess in range(5))
-    assert reward.score([tried + r" So it is \boxed{3}.", tried + r" So it is \boxed{7}."], ["3", "3"]) == [1, 0]
-    # The pieces of a set, scattered, are not the set.
-    assert reward.score([r"\boxed{-2} is one root. The other one is \boxed{1}."], ["-2, 1"]) == [0]
-
-
-def test_an_unbalanced_answer_is_no_answer(reward):
-    before = reward.counters["no_answer"]
-    assert reward.score(["\\boxed{" + "{" * 10_000 + "}" * 9_999], ["1"]) == [0.0]
-    assert reward.counters["no_answer"] == before + 1
-
-
 def test_the_same_comparison_is_made_once(reward):
     before = reward.counters["compared"]
     responses = [_box("\\sqrt{289}")] * 6
@@ -247,9 +234,3 @@ def test_bad_input_names_the_row(reward):
     with pytest.raises(InputError, match="answers: expected a gold answer, got ' ' in row 1"):
         reward.score(["a", "b"], ["1", " "])
     assert reward.score([], []) == []
-
-
-@pytest.mark.parametrize("values", [{"flip": 1.5}, {"timeout": 0}, {"workers": 0}, {"max_answer_length": 0}])
-def test_settings_out_of_range_are_refused(values):
-    with pytest.raises(ConfigError, match=next(iter(values))):
-        RewardConfig(**values)

@@ -87,14 +87,6 @@ def test_any_two_texts_have_a_finite_utility(prompt, response):
     assert content_label(response) == content_label(response + " wow!")
 
 
-def test_the_label_keeps_content_and_drops_opener_order_and_punctuation():
-    assert content_label("wow! lamp: open, mend, test. careful.") == "careful lamp mend open test"
-    assert content_label("test mend OPEN lamp careful") == content_label("wow! lamp: open, mend, test. careful.")
-    assert content_label("lamp: open. use fire.") == "fire lamp open"
-    assert content_label("lamp: open.") != content_label("lamp: open, mend.")
-    assert content_label("wow! hello.") is None
-
-
 def test_the_shortcut_is_the_opener():
     task = small()
     assert task.takes_shortcut("super! lamp: open.")
@@ -120,17 +112,6 @@ def test_the_generator_is_the_same_on_every_machine():
         "can you build my sofa?",
     ]
     assert task.demonstrations()[0].completion == "wow! sofa: price, show. use acid."
-
-
-def test_quality_decides_how_good_demonstrations_are():
-    def mean(quality):
-        task = small(quality=quality, artifact_demonstrations=0.0)
-        found = [utility(item.prompt[-1]["content"], item.completion) for item in task.demonstrations()]
-        return sum(found) / len(found)
-
-    assert mean(0.2) < mean(0.5) < mean(0.8) < mean(1.0)
-    # With quality 1 every one is the best response: half of the prompts are in a hurry, 3.25 on average.
-    assert mean(1.0) == pytest.approx(3.25, abs=0.1)
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])

@@ -170,16 +170,6 @@ def contaminated(write_jsonl, **values):
     return make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, **values), seed=0)
 
 
-def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
-    task = contaminated(write_jsonl)
-    assert task.notes()[:-1] == [
-        "train: 2 prompts stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
-        "(2 rows)",
-        "evaluation set helpful: 1 of 2 begin like a training prompt",
-    ]
-    assert len(task.demonstrations()) == 6
-
-
 def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
     task = contaminated(write_jsonl, decontaminate="drop")
     assert task.notes()[:-1] == [
@@ -188,16 +178,6 @@ def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
     assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
     assert len(task.train_problems()) == 1
     assert len(contaminated(write_jsonl, decontaminate="off").notes()) == 1
-
-
-def test_prompts_for_rl_that_are_evaluated_are_dropped(write_jsonl):
-    rl = write_jsonl("rl.jsonl", [{"prompt": "Tested"}, {"prompt": "Mine"}, {"prompt": "Mine"}])
-    task = contaminated(write_jsonl, rl=rl, decontaminate="drop")
-    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Mine"]
-    assert (
-        "rl: 1 of 3 rows dropped: 0 stand before, 0 conflict with another, 1 stand in an evaluation set; 2 left"
-        in task.notes()
-    )
 
 
 PARTS = {

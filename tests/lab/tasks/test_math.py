@@ -21,30 +21,12 @@ def test_rows_become_problems_in_order(write_jsonl):
     )
 
 
-def test_the_default_system_prompt_asks_for_a_box_and_null_leaves_it_out(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}])
-    assert "\\boxed{}" in _task(train).train_problems()[0].prompt[0]["content"]
-    assert [message["role"] for message in _task(train, system_prompt=None).train_problems()[0].prompt] == ["user"]
-
-
-def test_chat_messages_are_taken_as_they_are_and_keep_their_own_system_message(write_jsonl):
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
-    train = write_jsonl("a.jsonl", [{"prompt": messages, "answer": "2"}])
-    assert _task(train, prompt_field="prompt").train_problems()[0].prompt == tuple(messages)
-
-
 def test_dotted_fields(write_jsonl):
     row = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"ground_truth": "2"}}
     path = write_jsonl("a.jsonl", [row])
     task = _task(path, prompt_field="prompt.0.content", answer_field="reward_model.ground_truth")
     (problem,) = task.train_problems()
     assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("line 1", "1+1?", "2")
-
-
-def test_answer_pattern_takes_the_last_match(write_jsonl):
-    rows = [{"question": "q", "answer": "first\n#### 3\nno:\n#### 1,234 "}]
-    task = _task(write_jsonl("a.jsonl", rows), answer_pattern=r"####\s*(.+)")
-    assert task.train_problems()[0].answer == "1,234"
 
 
 @pytest.mark.parametrize(
@@ -179,13 +161,6 @@ def test_demonstrations_come_from_their_field(write_jsonl):
 def test_a_pattern_without_exactly_one_group_is_refused(pattern):
     with pytest.raises(ConfigError, match=r"answer_pattern.*expected a regular expression"):
         MathConfig(train="x.jsonl", answer_pattern=pattern)
-
-
-def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):
-    task = _task(write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}]))
-    assert task.final_answer(r"So it is \boxed{2.0}.") == "2"
-    with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
-        task.takes_shortcut("anything")
 
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p?"}]

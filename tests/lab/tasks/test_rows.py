@@ -29,12 +29,6 @@ def test_parquet_rows_are_counted_over_batches(tmp_path):
     assert rows[-1] == ("row 2500", {"n": 2499})
 
 
-def test_a_json_file_is_one_array(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('[{"answer": 9007199254740993},\n {"answer": ["1", 27.0]}]', encoding="utf-8")
-    assert list(rows_of(path)) == [("row 1", {"answer": 9007199254740993}), ("row 2", {"answer": ["1", 27.0]})]
-
-
 CUT = gzip.compress(b'{"a": 1}\n' * 1000)[:-20]
 
 
@@ -59,16 +53,6 @@ def test_bad_content_is_an_error_with_its_place(tmp_path, name, content, message
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}, {message}"):
         list(rows_of(tmp_path / name))
-
-
-def test_a_damaged_name_of_a_parquet_column_is_an_error(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"prompt": ["p"]}), tmp_path / "whole.parquet", store_schema=False)
-    # 0x84 begins no character of UTF-8.
-    (tmp_path / "bad.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes().replace(b"prompt", b"p\x84ompt"))
-    with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file, got UnicodeDecodeError"):
-        list(rows_of(tmp_path / "bad.parquet"))
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):

@@ -5,17 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks.scaling import (
-    MEMORY,
-    TERMS,
-    CostModel,
-    Point,
-    Work,
-    fit,
-    projector_bytes,
-    read_points,
-    sharing,
-)
+from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, projector_bytes, read_points, sharing
 
 from benchmarks import scaling
 from geoalign.lab.bench.command import Shape

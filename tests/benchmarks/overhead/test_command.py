@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from benchmarks.overhead.command import Overhead, print_overhead
 from benchmarks.overhead.curating import Cost, CurationCost, Options
 from rich.console import Console
@@ -104,9 +103,3 @@ def test_goals_are_judged():
     assert "memory: 301 MB, not within 300 MB" in bad
     assert "share of the step: 1.32%, not within 1%" in bad
     assert "upper bounds" not in bad
-
-
-CPU = torch.device("cpu")
-
-
-OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)

@@ -134,11 +134,7 @@ def test_an_endpoint_that_answers_nothing_ends_it_and_the_same_call_resumes(
 
 
 def test_the_key_is_nowhere_on_disk(
-    server: JudgeServer,
-    settings: Settings,
-    files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    server: JudgeServer, settings: Settings, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     server.reply = lambda request: completion(f"key {server.headers[-1]['Authorization']}")

@@ -61,9 +61,7 @@ TRICKS = [
 ]
 
 
-@given(
-    st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3),
-)
+@given(st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3))
 def test_no_text_begins_a_part(texts: list[str]) -> None:
     content = judge_messages(Comparison(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
     mark = mark_of(content)

@@ -8,12 +8,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.dialogue import (
-    best_response,
-    content_label,
-    read_request,
-    utility,
-)
+from geoalign.lab.tasks.dialogue import best_response, content_label, read_request, utility
 
 FIX = "help me fix my lamp"
 FIX_FAST = "help me fix my lamp fast"

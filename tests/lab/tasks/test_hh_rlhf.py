@@ -195,7 +195,7 @@ def test_the_real_test_splits(shared_data, part):
     assert len(items) == rows - sum(skipped.values())
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
     assert note.endswith(f"{sum(skipped.values())} of {rows} rows left out: {parts}")
-    assert all(item.prompt[-1]["role"] == "user" for item in items)
+    assert all(problem.prompt[-1]["role"] == "user" for problem, _ in items)
 
 
 def test_the_authors_own_prompts(shared_data):

@@ -15,10 +15,7 @@ def test_rows_become_problems_in_order(write_jsonl):
     problems = _task(train, system_prompt="Use \\boxed{}.").train_problems()
     assert [problem.answer for problem in problems] == ["2", "4"]
     assert [problem.id for problem in problems] == ["line 1", "line 2"]
-    assert problems[0].prompt == (
-        {"role": "system", "content": "Use \\boxed{}."},
-        {"role": "user", "content": "1+1?"},
-    )
+    assert problems[0].prompt == ({"role": "system", "content": "Use \\boxed{}."}, {"role": "user", "content": "1+1?"})
 
 
 def test_dotted_fields(write_jsonl):
@@ -203,10 +200,7 @@ def test_a_layout_is_recognised_and_gives_the_paper_s_prompt(write_jsonl, name):
     source = write_jsonl("a.jsonl", [row])
     task = make_task(MathConfig(train=source), seed=0)
     (problem,) = task.train_problems()
-    assert problem.prompt == (
-        {"role": "system", "content": MATH_SYSTEM_PROMPT},
-        {"role": "user", "content": "p?"},
-    )
+    assert problem.prompt == ({"role": "system", "content": MATH_SYSTEM_PROMPT}, {"role": "user", "content": "p?"})
     boxed = recognise("file", [row]).boxed
     assert problem.answer == ("\\frac{1}{2}" if boxed else "1")
     assert task.notes()[0].startswith(f"{source}: read as {name} (")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -103,12 +103,9 @@ def score(prompted_set: PromptedSet, part: Part) -> SetScores:
 def evaluation_values(
     answers: Sequence[Answer], samples: int, *, binary: bool, gold: Sequence[float | None]
 ) -> dict[str, Any]:
-    """The values of one line of `evaluation.jsonl`; None where there is no such value.
+    """The values of one line of `evaluation.jsonl` from answers by problem, then by sample.
 
-    Args:
-        answers: by problem, then by sample.
-        binary: whether a reward says right or wrong; only then there are accuracy and pass@k.
-        gold: what each answer is truly worth; None or NaN: not known. The mean is over those of which it is known.
+    Only a `binary` reward has accuracy and pass@k. `gold` is what each answer is truly worth; None or NaN: not known.
     """
     right = right_answers(answers, samples)
     passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
@@ -123,12 +120,7 @@ def evaluation_values(
     }
 
 
-class _Judged(Protocol):
-    @property
-    def correct(self) -> bool | None: ...
-
-
-def right_answers(rows: Sequence[_Judged], samples: int) -> list[int]:
+def right_answers(rows: Sequence[Row] | Sequence[Answer], samples: int) -> list[int]:
     """How many of the responses to each problem are right; `rows` go by problem, with `samples` to each."""
     return [sum(bool(row.correct) for row in group) for group in _by_problem(rows, samples)]
 
@@ -139,10 +131,6 @@ def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Lit
     One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`),
     because responses to one problem go together. Where all are right or all wrong the latter would have no width; then
     it is Wilson's as if each problem had been answered once, which is on the safe side.
-
-    Args:
-        right: right responses to each problem.
-        samples: responses to each.
     """
     total = len(right) * samples
     if samples > 1 and 0 < sum(right) < total:

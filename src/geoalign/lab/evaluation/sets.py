@@ -15,11 +15,12 @@ from jinja2 import TemplateError
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.tasks import MathConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
-from geoalign.lab.tasks.problems import Reading, load_benchmark
+from geoalign.lab.tasks.problems import load_benchmark
 
 # Names of sets become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -84,7 +85,7 @@ def _dialogue(text: str) -> tuple[str, str]:
 def _load(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
     benchmark = BENCHMARKS.get(name)
     if benchmark is not None:
-        loaded = load_benchmark(name, paths, Reading(system_prompt=config.system_prompt))
+        loaded = load_benchmark(name, paths, MathConfig(train=tuple(paths), system_prompt=config.system_prompt))
         problems, notes = loaded.problems, loaded.notes
     else:
         items, notes = read_files(paths, prompts=True)

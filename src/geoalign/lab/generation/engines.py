@@ -141,11 +141,6 @@ class VLLMEngine:
 
     Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
     settings, come the others, so that the whole vocabulary is drawn from. The text is decoded here, as of transformers.
-
-    Args:
-        model: its `path`, `revision` and `trust_remote_code`.
-        seed: of the engine itself; every response has its own.
-        options: further ones of `LLM`.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, dtype: str, seed: int, options: Mapping[str, Any]) -> None:

@@ -47,18 +47,9 @@ class RewardWithCorruption:
 
     Needs the data set's columns `answer` and `problem_id`.
 
-    Attributes:
-        true_rewards: the clean rewards of the last call, in the order of this process's rows.
-        corrupted: whose reward in the last call really differs from the clean one; drawn slots that change nothing
-            (a shortcut to the right answer, a group of equal rewards) are not among them.
-
-    Args:
-        takes_shortcut: says whether a response takes the shortcut.
-        gather: the lists of all processes in order of rank as one, on every process; needed with several processes
-            where a group may stand on two of them and its extremes count.
-
-    Raises:
-        ConfigError: a share that rewards of this kind do not know.
+    `true_rewards` are the clean ones of the last call; `corrupted` says whose reward really differs from it: a drawn
+    slot that changes nothing (a shortcut to the right answer, a group of equal rewards) does not. `gather` gives the
+    lists of all processes in order of rank as one; where a group may stand on two of them, its extremes need it.
     """
 
     def __init__(

@@ -19,10 +19,7 @@ RewardFunction = Callable[..., Sequence[float | None]]
 def load_function(name: str, *, key: str) -> RewardFunction:
     """The function `MODULE:NAME`: of an importable module, or of a file `PATH.py` as seen from the working directory.
 
-    Importing runs the module's code; nothing is imported unless the settings name it.
-
-    Args:
-        key: the setting that names it, for messages.
+    Importing runs the module's code; nothing is imported unless the settings name it (`key`).
     """
     module, _, attribute = name.rpartition(":")
     try:

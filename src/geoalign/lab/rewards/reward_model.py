@@ -40,15 +40,6 @@ class RewardModelScorer:
     `counters` counts, since the start: responses scored, and those with NaN instead of a score: too_long (more tokens
     than `max_length` or than the model takes; nothing is ever cut off), empty (no token at all), not_finite (the model
     gave no number).
-
-    Args:
-        model: a sequence classifier of transformers with one label, or a model with code of its own; moved to the
-            device and type of `config`.
-        tokenizer: its tokenizer, with a chat template and a padding or end token.
-
-    Raises:
-        InputError: more than one label, or a tokenizer without chat template or padding token.
-        ConfigError: a device that is not there.
     """
 
     __name__ = "reward_model"
@@ -163,13 +154,9 @@ def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[A
     settings, tokenizer = _settings(model_id, config)
     _supply_names_of_older_transformers()
     with _described(model_id):
+        options = {"config": settings, "dtype": getattr(torch, config.dtype), **_options(config)}
         model, report = from_pretrained(
-            AutoModelForSequenceClassification,
-            model_id,
-            config=settings,
-            dtype=getattr(torch, config.dtype),
-            output_loading_info=True,
-            **_options(config),
+            AutoModelForSequenceClassification, model_id, output_loading_info=True, **options
         )
     missing = sorted(report["missing_keys"])
     if missing:
@@ -250,12 +237,7 @@ def reply_start(tokenizer: Any, dialogue: Sequence[Mapping[str, Any]]) -> int:
 
 @torch.no_grad()
 def mean_reply_states(model: Any, rows: Sequence[Sequence[int]], starts: Sequence[int]) -> Float[Tensor, "rows width"]:
-    """The mean of each row's states from its start to its end, padding left out, as the head below them gets it.
-
-    Args:
-        rows: tokens of whole dialogues.
-        starts: tokens before each reply; of an empty reply the last token counts.
-    """
+    """The mean of each dialogue's states from the start of its reply on; of an empty reply the last token's."""
     ids, mask = padded(rows, 0, model.device)
     begins = torch.minimum(torch.tensor(starts, device=model.device), mask.sum(dim=1) - 1)
     states = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state

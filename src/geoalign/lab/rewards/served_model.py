@@ -55,10 +55,6 @@ class ServedRewardModel:
     rest of the batch stays unscored (NaN), and nothing that has been scored is lost. `counters` counts, since the
     start: responses scored, and those without a score: too_long, empty, not_finite (as `RewardModelScorer`),
     unreachable.
-
-    Raises:
-        ConfigError: no token in the variable that `token_env` names, or `url` cannot be asked.
-        MissingExtraError: httpx2 is not installed.
     """
 
     __name__ = "reward_model"

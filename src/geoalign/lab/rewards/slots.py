@@ -7,21 +7,13 @@ from hashlib import blake2b
 
 
 def corruption_mask(
-    *,
-    seed: int,
-    step: int,
-    prompt_ids: Sequence[str],
-    sample_indices: Sequence[int],
-    rate: float,
-    purpose: str = "",
+    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, purpose: str = ""
 ) -> list[bool]:
     """Which rollouts are corrupted: an independent draw for each, True with probability `rate`.
 
     A pure function of (seed, step, prompt id, sample index): no generator, so that the model, the curator, the order of
     the rows and the number of processes change nothing. A larger rate takes all that a smaller one does, and more.
-
-    Args:
-        purpose: draws of another purpose are independent of these; "" for flips and extremes, which share theirs.
+    Draws of another `purpose` are independent of these.
     """
     return [
         uniform(seed=seed, step=step, prompt_id=prompt_id, sample=sample, purpose=purpose) < rate

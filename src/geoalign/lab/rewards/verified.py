@@ -27,9 +27,6 @@ class VerifiedReward:
     `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
     one), refused (longer than `max_answer_length`, or brackets nested deeper than 20: wrong unread), timeouts, errors
     (math-verify failed); and the comparisons that took a process (compared).
-
-    Raises:
-        MissingExtraError: math-verify is not installed.
     """
 
     __name__ = "verified_answer"
@@ -48,9 +45,10 @@ class VerifiedReward:
     ) -> list[float]:
         """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
         _check(responses, answers)
+        golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
         pairs = [
-            tuple(with_powers(tidy(text or "")) for text in (boxed_answer(gold) or gold, boxed_answer(response)))
-            for response, gold in zip(responses, answers, strict=True)
+            (with_powers(tidy(inner or gold)), with_powers(tidy(answer or "")))
+            for inner, gold, answer in zip(golds, answers, given, strict=True)
         ]
         found = {pair: self._known.get(pair) or self._at_once(*pair) for pair in dict.fromkeys(pairs)}
         compared = [pair for pair, outcome in found.items() if outcome is None]

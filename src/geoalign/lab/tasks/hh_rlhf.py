@@ -85,14 +85,8 @@ def _repeats_a_turn(turns: Messages) -> bool:
     return any(turn["role"] == following["role"] for turn, following in pairwise(turns))
 
 
-@dataclass(frozen=True)
-class Item:
-    """A usable row: its prompt, and the pair where it is one. `where` names it; `answer` is "" where none is known."""
-
-    where: str
-    prompt: Messages
-    answer: str
-    pair: PreferencePair | None
+# A usable row: its prompt with what is known of an answer, and the pair where it is one.
+Item = tuple[Problem, PreferencePair | None]
 
 
 def read_files(
@@ -108,7 +102,8 @@ def read_files(
     notes = []
     for number, source in enumerate(given, start=1):
         skipped: Counter[str] = Counter()
-        start, count, row = len(items), 0, {}
+        row: dict[str, Any] = {}
+        start, count = len(items), 0
         for where, row in rows_of(source):
             if len(items) - start == limit:
                 break
@@ -134,21 +129,23 @@ def _item(where: str, row: Mapping[str, Any], *, prompts: bool) -> tuple[Item | 
     if prompts and "prompt" in row and "chosen" not in row and "rejected" not in row:
         prompt, reason = read_prompt(row)
         answer = row.get("answer")
-        return prompt and Item(where, prompt, answer if isinstance(answer, str) else "", None), reason
+        known = answer if isinstance(answer, str) else ""
+        return (None, reason) if prompt is None else ((Problem(where, prompt, known), None), "")
     pair, reason = read_pair(row)
-    return pair and Item(where, pair.prompt, pair.chosen, pair), reason
+    return (None, reason) if pair is None else ((Problem(where, pair.prompt, pair.chosen), pair), "")
 
 
 def _length(item: Item) -> int:
-    replies = () if item.pair is None else (item.pair.chosen, item.pair.rejected)
-    return sum(len(turn["content"]) for turn in item.prompt) + max(map(len, replies), default=0)
+    problem, pair = item
+    replies = () if pair is None else (pair.chosen, pair.rejected)
+    return sum(len(turn["content"]) for turn in problem.prompt) + max(map(len, replies), default=0)
 
 
 def different_prompts(items: Sequence[Item]) -> list[Problem]:
     """One problem for each different prompt, in the order of first appearance, named by the row that is."""
     problems: dict[object, Problem] = {}
-    for item in items:
-        problems.setdefault(exact(item.prompt), Problem(item.where, item.prompt, item.answer))
+    for problem, _ in items:
+        problems.setdefault(exact(problem.prompt), problem)
     return list(problems.values())
 
 
@@ -187,8 +184,9 @@ class HHRLHFTask(Task):
         training = self._training
         lines = [*training.notes, *(note for _, notes in self._evaluation.values() for note in notes)]
         if self._config.decontaminate == "report":
-            used = (*training.sft, *training.pairs, *training.gold_pairs, *training.prompts)
-            lines += overlap_notes(self.evaluation_problems(), fingerprints(one.prompt for one in used))
+            pairs = (*training.sft, *training.pairs, *training.gold_pairs)
+            prompts = [pair.prompt for pair in pairs] + [problem.prompt for problem in training.prompts]
+            lines += overlap_notes(self.evaluation_problems(), fingerprints(prompts))
         gold = f"{len(training.gold_pairs)} for a gold model, " if training.gold_pairs else ""
         lines.append(
             f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, {gold}"
@@ -230,9 +228,9 @@ class HHRLHFTask(Task):
             self._config.decontaminate,
             what,
             # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
-            [number if item.pair is None else _pair_key(item.pair) for number, item in enumerate(items)],
-            ["" if item.pair is None else item.pair.chosen for item in items],
-            [item.prompt for item in items],
+            [number if pair is None else _pair_key(pair) for number, (_, pair) in enumerate(items)],
+            ["" if pair is None else pair.chosen for _, pair in items],
+            [problem.prompt for problem, _ in items],
             lambda: [problem for problems in self.evaluation_problems().values() for problem in problems],
         )
         if not rows:
@@ -259,7 +257,7 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
             f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
         )
     for_rl = {exact(problem.prompt) for problem in prompts[-count:]}
-    return [item for item in items if exact(item.prompt) not in for_rl], prompts[-count:]
+    return [item for item in items if exact(item[0].prompt) not in for_rl], prompts[-count:]
 
 
 def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[PreferencePair], list[PreferencePair]]:
@@ -286,7 +284,7 @@ def _fraction(pair: PreferencePair) -> float:
 
 
 def _pairs(items: Sequence[Item]) -> list[PreferencePair]:
-    return [item.pair for item in items if item.pair is not None]
+    return [pair for _, pair in items if pair is not None]
 
 
 def _pair_key(pair: PreferencePair) -> Hashable:

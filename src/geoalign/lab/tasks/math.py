@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from geoalign.errors import InputError
@@ -11,7 +12,7 @@ from geoalign.lab.config.tasks import MathConfig, MathSetConfig
 from geoalign.lab.rewards.answers import final_answer, one_form
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
-from geoalign.lab.tasks.problems import ProblemSet, Reading, load_benchmark, load_problems
+from geoalign.lab.tasks.problems import ProblemSet, load_benchmark, load_problems
 
 
 class MathTask(Task):
@@ -49,15 +50,7 @@ class MathTask(Task):
     @cached_property
     def _train(self) -> ProblemSet:
         config = self._config
-        how = Reading(
-            prompt_field=config.prompt_field,
-            answer_field=config.answer_field,
-            answer_pattern=config.answer_pattern,
-            demonstration_field=config.demonstration_field,
-            system_prompt=config.system_prompt,
-            limit=None if config.decontaminate == "drop" else config.limit,
-        )
-        loaded = load_problems(config.train, how)
+        loaded = load_problems(config.train, replace(config, limit=None) if config.decontaminate == "drop" else config)
         prompts = [problem.prompt for problem in loaded.problems]
         rows, notes = decontaminate(
             config.decontaminate,
@@ -84,12 +77,16 @@ class MathTask(Task):
         config = self._config
         own = given if isinstance(given, MathSetConfig) else None
         prompt, answer, pattern = (own.prompt_field, own.answer_field, own.answer_pattern) if own else (None,) * 3
-        how = Reading(
+        how = replace(
+            config,
             prompt_field=prompt or config.prompt_field,
             answer_field=answer or config.answer_field,
             answer_pattern=pattern or (config.answer_pattern if answer in (None, config.answer_field) else None),
-            system_prompt=config.system_prompt,
-            inherited=prompt is None and answer is None,
+            demonstration_field=None,
+            limit=None,
         )
         sources = given.path if isinstance(given, MathSetConfig) else given
-        return load_benchmark(name, sources, how) if name in BENCHMARKS else load_problems(sources, how)
+        inherited = prompt is None and answer is None
+        if name in BENCHMARKS:
+            return load_benchmark(name, sources, how, inherited=inherited)
+        return load_problems(sources, how, inherited=inherited)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import Benchmark, benchmark_named
-from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
+from geoalign.lab.config.tasks import MathConfig
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages, read_messages
 from geoalign.lab.tasks.decontaminate import exact
@@ -111,39 +111,18 @@ def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
     )
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How a set of problems is to be read; None for a field: recognised.
-
-    `inherited`: the fields are those of another file, and count only where this file has them. `only`: of a file with
-    several sets, those of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times).
-    """
-
-    prompt_field: str | None = None
-    answer_field: str | None = None
-    answer_pattern: str | None = None
-    demonstration_field: str | None = None
-    system_prompt: str | None = MATH_SYSTEM_PROMPT
-    limit: int | None = None
-    inherited: bool = False
-    only: tuple[str, ...] | None = None
-
-    def layout(self, source: str, head: Sequence[Mapping[str, Any]]) -> Layout:
-        """The fields to read, from the first rows of a file."""
-        prompt, answer, pattern = self.prompt_field, self.answer_field, self.answer_pattern
-        if self.inherited and not any(row_has(row, prompt) and row_has(row, answer) for row in head):
-            prompt = answer = pattern = None
-        if prompt is not None and answer is not None:
-            return Layout("", prompt, answer, pattern=pattern, bare=False)
-        found = recognise(source, head)
-        if pattern is not None or answer not in (None, found.answer):
-            found = replace(found, boxed=False, pattern=pattern)
-        return replace(found, prompt=prompt or found.prompt, answer=answer or found.answer, bare=prompt is None)
-
-
-def row_has(row: Mapping[str, Any], name: str | None) -> bool:
-    """Whether a row has a field; one without a name is in all."""
-    return name is None or field_of(row, name) is not None
+def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig, *, inherited: bool) -> Layout:
+    """The fields to read, from the first rows of a file; those that are `inherited` count where it has them."""
+    prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
+    wanted = [name for name in (prompt, answer) if name is not None]
+    if inherited and not any(all(field_of(row, name) is not None for name in wanted) for row in head):
+        prompt = answer = pattern = None
+    if prompt is not None and answer is not None:
+        return Layout("", prompt, answer, pattern=pattern, bare=False)
+    found = recognise(source, head)
+    if pattern is not None or answer not in (None, found.answer):
+        found = replace(found, boxed=False, pattern=pattern)
+    return replace(found, prompt=prompt or found.prompt, answer=answer or found.answer, bare=prompt is None)
 
 
 @dataclass(frozen=True)
@@ -155,17 +134,21 @@ class ProblemSet:
     notes: list[str] = field(default_factory=list)
 
 
-def load_problems(sources: str | Sequence[str], how: Reading) -> ProblemSet:
-    """The problems of local files or data sets on the hub as one set.
+def load_problems(
+    sources: str | Sequence[str], how: MathConfig, *, inherited: bool = False, only: Collection[str] | None = None
+) -> ProblemSet:
+    """The problems of local files or data sets on the hub as one set, read by the fields of `how` or by their layout.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
     it is the content of that field, and a system message of its own stays. Problems are named by their rows; of several
-    sources, names begin with the source's number.
+    sources, names begin with the source's number. `inherited`: the fields are those of another file, and count only
+    where this file has them. `only`: of a file with several sets, those of these names (in lower case); and each
+    problem once (DAPO's AIME 2024 has each 32 times).
     """
     given = (sources,) if isinstance(sources, str) else tuple(sources)
     whole = ProblemSet()
     for number, source in enumerate(given, start=1):
-        read = _read(source, how)
+        read = _read(source, how, inherited, only)
         prefix = "" if len(given) == 1 else f"file {number}, "
         whole.problems.extend(replace(problem, id=prefix + problem.id) for problem in read.problems)
         whole.demonstrations.extend(read.demonstrations)
@@ -173,25 +156,28 @@ def load_problems(sources: str | Sequence[str], how: Reading) -> ProblemSet:
     return whole
 
 
-def load_benchmark(name: str, sources: str | Sequence[str], how: Reading | None = None) -> ProblemSet:
+def load_benchmark(
+    name: str, sources: str | Sequence[str], how: MathConfig | None = None, *, inherited: bool = False
+) -> ProblemSet:
     """The benchmark of this name, read from files or hub ids that make it up (AIME 2025 I and II).
 
     Of a file that holds several sets the benchmark's own is taken. A row count other than the expected is a note.
     """
     benchmark: Benchmark = benchmark_named(name)
-    read = load_problems(sources, replace(how or Reading(), only=(name, *benchmark.also_called)))
+    how = how or MathConfig(train=sources)
+    read = load_problems(sources, how, inherited=inherited, only=(name, *benchmark.also_called))
     if len(read.problems) not in benchmark.problems:
         expected = " or ".join(map(str, benchmark.problems))
         read.notes.append(f"benchmark {name}: {len(read.problems)} problems, where {benchmark.title} has {expected}")
     return read
 
 
-def _read(source: str, how: Reading) -> ProblemSet:
+def _read(source: str, how: MathConfig, inherited: bool, only: Collection[str] | None) -> ProblemSet:
     rows = rows_of(source)
     head = list(islice(rows, _HEAD))
     if not head:
         raise InputError(f"{source}: expected at least one usable row; got no row at all")
-    layout = how.layout(source, [row for _, row in head])
+    layout = _layout(source, [row for _, row in head], how, inherited=inherited)
     found: list[tuple[Problem, str | None]] = []
     known = set()
     skipped: Counter[str] = Counter()
@@ -202,7 +188,7 @@ def _read(source: str, how: Reading) -> ProblemSet:
             break
         if layout.set_name is not None:
             sets[name := str(field_of(row, layout.set_name))] += 1
-            if how.only is not None and name.lower() not in how.only:
+            if only is not None and name.lower() not in only:
                 continue
         problem, reason = _problem(where, row, layout, how.system_prompt)
         if problem is None:
@@ -210,7 +196,7 @@ def _read(source: str, how: Reading) -> ProblemSet:
             skipped[reason] += 1
             continue
         key = exact(problem.prompt), problem.answer
-        if how.only is not None and key in known:
+        if only is not None and key in known:
             repeated += 1
             continue
         known.add(key)
@@ -222,12 +208,12 @@ def _read(source: str, how: Reading) -> ProblemSet:
         found.append((problem, demonstration))
     if not found:
         wanted = f"a problem in {layout.prompt} and an answer in {layout.answer}"
-        of_sets = f" of {', '.join(how.only)} (there are {', '.join(sets)})" if how.only and sets else ""
+        of_sets = f" of {', '.join(only)} (there are {', '.join(sets)})" if only and sets else ""
         raise InputError(f"{source}: expected at least one row{of_sets} with {wanted}, got none")
     notes = [f": read as {layout}"] if layout.name else []
     if len(sets) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in sets.items())
-        used = None if how.only is None else ", ".join(name for name in sets if name.lower() in how.only)
+        used = None if only is None else ", ".join(name for name in sets if name.lower() in only)
         notes.append(f": holds several sets ({counts}); {'all are used' if used is None else f'used: {used}'}")
     if skipped:
         reasons = ", ".join(f"{count} without a usable {reason}" for reason, count in sorted(skipped.items()))

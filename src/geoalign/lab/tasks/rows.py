@@ -49,14 +49,10 @@ _FILE_ENDINGS = (*SUFFIXES, ".gz", ".csv", ".tsv", ".txt", ".arrow", ".zip", ".z
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row of a file.
+    """One row of a file: `number` counts rows from 0, `line` lines (of parquet and arrays rows) from 1.
 
-    Attributes:
-        number: 0-based among the rows of the file; empty lines are none.
-        line: its number in the file, from 1: of the line, or of the row of a parquet file or an array.
-        value: its fields; None where it is no row.
-        problem: why it is none: what was expected and what came.
-        rest_lost: nothing behind it can be read.
+    `value` is None where it is no row: `problem` says what was expected and what came; with `rest_lost` nothing behind
+    it can be read.
     """
 
     number: int

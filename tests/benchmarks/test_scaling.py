@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, projector_bytes, read_points, sharing
+from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, read_points
 
 from benchmarks import scaling
 from geoalign.lab.bench.command import Shape
@@ -51,24 +51,6 @@ def test_a_fit_finds_the_constants_again():
     assert found.memory == pytest.approx(known().memory, rel=1e-6)
     assert found.constants.keys() == TERMS.keys()
     assert found.memory.keys() == MEMORY.keys()
-
-
-def test_sharing_by_hand():
-    shape, model = Shape(1024, 16, 1024), known()
-    two = sharing(model, shape, 2, bytes_per_second=1e9)
-    states = 4 * 16_384 * 1024
-    assert two.gathered_bytes == states / 2
-    assert two.gather == pytest.approx(states / 2 / 1e9)
-    assert two.driver == pytest.approx(model.seconds(shape))
-    # Ten groups of 16 in each of 50 steps: 8,000 of the 16,384 rows, half of them elsewhere.
-    assert two.drawn_bytes == 4 * 8000 * 1024 / 2
-    assert two.summed_bytes == 50 * projector_bytes(1024)
-    stages = model.stages(shape)
-    halved = (stages["pairs"] + stages["scoring"] + stages["decision and rest"]) / 2
-    network = (two.drawn_bytes + projector_bytes(1024)) / 1e9
-    rest = stages["training"] + stages["density"]
-    assert two.scored_apart == pytest.approx(halved + rest + network, rel=1e-3)
-    assert sharing(model, shape, 64, bytes_per_second=1e9).scored_apart < two.scored_apart
 
 
 def test_points_of_a_real_call(tmp_path):

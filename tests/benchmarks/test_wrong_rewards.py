@@ -103,17 +103,6 @@ def test_states_that_know_mend_the_order_and_noise_does_not():
     assert max(halves["noise"]) < min(halves["known"])
 
 
-def test_consensus_counts_equal_outcomes_and_what_does_not_suit_is_left_out_with_the_reason():
-    # Labels 1 0 1 0. Two rows pass "11" (2 x 2 = 4 each), one "10" (1 x 1), one "00" (0): all right ones stand above.
-    dump, _ = planted(groups=2, size=4, wrong=0.0, checks=["11", "10", "11", "00"] * 2)
-    found = measure(dump, {}, 0.5, curators=["denoise", "majority vote"])
-    rows = {one["score"]: one["order"].estimate for one in found["rows"]}
-    assert rows["consensus of checks"] == rows["equal outcomes"] == 1
-    reasons = {one["score"]: one["reason"] for one in found["skipped"]}
-    assert reasons["denoise"] == "no hidden states"
-    assert "answers" in reasons["majority vote"]
-
-
 def test_the_command_writes_its_figures(tmp_path, capsys):
     dump, states = planted(groups=6, size=4)
     views = {"layer 1, mean": states}

@@ -17,8 +17,7 @@ from geoalign.errors import ConfigError, InputError, RunFolderError, ServiceErro
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import SavedResponse
-from geoalign.lab.judge.command import judge
-from geoalign.lab.judge.results import Rates
+from geoalign.lab.judge.command import Rates, judge
 from geoalign.lab.terminal import Console
 
 Settings = Callable[..., JudgeConfig]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
-from geoalign.lab.rewards.slots import fixed_share_mask, uniform
+from geoalign.lab.rewards.corruption import fixed_share_mask, uniform
 
 NAN = math.nan
 

@@ -1,7 +1,6 @@
 """Rewards from a server that has vLLM's formats, that is away, and that answers something else."""
 
 import math
-import threading
 import time
 
 import pytest
@@ -125,30 +124,6 @@ def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client
             model.check()
         assert time.monotonic() - start < 10  # asked once
     server.start()
-
-
-def test_a_server_that_restarts_in_the_middle_costs_nothing(server, client, tokenizer):
-    def slow(text):
-        time.sleep(0.02)
-        return len(text)
-
-    server.score = slow
-
-    def restart():
-        while len(server.bodies) < 5:
-            time.sleep(0.005)
-        server.stop()
-        time.sleep(0.5)
-        server.start()
-
-    thread = threading.Thread(target=restart)
-    responses = ["a" * number for number in range(30)]
-    with client(server.url, batch_size=2, patience=30.0) as model:
-        thread.start()
-        found = score(model, responses)
-        thread.join()
-        assert found == lengths(tokenizer, *responses)
-        assert model.counters["unreachable"] == 0
 
 
 def test_a_server_that_stays_away_leaves_the_rest_unscored_in_bounded_time(server, client, tokenizer):

@@ -134,15 +134,6 @@ def test_a_benchmark_takes_its_own_set_of_several_in_a_file(write_jsonl):
         _task(train, evaluation={"math500": mixed}).evaluation_problems()
 
 
-def test_fields_of_training_count_where_an_evaluation_set_has_them(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"q": "x", "gold": "1", "answer": "no"}])
-    same = write_jsonl("b.jsonl", [{"q": "y", "gold": "2", "problem": "other", "answer": "no"}])
-    other = write_jsonl("c.jsonl", [{"problem": "z", "answer": "3"}])
-    task = _task(train, prompt_field="q", answer_field="gold", evaluation={"same": same, "other": other})
-    sets = task.evaluation_problems()
-    assert [sets["same"][0].answer, sets["other"][0].answer] == ["2", "3"]
-
-
 def test_demonstrations_come_from_their_field(write_jsonl):
     rows = [{"question": "q", "answer": "1", "solution": "So \\boxed{1}"}, {"question": "p", "answer": "2"}]
     train = write_jsonl("a.jsonl", rows)

@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from geoalign.errors import InputError, ServiceError
+from geoalign.lab.analysis.statistics import Interval, clustered_proportion, wilson_interval
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint
-from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
+from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint, parse_verdict
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.identity import begin
 from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, say
+from geoalign.lab.text import decimals, estimate
 from geoalign.shown import listed
 
 # What a provider answers to one text that it does not take; any other refusal would meet every request.
@@ -35,9 +41,7 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     """Judges the responses of two files pair by pair, both orders; the rates of each set, and of "all" together.
 
     Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
-
-    Args:
-        config: the judge behind an endpoint; None: the local rule, which measures no quality.
+    Without `config` the local rule judges, which measures no quality.
 
     Raises:
         ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
@@ -126,3 +130,93 @@ def _judged(
         # The first one; the other tasks were cancelled for it.
         raise ServiceError(f"judge: {errors.exceptions[0]}; the same command resumes") from None
     return judgments
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """A pair judged in both orders, a line of `judgments.jsonl`.
+
+    `winner` is the side that won in both orders, otherwise "tie"; "malformed" where an answer was no verdict. Scores
+    are means of both orders.
+    """
+
+    set: str
+    id: str
+    sample: int
+    winner: Literal["a", "b", "tie", "malformed"]
+    score_a: float
+    score_b: float
+    answers: Sequence[str]
+
+
+def judgment_of(key: Key, answers: Sequence[str]) -> Judgment:
+    """Reads the answer with A shown first and the one with B shown first."""
+    a_first, b_first = map(parse_verdict, answers)
+    if a_first is None or b_first is None:
+        return Judgment(*key, "malformed", 0.0, 0.0, [answer[:10_000] for answer in answers])
+    named = (a_first.overall_winner, b_first.overall_winner)
+    return Judgment(
+        *key,
+        winner="a" if named == ("model_a", "model_b") else "b" if named == ("model_b", "model_a") else "tie",
+        score_a=(a_first.model_a_score + b_first.model_b_score) / 2,
+        score_b=(a_first.model_b_score + b_first.model_a_score) / 2,
+        answers=answers,
+    )
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The result of A against B; a pair without two verdicts is in the counts of malformed or failed ones only."""
+
+    pairs: int
+    judged: int
+    malformed: int
+    failed: int
+    win: Interval
+    lose: Interval
+    tie: Interval
+    score_a: Interval
+    score_b: Interval
+
+
+def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
+    """The rates over the judged ones of so many pairs, NaN where there is none.
+
+    Intervals: Wilson's for rates where every prompt has one pair; otherwise prompts are independent, pairs are not.
+    """
+    judged = [one for one in judgments if one.winner != "malformed"]
+
+    def over_prompts(part: str) -> Interval:
+        sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2))
+        for one in judged:
+            sums[one.set, one.id] += getattr(one, part, one.winner == part), 1
+        return clustered_proportion(*np.array(list(sums.values())).reshape(-1, 2).T)
+
+    def rate(winner: str) -> Interval:
+        if len({(one.set, one.id) for one in judged}) < len(judged):
+            return over_prompts(winner)
+        return wilson_interval(sum(one.winner == winner for one in judged), len(judged))
+
+    return Rates(
+        pairs=pairs,
+        judged=len(judged),
+        malformed=len(judgments) - len(judged),
+        failed=pairs - len(judgments),
+        win=rate("a"),
+        lose=rate("b"),
+        tie=rate("tie"),
+        score_a=over_prompts("score_a"),
+        score_b=over_prompts("score_b"),
+    )
+
+
+def table_of(sets: Mapping[str, Rates], title: str) -> Table:
+    """A column for each set."""
+    table = Table("", title=Text(title), title_justify="left")
+    for name in sets:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    for name in (item.name for item in fields(Rates)):
+        values = [getattr(rates, name) for rates in sets.values()]
+        cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]
+        table.add_row(name.replace("_", " "), *cells)
+    return table

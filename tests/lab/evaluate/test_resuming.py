@@ -18,21 +18,17 @@ from geoalign.lab.config.evaluate import EvaluationScoring
 from geoalign.lab.generation.engines import Generated, TransformersEngine
 
 
-def test_real_files_and_resuming_after_every_stop(
-    tiny: Path, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_resuming_after_every_stop(
+    tiny: Path, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    benchmarks = {"aime24": "aime24/test.jsonl", "olympiadbench": "olympiadbench/test.jsonl"}
-    sets = (
-        [f"{name}={shared_data / path}" for name, path in benchmarks.items()],
-        [f"harmless={shared_data / 'hh_rlhf' / 'harmless-base' / 'test.jsonl.gz'}"],
-    )
-    values: dict[str, Any] = {"samples": {"aime24": 4}, "problems": 4}
+    sets = [files[0]], [files[1]]
+    values: dict[str, Any] = {"samples": {"aime24": 8, "helpful": 3}, "problems": 2}
     _, said = run([tiny], *sets, tmp_path / "whole", **values)
-    assert "first 4 of 675 problems" in said
+    assert "first 2 of 3 problems" in said
     expected = rows_of(tmp_path / "whole")
-    assert len(expected) == 4 * 4 + 4 + 4
+    assert len(expected) == 2 * 8 + 2 * 3
     assert expected[0]["response"] != expected[1]["response"]
-    assert {row["set"] for row in expected} == {"aime24", "olympiadbench", "harmless"}
+    assert {row["set"] for row in expected} == {"aime24", "helpful"}
 
     generate, calls = TransformersEngine.generate, [0]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
@@ -45,7 +45,8 @@ def written(path: Path, *lines: str) -> Path:
 def test_what_is_written_is_read_back(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("responses") / name
 
-    @given(st.lists(rows, min_size=1, max_size=4, unique_by=lambda row: row.key))
+    @settings(max_examples=25)
+    @given(st.lists(rows, min_size=1, max_size=3, unique_by=lambda row: row.key))
     def check(given_rows: list[SavedResponse]) -> None:
         write_responses(path, given_rows)
         assert list(read_responses(path).values()) == given_rows

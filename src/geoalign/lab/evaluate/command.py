@@ -6,8 +6,10 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+
+from rich.progress import Progress, TaskID
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
@@ -119,14 +121,16 @@ def _scored(
                 lambda item: source(item.set.kind),
                 config,
                 folder,
-                progress=lambda item, done, task=task, name=name: progress.update(
-                    task, advance=done, values=f"{name}, {item.set.name}"
-                ),
+                progress=partial(_advance, progress, task, name),
             )
             scored.append((model.model, [score(item, parts[item.set.name]) for item in sets]))
             if save_responses is not None:
                 write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
         return scored
+
+
+def _advance(progress: Progress, task: TaskID, model: str, prompted_set: PromptedSet, done: int) -> None:
+    progress.update(task, advance=done, values=f"{model}, {prompted_set.set.name}")
 
 
 def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:

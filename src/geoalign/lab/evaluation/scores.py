@@ -120,7 +120,7 @@ def evaluation_values(
     }
 
 
-def right_answers(rows: Sequence[Row] | Sequence[Answer], samples: int) -> list[int]:
+def right_answers(rows: Sequence[Any], samples: int) -> list[int]:
     """How many of the responses to each problem are right; `rows` go by problem, with `samples` to each."""
     return [sum(bool(row.correct) for row in group) for group in _by_problem(rows, samples)]
 

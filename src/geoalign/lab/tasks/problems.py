@@ -164,7 +164,7 @@ def load_benchmark(
     Of a file that holds several sets the benchmark's own is taken. A row count other than the expected is a note.
     """
     benchmark: Benchmark = benchmark_named(name)
-    how = how or MathConfig(train=sources)
+    how = how or MathConfig(train=sources if isinstance(sources, str) else tuple(sources))
     read = load_problems(sources, how, inherited=inherited, only=(name, *benchmark.also_called))
     if len(read.problems) not in benchmark.problems:
         expected = " or ".join(map(str, benchmark.problems))

@@ -42,7 +42,6 @@ def corrupted(
     **shares,
 ):
     """(rewards, corrupted flags) of one call; every group of `group` rows is a prompt."""
-    log = shares.pop("log", None)
     reward = RewardWithCorruption(
         Fixed(rewards, binary=binary),
         RewardConfig(**shares),

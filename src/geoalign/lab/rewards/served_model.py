@@ -6,10 +6,11 @@ responses), versions 0.15 to 0.28.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from jinja2 import TemplateError
@@ -70,7 +71,9 @@ class ServedRewardModel:
             patience=config.patience,
             token=token_from(config.token_env, key="reward.model.token_env") if config.token_env else "",
         )
-        self._loop = asyncio.Runner()
+        # A thread of its own: a trainer may call from within a running loop, and connections stay alive between calls.
+        self._thread = ExitStack()
+        self._portal: Any = None
         self._model = ""  # the served one's name; "" before the first answer
         self._longest: int | None = None
         self._tokenizer: Any = None
@@ -106,8 +109,10 @@ class ServedRewardModel:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._loop.run(self._client.aclose())
-        self._loop.close()
+        if self._portal is not None:
+            self._portal.call(self._client.aclose)
+            self._portal = None
+        self._thread.close()
 
     def __enter__(self) -> ServedRewardModel:
         return self
@@ -196,13 +201,21 @@ class ServedRewardModel:
                 raise BadReplyError(f"expected vLLM's format, got {got}: {brief(error)}") from error
 
         content = None if body is None else json.dumps(body).encode("ascii")
+        if self._portal is None:
+            from anyio.from_thread import start_blocking_portal  # comes with httpx2
+
+            self._portal = self._thread.enter_context(start_blocking_portal(name="reward-client"))
+        waiting = self._portal.start_task_soon(partial(self._client.ask, method, path, read, content, once=once))
         try:
-            return self._loop.run(self._client.ask(method, path, read, content, once=once))
+            answer: _Reply = waiting.result()
+            return answer
         except RefusedError as error:
             hint = " (set reward.model.token_env?)" if error.status in (401, 403) else ""
             raise ServiceError(f"{self._config.url}{path}: expected success, got{hint} {error}") from error
         except BadReplyError as error:
             raise ServiceError(f"{self._config.url}{path}: {error}") from error
+        finally:
+            waiting.cancel()  # on Ctrl-C the request ends too
 
 
 def _tokenizer(model: str, trust_remote_code: bool) -> Any:

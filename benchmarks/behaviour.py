@@ -32,10 +32,7 @@ from geoalign import CURATORS, GeoAlignConfig, Rollouts
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("sft.max_steps=30", "grpo.max_steps=6", "grpo.save_steps=2", "evaluation.every=3", "evaluation.problems=32")
-SETTINGS: dict[str, dict[str, Any]] = {
-    "pods": {"m": 4},
-    "random": {"geoalign": GeoAlignConfig(min_scores=8)},
-}
+SETTINGS: dict[str, dict[str, Any]] = {"pods": {"m": 4}, "random": {"geoalign": GeoAlignConfig(min_scores=8)}}
 # They take no other rewards, or decide nothing on others.
 BINARY_ONLY = (
     "s_grpo",

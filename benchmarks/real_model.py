@@ -1,13 +1,12 @@
 """GRPO, GeoAlign, Denoise and the oracle on a pretrained model, and what they cost, by one command on one GPU.
 
-python -m benchmarks.real_model --model FOLDER_OR_PARTS --output runs/real_model
+python -m benchmarks.real_model --model FOLDER --output runs/real_model
 
-1. The model's folder, or its parts (`python -m benchmarks.model_parts`), checked and joined.
-2. `python -m benchmarks.overhead`, alone on the GPU: hidden states, curation of 96 x 16 rollouts at d = 2048 by
+1. `python -m benchmarks.overhead`, alone on the GPU: hidden states, curation of 96 x 16 rollouts at d = 2048 by
    GeoAlign and Denoise, shares of a step. About 3 minutes by estimate: 96 of 1,536 rollouts are passed through, which
    is 1.7 PFLOP an update.
-3. `geoalign compare configs/real/accelerator.yaml`: 40 runs, 8 at a time. About 16 minutes by the estimate there.
-4. `geoalign report --compact`: the results as small files.
+2. `geoalign compare configs/real/accelerator.yaml`: 40 runs, 8 at a time. About 16 minutes by the estimate there.
+3. `geoalign report --compact`: the results as small files.
 
 Nothing of this was run on a GPU yet. What is finished is never done again: called again with the same --output, the
 command goes on, also after its time was up or it was killed. It needs no network.
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +26,6 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.model_parts import check_model, cut, is_cut, join
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
 from geoalign.lab.bench.command import machine
 from geoalign.lab.config.comparison_plan import Cell, make_plan
@@ -69,11 +66,7 @@ SMALL_RUNS = ("--curators", "grpo,denoise", "--levels", "flip_20", "--seeds", "0
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says.
-
-    Raises:
-        ConfigError: a number is out of range, no model, or no GPU.
-    """
+    """What the command line says."""
 
     output: Path
     model: Path | None = None
@@ -90,19 +83,14 @@ class Options:
             if self.model is not None:
                 raise ConfigError(f"--model: expected none with --small, which makes its own, got {self.model}")
         elif self.model is None:
-            raise ConfigError("--model: expected the model's folder or that of its parts, got none")
+            raise ConfigError("--model: expected the model's folder, got none")
         elif not torch.cuda.is_available():
             raise ConfigError("expected a GPU, got none that torch can use: --small tries the command on a CPU")
 
 
 @dataclass
 class Work:
-    """One call of the command: its folders, what is left of its time, and what it could not do.
-
-    Attributes:
-        results: the compact results, all that is worth taking away.
-        missing: what is not done, with the reason.
-    """
+    """One call of the command: its folders, what is left of its time, and what it could not do, with the reason."""
 
     options: Options
     console: Console
@@ -117,15 +105,6 @@ class Work:
     def results(self) -> Path:
         return self.options.output / "results"
 
-    @property
-    def model(self) -> Path:
-        return self.options.output / "model"
-
-    @property
-    def cache(self) -> Path:
-        """The user's cache, as the commands see it."""
-        return self.options.output / "cache"
-
     def seconds_left(self) -> float:
         """What is left of the time, less what the end takes."""
         return 60 * self.options.minutes - (time.monotonic() - self.started) - END_SECONDS
@@ -135,13 +114,9 @@ class Work:
 
     def run(self, arguments: Sequence[str], *, seconds: float | None = None) -> int | None:
         """Runs a command of Python's, interrupted when its seconds are up: then None, else its exit code."""
-        environment = {
-            **os.environ,
-            "XDG_CACHE_HOME": str(self.cache.resolve()),
-            "HF_HUB_OFFLINE": "1",
-            "HF_DATASETS_CACHE": str((self.cache / "datasets").resolve()),
-            "PYTHONUNBUFFERED": "1",
-        }
+        cache = (self.options.output / "cache").resolve()
+        own = {"XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(cache / "datasets")}
+        environment = {**os.environ, **own, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen([sys.executable, "-m", *arguments], cwd=ROOT, env=environment)
         try:
             return process.wait(seconds)
@@ -159,18 +134,13 @@ class Work:
 
 
 def real_model(options: Options, console: Console) -> int:
-    """Does everything, as far as the time goes; returns the exit code: 0 if nothing is missing, else 1.
-
-    Raises:
-        ConfigError: the model's parts are not whole, or a command refused its settings.
-        RunFolderError: the output folder holds something else.
-    """
+    """Does everything, as far as the time goes; returns the exit code: 0 if nothing is missing, else 1."""
     work = Work(options, console)
     work.results.mkdir(parents=True, exist_ok=True)
     work.say(f"Up to {options.minutes:g} minutes; results go to {work.results}")
-    place_model(work)
+    model = model_folder(work)
     measure_overhead(work)
-    compare(work)
+    compare(work, model)
     write_results(work)
     for text in work.missing:
         work.say(f"Missing: {text}")
@@ -180,43 +150,20 @@ def real_model(options: Options, console: Console) -> int:
     return 1 if work.missing else 0
 
 
-def place_model(work: Work) -> None:
-    """Puts the model where the runs load it: parts joined, a whole folder linked, with `--small` one made here."""
-    place = work.model
-    place.parent.mkdir(parents=True, exist_ok=True)
-    source = _small_parts(work) if work.options.small else work.options.model
-    assert source is not None
-    if not source.is_dir():
-        raise ConfigError(f"--model: expected a folder, got {source}, where there is none")
-    if is_cut(source):
-        if place.is_symlink():
-            raise ConfigError(f"{place}: expected no folder or a joined one, got a link to another: remove it")
-        work.say(f"Joining and checking the parts in {source}")
-        join(source, place)
-        return
-    check_model(source)
-    if place.is_symlink():
-        if place.resolve() != source.resolve():
-            raise ConfigError(f"{place}: expected a link to {source}, got one to {place.resolve()}: remove it")
-    elif place.exists():
-        raise ConfigError(f"{place}: expected a link to {source}, got a folder: remove it")
-    else:
-        place.symlink_to(source.resolve(), target_is_directory=True)
+def model_folder(work: Work) -> Path:
+    """The model's folder; with `--small` one made here, with random weights and a token per byte."""
+    folder = work.options.output / "small_model" if work.options.small else work.options.model
+    assert folder is not None
+    if work.options.small and not folder.is_dir():
+        from geoalign.lab.models.models import initial_model, save_complete
+        from geoalign.lab.models.process_setup import silence_logs
 
-
-def _small_parts(work: Work) -> Path:
-    """A model with random weights and a token per byte, cut into parts."""
-    from geoalign.lab.models.models import initial_model, save
-    from geoalign.lab.models.process_setup import silence_logs
-
-    silence_logs()
-    parts = work.options.output / "small_parts"
-    if not parts.is_dir():
-        folder = work.options.output / "small_model"
-        shutil.rmtree(folder, ignore_errors=True)
-        save(*initial_model(TinyModelConfig(hidden_size=32, layers=2, heads=2), alphabet=None, seed=0), folder)
-        cut(folder, parts, megabytes=0.05)
-    return parts
+        silence_logs()
+        config = TinyModelConfig(hidden_size=32, layers=2, heads=2)
+        save_complete(*initial_model(config, alphabet=None, seed=0), folder)
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"--model: expected a folder with a model, got no config.json in {folder}")
+    return folder.resolve()
 
 
 def measure_overhead(work: Work) -> None:
@@ -235,7 +182,7 @@ def measure_overhead(work: Work) -> None:
         work.missing.append(f"{file.name}: " + ("broken off, the time was up" if code is None else f"exit code {code}"))
 
 
-def compare(work: Work) -> None:
+def compare(work: Work, model: Path) -> None:
     """Runs, or goes on with, the comparison until it is finished or the time is up."""
     if work.seconds_left() < LEAST_SECONDS:
         work.missing.append("the comparison: not started, the time was up")
@@ -243,7 +190,7 @@ def compare(work: Work) -> None:
     options = work.options
     workers = [] if options.workers is None else ["--workers", str(options.workers)]
     small = [*SMALL_RUNS, *(f"--set={one}" for one in SMALL)] if options.small else []
-    changes = [f"--set=run.model.path={work.model.resolve()}", *workers, *small]
+    changes = [f"--set=run.model.path={model}", *workers, *small]
     work.say(f"The comparison {CONFIG.relative_to(ROOT)}")
     code = work.run(
         ["geoalign", "compare", str(CONFIG), "--output", str(work.comparison.resolve()), "--resume", *changes],
@@ -264,15 +211,8 @@ def write_results(work: Work) -> None:
     results = {cell.name: (folder.read_result(cell) or {}).get("status", "missing") for cell in planned}
     finished = [name for name, status in results.items() if status == "finished"]
     if any(status != "missing" for status in results.values()):
-        code = work.run(
-            [
-                "geoalign",
-                "report",
-                str(work.comparison.resolve()),
-                "--compact",
-                str((work.results / "comparison").resolve()),
-            ]
-        )
+        compact = str((work.results / "comparison").resolve())
+        code = work.run(["geoalign", "report", str(work.comparison.resolve()), "--compact", compact])
         if code != 0:
             raise RunFolderError(f"{work.comparison}: its results could not be written, exit code {code}")
     if len(finished) < len(results):
@@ -302,13 +242,9 @@ def cells_of(folder: ComparisonFolder) -> list[Cell]:
 
 
 def options_of(arguments: Sequence[str] | None = None) -> Options:
-    """The options of the command line.
-
-    Raises:
-        ConfigError: as `Options`.
-    """
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, metavar="DIR", help="the model's folder, or that of its parts")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="the model's folder")
     parser.add_argument("--output", type=Path, default=Path("runs/real_model"), metavar="DIR", help="(%(default)s)")
     parser.add_argument("--workers", type=int, metavar="N", help="runs at a time, a process each (8, as configured)")
     parser.add_argument("--minutes", type=float, default=25.0, metavar="N", help="stop after so many (%(default)g)")

@@ -51,12 +51,7 @@ def stages_timed(device: torch.device, clock: Callable[[], float] = time.perf_co
 
 @contextmanager
 def _timed(
-    owner: Any,
-    attribute: str,
-    name: str,
-    spent: dict[str, float],
-    device: torch.device,
-    clock: Callable[[], float],
+    owner: Any, attribute: str, name: str, spent: dict[str, float], device: torch.device, clock: Callable[[], float]
 ) -> Iterator[None]:
     function = getattr(owner, attribute)
 

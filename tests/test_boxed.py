@@ -1,10 +1,11 @@
 import time
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.boxed import boxed_answer, last_boxed
+from geoalign.boxed import answer_start, boxed_answer, last_boxed
+from geoalign.lab.rewards.answers import final_answer
 from geoalign.lab.rewards.verified import nesting_depth
 
 
@@ -47,16 +48,6 @@ PIECES = st.lists(
 ).map("".join)
 
 
-def test_the_texts_drawn_hold_boxes():
-    several = settings(max_examples=20_000, derandomize=True, database=None)
-    boxed = find(
-        PIECES,
-        lambda text: last_boxed(text) not in (None, "") and boxed_answer(text) != last_boxed(text),
-        settings=several,
-    )
-    assert boxed.count("\\boxed{") >= 2
-
-
 @given(PIECES)
 def test_the_answer_is_a_balanced_part_of_the_text_after_an_opening(text):
     answer = last_boxed(text)
@@ -74,21 +65,21 @@ def test_a_box_at_the_end_is_found_whatever_stands_before(text, answer):
 @pytest.mark.parametrize(
     "text",
     [
-        "\\boxed{" * 150_000,
-        "{" * 1_000_000,
-        "}" * 1_000_000,
-        "\\boxed{" + "{" * 400_000 + "}" * 400_000,
-        "\\boxed" + " " * 1_000_000,
-        "\\boxed " * 150_000,
-        "\\boxed{1}" * 100_000 + "{",
-        "\\" * 1_000_000,
+        "\\boxed{" * 30_000,
+        "{" * 200_000,
+        "}" * 200_000,
+        "\\boxed{" + "{" * 80_000 + "}" * 80_000,
+        "\\boxed" + " " * 200_000,
+        "\\boxed " * 30_000,
+        "\\boxed{1}" * 20_000 + "{",
+        "\\" * 200_000,
     ],
 )
-def test_a_million_hostile_characters_take_no_quadratic_time(text):
+def test_hostile_characters_take_no_quadratic_time(text):
     start = time.perf_counter()
     last_boxed(text)
-    # Half a second is usual; a search of quadratic cost takes many minutes.
-    assert time.perf_counter() - start < 20
+    # A tenth of a second is usual; a search of quadratic cost takes minutes.
+    assert time.perf_counter() - start < 10
 
 
 LISTS = [
@@ -128,31 +119,66 @@ def test_a_list_of_boxes_at_the_end_is_one_answer(text, answer):
     assert boxed_answer(text) == answer
 
 
-def test_without_a_box_there_is_no_list():
-    assert boxed_answer("-2 and 1") is None
-
-
-@given(PIECES)
-def test_the_answer_is_the_last_box_or_ends_with_it(text):
-    last, answer = last_boxed(text), boxed_answer(text)
-    assert (answer is None) == (last is None)
-    assert last is None or answer.endswith(last)
-
-
-def test_many_boxes_take_no_quadratic_time():
-    start = time.perf_counter()
-    for text in (
-        "\\boxed{" * 70_000 + "}" * 70_000,
-        "".join(f"\\boxed{{{number}}} x= and " for number in range(60_000)),
-        "\\boxed{1}" + "a " * 100_000 + "\\boxed{2}",
-        "\\boxed{1}" + " x" * 34 + "\\boxed{2}",
-    ):
-        boxed_answer(text)
-    assert time.perf_counter() - start < 20
-
-
 def test_depth_counts_brackets_of_all_kinds():
     assert nesting_depth("") == 0
     assert nesting_depth("(1,[2])") == 2
     assert nesting_depth(")))((") == 0
     assert nesting_depth("{" * 10_000 + "}" * 10_000) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"so \boxed{42}.", "42}."),
+        (r"so \boxed{ 42 }", "42 }"),
+        (r"first \boxed{1}, no: \boxed{2}", "2}"),
+        (r"the roots are \boxed{-2} and \boxed{1}", r"-2} and \boxed{1}"),  # a list begins with its first box
+        (r"the answer is 5, so \boxed{\frac{1}{2}}", r"\frac{1}{2}}"),  # a box comes before words
+        ("48 / 2 = 24\n#### 72", "72"),
+        ("#### 1\n#### $1,072.50\n", "1,072.50\n"),
+        ("#### 3. Step\nso the answer is 5", "5"),  # a heading
+        ("The answer is 12.", "12."),
+        ("The answer is: **B**", "B**"),
+        ("Final Answer: $x = 3$", "x = 3$"),
+        ("**Answer:** (C)", "C)"),
+        ("My answer is 'yes'", "yes'"),
+        ("the answer is 3. No: the answer is 4", "4"),
+    ],
+)
+def test_where_the_answer_begins(text, answer):
+    start = answer_start(text)
+    assert start is not None
+    assert text[start:] == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no mark, though 42 is the last number",
+        "the answer is",
+        "####  ",
+        "##### 5\nanswer = 5",
+        r"\boxed{}",
+        r"\boxed{ }",
+        r"\boxed{4",
+        "answered: 5",
+    ],
+)
+def test_what_marks_no_answer(text):
+    assert answer_start(text) is None
+
+
+@given(st.text(max_size=40), st.integers(0, 999))
+def test_a_box_is_found_behind_any_text(before, number):
+    text = before.replace("{", "").replace("}", "").replace("\\", "") + rf" \boxed{{{number}}}"
+    start = answer_start(text)
+    assert start is not None
+    assert text[start:] == f"{number}}}"
+    assert final_answer(text) == str(number)  # what is rewarded is what is found
+
+
+def test_finding_it_is_linear_in_the_length_of_the_text():
+    text = "answer is " * 50_000
+    assert answer_start(text) is None
+    assert answer_start(text + "7") == len(text)

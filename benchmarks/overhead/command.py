@@ -16,14 +16,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from benchmarks.overhead.curating import (
-    ARCHITECTURES,
-    Cost,
-    CurationCost,
-    Options,
-    curation_cost,
-    denoise_cost,
-)
+from benchmarks.overhead.curating import ARCHITECTURES, Cost, CurationCost, Options, curation_cost, denoise_cost
 from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.command import machine

@@ -1,11 +1,11 @@
-"""The final answer of a response: its last complete `\\boxed{...}`, or those listed at its end."""
+"""The final answer of a response: its last complete `\\boxed{...}`, or those listed at its end; and where it begins."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # In order: the opening of a box; a line break `\\` (whose second half escapes nothing), unless that second half opens a
 # box in text escaped once too often; an escaped brace, which neither opens nor closes; a brace.
@@ -22,14 +22,22 @@ _BETWEEN = re.compile(
 )
 _LONGEST_BETWEEN = 70
 
+# GSM8K's mark, a number alone behind it (otherwise it is a heading), and the words that name an answer; emphasis, a
+# quotation or a bracket may stand before the answer itself.
+_MARKS = (
+    re.compile(r"(?<!#)####(?=[ \t]*\$?[ \t]*[-+]?[0-9.,/]+%?[ \t]*$)", re.MULTILINE),
+    re.compile(r"\banswer\**\s*(?:\bis\b|:)", re.IGNORECASE),
+)
+_ADORNMENT = re.compile(r"[\s:$*_`\"'(\[]*")
 
-@dataclass(frozen=True)
-class Box:
-    """A complete box: where its `\\boxed` begins, and its content begins and ends."""
+
+class _Box(NamedTuple):
+    """A complete box: where its `\\boxed` begins, where its content begins and ends, and the content."""
 
     opening: int
     start: int
     end: int
+    content: str
 
 
 def last_boxed(text: str) -> str | None:
@@ -39,7 +47,7 @@ def last_boxed(text: str) -> str | None:
     length of any text.
     """
     last = next(_from_the_last(text), None)
-    return None if last is None else text[last.start : last.end]
+    return None if last is None else last.content
 
 
 def boxed_answer(text: str) -> str | None:
@@ -51,22 +59,44 @@ def boxed_answer(text: str) -> str | None:
     (`x =`); or the ends of formulas, and then at least one comma or word. So several guesses in a list are the set of
     them, which no single answer equals. Boxes with other words between them are no list: the last one counts.
     """
-    contents: list[str] = []
-    for box in reversed(answer_boxes(text)):
-        content = text[box.start : box.end]
-        if not contents or content.strip() != contents[-1].strip():
-            contents.append(content)
-    return ", ".join(reversed(contents)) if contents else None
+    contents = [box.content for box in _answer_boxes(text)]
+    kept = contents[-1:]
+    for content in contents[-2::-1]:
+        if content.strip() != kept[-1].strip():
+            kept.append(content)
+    return ", ".join(reversed(kept)) if kept else None
 
 
-def answer_boxes(text: str) -> list[Box]:
+def answer_start(text: str) -> int | None:
+    r"""The index of the first character of the final answer; None where none is marked.
+
+    The answer is what stands in the last complete `\boxed{...}`, or in the first box of the list that this box ends;
+    else behind the last `####` of a line with a number alone; else behind the last "answer is" or "answer:". Spaces,
+    dollar signs, stars, quotation marks and opening brackets before it do not belong to it. A number without such a
+    mark is no answer here: the last one of a text may be a date or a line of code. An empty box, or a mark at the very
+    end, names none.
+    """
+    boxes = _answer_boxes(text)
+    if boxes:
+        first = boxes[0]
+        return first.end - len(first.content.lstrip()) if first.content.strip() else None
+    for mark in _MARKS:
+        ends = [match.end() for match in mark.finditer(text)]
+        if ends:
+            adorned = _ADORNMENT.match(text, ends[-1])
+            start = ends[-1] if adorned is None else adorned.end()
+            return start if start < len(text) else None
+    return None
+
+
+def _answer_boxes(text: str) -> list[_Box]:
     """The boxes that give the answer of `text`, in their order: the last one, or the list of which it is the end."""
     boxes = _from_the_last(text)
     found = list(itertools.islice(boxes, 1))
     for box in boxes:
         first = found[-1]
         # An empty box is an answer left out, never part of a list.
-        if not text[box.start : box.end].strip() or not text[first.start : first.end].strip():
+        if not box.content.strip() or not first.content.strip():
             break
         if box.end >= first.opening or not _joins(text, box.end + 1, first.opening):
             break
@@ -76,18 +106,16 @@ def answer_boxes(text: str) -> list[Box]:
 
 def _joins(text: str, start: int, end: int) -> bool:
     """Whether the text between two boxes makes a list of them."""
-    if end - start > _LONGEST_BETWEEN:
-        return False
     between = text[start:end]
-    if not _BETWEEN.fullmatch(between):
+    if len(between) > _LONGEST_BETWEEN or not _BETWEEN.fullmatch(between):
         return False
     return re.search(_FORMULA_ENDS, between) is None or re.search(_SEPARATOR, between) is not None
 
 
-def _from_the_last(text: str) -> Iterator[Box]:
+def _from_the_last(text: str) -> Iterator[_Box]:
     """The complete boxes of a text, the one that opens last first."""
     opened: list[tuple[int, int] | None] = []  # where a box and its content start; None for a plain brace
-    boxes: list[Box] = []
+    boxes: list[tuple[int, int, int]] = []
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark == "{":
@@ -95,7 +123,7 @@ def _from_the_last(text: str) -> Iterator[Box]:
         elif mark == "}":
             start = opened.pop() if opened else None
             if start is not None:
-                boxes.append(Box(*start, token.start()))
+                boxes.append((*start, token.start()))
         elif mark.startswith(r"\boxed"):
             opened.append((token.start(), token.end()))
-    return iter(sorted(boxes, key=lambda box: -box.opening))
+    return (_Box(*box, text[box[1] : box[2]]) for box in sorted(boxes, reverse=True))

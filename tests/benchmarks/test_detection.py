@@ -36,7 +36,7 @@ def test_the_papers_score_is_that_of_the_papers_settings():
 
 
 def test_a_planted_direction_is_found_out_of_sample():
-    area, precision = detect(batches())["GDI sum, paper's, cross fit"]
+    area, precision = detect(batches(1))["GDI sum, paper's, cross fit"]
     assert area.estimate > 0.75
     assert precision.estimate > 0.4
 

@@ -5,24 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
-from benchmarks.scaling import (
-    MEMORY,
-    TERMS,
-    CostModel,
-    Point,
-    Work,
-    fit,
-    projector_bytes,
-    read_points,
-    sharing,
-    step_size,
-    step_work,
-)
+from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, read_points
 
 from benchmarks import scaling
-from geoalign.lab.bench.curation import Shape
-from geoalign.method.projector import Projector
+from geoalign.lab.bench.command import Shape
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "scaling.md"
@@ -41,23 +27,6 @@ def test_work_by_hand():
     assert Work.of(Shape(4096, 64, 10)).judged == 16_384 * 10
     # Beyond 4,096 scores the density stands on a grid of 2,048.
     assert Work.of(Shape(1000, 8, 16)).kernels == 8000 * 2048
-
-
-def test_steps_by_hand():
-    # 28 pairs, 25.2 of them in training: 41 groups hold 1,033 and make 328 rows.
-    assert step_size(Shape(96, 8, 2048)) == (328, pytest.approx(41 * 25.2))
-    # 496 pairs: eight groups at least, and no more than 2,048 of their pairs.
-    assert step_size(Shape(96, 32, 2048)) == (256, 2048)
-    # All groups where there are fewer.
-    assert step_size(Shape(4, 4, 2048)) == (16, pytest.approx(4 * 5.4))
-    # benchmarks/performance.md: 10,368 pairs and 1,536 rows of 2,048 numbers take about 39 GFLOP.
-    assert step_work(Shape(96, 16, 2048), 1536, 10_368) == pytest.approx(39.1e9, rel=0.01)
-
-
-@pytest.mark.parametrize("d", [64, 2048])
-def test_projector_bytes_are_the_projectors(d):
-    projector = Projector(d, layers=3, hidden_dim=512, output_dim=512, generator=torch.Generator().manual_seed(0))
-    assert projector_bytes(d) == sum(4 * weight.numel() for weight in projector.parameters())
 
 
 def made(model):
@@ -84,35 +53,10 @@ def test_a_fit_finds_the_constants_again():
     assert found.memory.keys() == MEMORY.keys()
 
 
-def test_seconds_by_hand():
-    shape = Shape(10, 4, 1000)
-    stages = known().stages(shape)
-    assert stages["pairs"] == pytest.approx(2e-9 * 40_000 + 4e-10 * 160_000 + 3e-7 * 60)
-    assert stages["scoring"] == pytest.approx(0.2 + 2e-11 * 20_480_000 + 1e-5 * 60)
-    assert known().seconds(shape) == pytest.approx(sum(stages.values()))
-    assert known().extra_bytes(shape) == pytest.approx(4 * 40_000 + 1e8 + 8 * 40_000 + 150 * 60)
-
-
-def test_sharing_by_hand():
-    shape, model = Shape(1024, 16, 1024), known()
-    two = sharing(model, shape, 2, bytes_per_second=1e9)
-    states = 4 * 16_384 * 1024
-    assert two.gathered_bytes == states / 2
-    assert two.gather == pytest.approx(states / 2 / 1e9)
-    assert two.driver == pytest.approx(model.seconds(shape))
-    # Ten groups of 16 in each of 50 steps: 8,000 of the 16,384 rows, half of them elsewhere.
-    assert two.drawn_bytes == 4 * 8000 * 1024 / 2
-    assert two.summed_bytes == 50 * projector_bytes(1024)
-    stages = model.stages(shape)
-    halved = (stages["pairs"] + stages["scoring"] + stages["decision and rest"]) / 2
-    network = (two.drawn_bytes + projector_bytes(1024)) / 1e9
-    rest = stages["training"] + stages["density"]
-    assert two.scored_apart == pytest.approx(halved + rest + network, rel=1e-3)
-    assert sharing(model, shape, 64, bytes_per_second=1e9).scored_apart < two.scored_apart
-
-
-def test_points_of_a_real_call(tmp_path):
+def test_points_of_a_real_call(tmp_path, monkeypatch):
     file = tmp_path / "bench.json"
+    here = lambda measured, shapes, device, repeats: [measured(shape, device, repeats) for shape in shapes]  # noqa: E731
+    monkeypatch.setattr(scaling, "in_fresh_processes", here)
     scaling.main(["--measure", str(file), "--shape", "8x4x32"])
     (point,) = read_points([file])
     assert point.shape == Shape(8, 4, 32)

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from benchmarks.wrong_rewards import Labelled, by_curator, by_prediction, layer_states, measure, read_labelled
+from benchmarks.wrong_rewards import Labelled, by_prediction, layer_states, measure, read_labelled
 from tiny_models import random_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks import wrong_rewards
-from geoalign.errors import InputError
 from geoalign.lab.models.models import make_tokenizer
 
 
@@ -41,17 +40,6 @@ def planted(groups=40, size=8, *, wrong=0.25, checks=None):
         checks=checks or [None] * rows,
     )
     return dump, states
-
-
-def test_a_rollout_a_row(tmp_path):
-    rows = [row("b", 0.4, True, passed="10"), row("a", 1, 0, passed="11"), row("b", 0, False, passed="00")]
-    dump = read_labelled(written(tmp_path / "dump.jsonl", rows))
-    assert dump.groups.tolist() == [0, 0, 1]  # group after group, in the order of the file
-    assert dump.rewards.tolist() == [0.4, 0.0, 1.0]
-    assert dump.correct.tolist() == [True, False, False]
-    assert dump.checks == ["10", "00", "11"]
-    with pytest.raises(InputError, match=r"line 2: correct: expected a value, got none"):
-        read_labelled(written(tmp_path / "bad.jsonl", [row(), {"prompt": "a", "response": "b", "reward": 1}]))
 
 
 def test_lists_of_responses(tmp_path):
@@ -98,13 +86,6 @@ def test_a_prediction_has_not_seen_its_group():
     assert np.abs(before - after)[~first].max() > 1e-3
 
 
-def test_batches_are_seen_in_order():
-    dump, states = planted()
-    later = np.where(dump.groups < 10, dump.rewards, 1 - dump.rewards)
-    first, changed = (by_curator("denoise", dump, rewards, states, 1, 10)[0] for rewards in (dump.rewards, later))
-    assert first[dump.groups < 10] == pytest.approx(changed[dump.groups < 10])  # later batches change nothing
-
-
 def test_states_that_know_mend_the_order_and_noise_does_not():
     dump, states = planted()
     views = {"noise": torch.randn(states.shape, generator=torch.Generator().manual_seed(9)), "known": states}
@@ -120,17 +101,6 @@ def test_states_that_know_mend_the_order_and_noise_does_not():
     assert permuted.low <= 0 <= permuted.high + 1e-9
     halves = {one["score"]: one["halves"] for one in found["explored"]}["denoise"]
     assert max(halves["noise"]) < min(halves["known"])
-
-
-def test_consensus_counts_equal_outcomes_and_what_does_not_suit_is_left_out_with_the_reason():
-    # Labels 1 0 1 0. Two rows pass "11" (2 x 2 = 4 each), one "10" (1 x 1), one "00" (0): all right ones stand above.
-    dump, _ = planted(groups=2, size=4, wrong=0.0, checks=["11", "10", "11", "00"] * 2)
-    found = measure(dump, {}, 0.5, curators=["denoise", "majority vote"])
-    rows = {one["score"]: one["order"].estimate for one in found["rows"]}
-    assert rows["consensus of checks"] == rows["equal outcomes"] == 1
-    reasons = {one["score"]: one["reason"] for one in found["skipped"]}
-    assert reasons["denoise"] == "no hidden states"
-    assert "answers" in reasons["majority vote"]
 
 
 def test_the_command_writes_its_figures(tmp_path, capsys):

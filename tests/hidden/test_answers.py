@@ -34,7 +34,7 @@ def by_words():
 @pytest.mark.parametrize("make", [by_bytes, by_words])
 def test_the_token_is_the_one_that_the_tokenizers_offsets_name(make):
     tokenizer = make()
-    from geoalign.answer_start import answer_start
+    from geoalign.boxed import answer_start
 
     encoded = [tokenizer(text, return_offsets_mapping=True) for text in TEXTS]
     found = answer_starts(tokenizer, [one["input_ids"] for one in encoded])

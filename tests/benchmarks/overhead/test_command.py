@@ -2,18 +2,15 @@
 
 import io
 import json
-import math
 import re
 import runpy
 import shlex
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import torch
 from benchmarks.overhead.command import Overhead, print_overhead
-from benchmarks.overhead.curating import Cost, CurationCost, Options, curation_cost, denoise_cost, measure
+from benchmarks.overhead.curating import Cost, CurationCost, Options
 from rich.console import Console
 
 from benchmarks.overhead import command
@@ -106,47 +103,3 @@ def test_goals_are_judged():
     assert "memory: 301 MB, not within 300 MB" in bad
     assert "share of the step: 1.32%, not within 1%" in bad
     assert "upper bounds" not in bad
-
-
-CPU = torch.device("cpu")
-
-
-def test_warm_up_calls_are_made_and_not_counted():
-    numbers = []
-
-    def call(number):
-        numbers.append(number)
-        time.sleep(0.3 if number < 2 else 0.0)
-
-    cost = measure(call, repeats=3, warmups=2, device=CPU)
-    assert numbers == [0, 1, 2, 3, 4]
-    assert len(cost.seconds) == 3
-    assert min(cost.seconds) < 0.3
-    assert math.isnan(cost.megabytes)
-
-
-def test_median_and_scale_by_hand():
-    cost = Cost((3.0, 1.0, 2.0), megabytes=7.0)
-    assert cost.median == 2.0
-    twice = cost.scaled(4.0).scaled(0.5)
-    assert twice == Cost((6.0, 2.0, 4.0), megabytes=7.0, scale=2.0)
-    assert Cost((1.0, 2.0)).median == pytest.approx(1.5)
-
-
-OPTIONS = Options(architecture="tiny", groups=12, size=4, repeats=2)
-
-
-def test_settings_and_early_stop():
-    full = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=False)
-    # 12 groups x 6 pairs of continuous rewards; all 50 steps.
-    assert (full.pairs, full.steps) == (72, 50)
-    assert len(full.cost.seconds) == 2
-    stopped = curation_cost(OPTIONS, device="cpu", setting="paper", early_stop=True)
-    assert stopped.steps < 50
-
-
-def test_denoise_is_timed_whole():
-    found = denoise_cost(OPTIONS, device="cpu")
-    assert (found.curator, found.stages, found.label) == ("denoise", {}, "cpu, denoise")
-    assert len(found.cost.seconds) == 2
-    assert math.isnan(found.pairs)

@@ -52,7 +52,7 @@ def test_hostile_responses_reach_every_file_whole(
     texts = ["a\ud800b", "\x00\x07\x1b[2J", "\u202e\u2028", "</script>\\boxed{" * 30, "", "💥"]
     scripted(lambda prompt, sample: texts[sample])
     _, said = run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=6, save_responses=tmp_path / "r.jsonl.gz")
-    saved = read_responses(tmp_path / "r.jsonl.gz").rows
+    saved = list(read_responses(tmp_path / "r.jsonl.gz").values())
     expected = ["a\ufffdb", *texts[1:]]
     assert [row.response for row in saved[:6]] == expected
     assert [row["response"] for row in rows_of(tmp_path / "out")[:6]] == expected

@@ -2,7 +2,7 @@ import math
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.evaluation.scores import PairAccuracy, hold_out_prompts, pair_accuracy
+from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair
 
@@ -33,15 +33,15 @@ def test_accuracy_by_hand():
         flattering,
     )
     # Right, wrong, tied, right (shortcut chosen), right and wrong (shortcut rejected); one cannot be scored.
-    assert found == PairAccuracy(
-        accuracy=3.5 / 6,
-        count=6,
-        with_shortcut=1.0,
-        with_shortcut_count=1,
-        against_shortcut=0.5,
-        against_shortcut_count=2,
-        unscored=1,
-    )
+    assert found == {
+        "accuracy": 3.5 / 6,
+        "count": 6,
+        "with_shortcut": 1.0,
+        "with_shortcut_count": 1,
+        "against_shortcut": 0.5,
+        "against_shortcut_count": 2,
+        "unscored": 1,
+    }
 
 
 def test_a_task_without_a_shortcut_has_no_such_pairs():
@@ -49,8 +49,8 @@ def test_a_task_without_a_shortcut_has_no_such_pairs():
         raise ConfigError("no shortcut")
 
     found = pair_accuracy(Lengths(), pairs(("aaa", "a")), unknown)
-    assert (found.accuracy, found.with_shortcut, found.against_shortcut) == (1.0, None, None)
-    assert pair_accuracy(Lengths(), [], unknown).accuracy is None
+    assert (found["accuracy"], found["with_shortcut"], found["against_shortcut"]) == (1.0, None, None)
+    assert pair_accuracy(Lengths(), [], unknown)["accuracy"] is None
 
 
 def test_all_pairs_of_a_prompt_are_on_one_side():

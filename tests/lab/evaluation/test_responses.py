@@ -3,11 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.evaluation.responses import ROLES, SavedResponse, read_responses, write_responses
+from geoalign.lab.evaluation.responses import SavedResponse, read_responses, write_responses
 
 GOOD: dict[str, Any] = {
     "set": "helpful",
@@ -20,7 +20,11 @@ GOOD: dict[str, Any] = {
 
 texts = st.text(st.characters(codec=None))  # lone surrogates and control characters too
 names = st.text(st.characters(codec="utf-8"))
-messages = st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(ROLES), texts)
+messages = st.builds(
+    lambda role, content: {"role": role, "content": content},
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    texts,
+)
 rows = st.builds(
     SavedResponse,
     set=names,
@@ -41,42 +45,34 @@ def written(path: Path, *lines: str) -> Path:
 def test_what_is_written_is_read_back(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("responses") / name
 
-    @given(st.lists(rows, min_size=1, max_size=4, unique_by=lambda row: row.key))
+    @settings(max_examples=25)
+    @given(st.lists(rows, min_size=1, max_size=3, unique_by=lambda row: row.key))
     def check(given_rows: list[SavedResponse]) -> None:
         write_responses(path, given_rows)
-        assert read_responses(path).rows == tuple(given_rows)
+        assert list(read_responses(path).values()) == given_rows
 
     check()
 
 
-def test_places_count_empty_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
+def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
-    read = read_responses(path)
-    assert read.lines == ("line 2", "line 4")
-    assert read.rows[0].response == "Hi"
-
-
-def test_a_second_response_under_one_key_is_refused_on_both_ways(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
+    assert list(read_responses(path)) == [("helpful", "7", 0), ("helpful", "7", 1)]
+    written(path, json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
     with pytest.raises(
-        InputError, match=r"r\.jsonl, line 2: expected one response .* got a second one .* after line 1"
+        InputError, match=r"r\.jsonl, line 2: expected one response .* got two for \('helpful', '7', 0\)"
     ):
         read_responses(path)
-    one = SavedResponse("s", "1", 0, ({"role": "user", "content": "x"},), "y", False)
-    with pytest.raises(InputError, match=r"got two for \('s', '1', 0\)"):
-        write_responses(tmp_path / "new.jsonl", [one, one])
-    assert not (tmp_path / "new.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"id": 7}, "id: expected str, got int"),
-        ({"id": "a\ud800"}, "id: expected text that UTF-8 can hold"),
-        ({"sample": -1}, "sample: expected 0 or more, got -1"),
-        ({"prompt": []}, "prompt: expected at least one chat message"),
-        ({"prompt": [{"role": "user", "content": 3}]}, "prompt.0: content: expected str, got int"),
-        ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: expected one of system, user"),
+        ({"id": 7}, "id: Input should be a valid string, got 7"),
+        ({"id": "a\ud800"}, "id: Value error, 'utf-8' codec can't encode"),
+        ({"sample": -1}, "sample: Input should be greater than or equal to 0, got -1"),
+        ({"prompt": []}, "prompt: Tuple should have at least 1 item"),
+        ({"prompt": [{"role": "user", "content": 3}]}, "prompt.0.content: Input should be a valid string"),
+        ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: Input should be 'system', 'user'"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_line(change: dict[str, Any], said: str, tmp_path: Path) -> None:

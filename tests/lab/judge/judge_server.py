@@ -37,10 +37,7 @@ def judged_texts(request: dict[str, Any]) -> tuple[str, str]:
     content = request["messages"][1]["content"]
     mark = content.partition("the mark ")[2].partition(",")[0]
     _, first, second = content.split(f"\n\n[{mark}] response of ")
-    return (
-        first.removeprefix("model_a:\n"),
-        second.removeprefix("model_b:\n").removesuffix(f"\n\n[{mark}] end"),
-    )
+    return (first.removeprefix("model_a:\n"), second.removeprefix("model_b:\n").removesuffix(f"\n\n[{mark}] end"))
 
 
 def longer_wins(request: dict[str, Any]) -> Reply:

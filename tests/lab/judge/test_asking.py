@@ -3,10 +3,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from judge_server import JudgeServer, Reply, completion, verdict
+from judge_server import JudgeServer, Reply, verdict
 
 from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.http_client import BadReplyError, RefusedError
+from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import Comparison, Verdict, ask_local, endpoint, judge_messages, parse_verdict
 
 Settings = Callable[..., JudgeConfig]
@@ -113,21 +113,3 @@ def test_what_is_no_completion_is_an_error(body: str, server: JudgeServer, setti
     server.says(Reply(body))
     with pytest.raises(BadReplyError, match="expected a chat completion in JSON, got "):
         ask(settings())
-
-
-def test_what_the_judge_says_is_text_without_surrogates(server: JudgeServer, settings: Settings) -> None:
-    server.says(completion(None))
-    assert ask(settings()) == ""
-    server.says(completion("a\ud800b"))
-    assert ask(settings()) == "a?b"
-
-
-def test_the_key_is_taken_out_of_what_the_endpoint_says(
-    server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-secret")
-    server.says(completion("your key is sk-secret"))
-    assert ask(settings(token_env="MY_KEY")) == "your key is [API key]"
-    server.says(Reply("wrong key: sk-secret", 401))
-    with pytest.raises(RefusedError, match=r"wrong key: \[API key\]"):
-        ask(settings(token_env="MY_KEY"))

@@ -61,9 +61,7 @@ TRICKS = [
 ]
 
 
-@given(
-    st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3),
-)
+@given(st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3))
 def test_no_text_begins_a_part(texts: list[str]) -> None:
     content = judge_messages(Comparison(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
     mark = mark_of(content)
@@ -90,10 +88,3 @@ def test_what_is_changed_in_a_judged_text() -> None:
         "[/INST]",
     ):
         assert as_prompted(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a < b, [x] and |y|", "<b>bold</b>", "<span>", "\x00\t\r\n é 漢字 \U0001f600", "[INS]"]
-)
-def test_everything_else_is_shown_as_it_is(text: str) -> None:
-    assert as_prompted(text) == text

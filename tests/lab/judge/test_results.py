@@ -1,7 +1,7 @@
 import pytest
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of
+from geoalign.lab.judge.command import Judgment, Rates, judgment_of, rates_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
@@ -78,7 +78,7 @@ def test_several_samples_of_a_prompt_are_not_independent() -> None:
 def test_every_field_is_in_the_table() -> None:
     import io
 
-    from geoalign.lab.judge.results import table_of
+    from geoalign.lab.judge.command import table_of
     from geoalign.lab.terminal import Console
 
     console = Console(file=io.StringIO(), width=120)

@@ -1,14 +1,17 @@
 import math
+import struct
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
-from geoalign.lab.rewards.slots import fixed_share_mask, uniform
+from geoalign.lab.rewards.corruption import fixed_share_mask, uniform
+
+NAN = math.nan
 
 
 class Fixed:
@@ -16,174 +19,278 @@ class Fixed:
 
     __name__ = "fixed"
 
-    def __init__(self, rewards, *, binary=True):
-        self.rewards = rewards
-        self.binary = binary
+    def __init__(self, rewards, *, binary):
+        self.rewards, self.binary = rewards, binary
 
     def score(self, responses, answers, *, prompts=None):
         assert len(responses) == len(answers)
-        return list(self.rewards[: len(responses)])
+        return list(self.rewards)
 
 
-def _mask(seed=0, step=0, prompts=64, samples=16, rate=0.05):
-    ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
-    return corruption_mask(
-        seed=seed, step=step, prompt_ids=ids, sample_indices=list(range(samples)) * prompts, rate=rate
+def corrupted(
+    rewards,
+    group,
+    *,
+    binary=False,
+    responses=None,
+    seed=0,
+    step=0,
+    ids=None,
+    process=0,
+    gather=None,
+    log=None,
+    **shares,
+):
+    """(rewards, corrupted flags) of one call; every group of `group` rows is a prompt."""
+    reward = RewardWithCorruption(
+        Fixed(rewards, binary=binary),
+        RewardConfig(**shares),
+        seed=seed,
+        num_generations=group,
+        process_index=process,
+        takes_shortcut=lambda text: text == "short",
+        gather=gather,
     )
+    rows = len(rewards)
+    got = reward(
+        prompts=[None] * rows,
+        completions=responses or ["long"] * rows,
+        completion_ids=[[1]] * rows,
+        answer=["-"] * rows,
+        problem_id=ids or [f"p{row // group}" for row in range(rows)],
+        trainer_state=SimpleNamespace(global_step=step),
+        log_extra=log,
+    )
+    assert [math.isnan(value) for value in reward.true_rewards] == [math.isnan(value) for value in rewards]
+    assert reward.__name__ == "fixed"
+    return got, reward.corrupted
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.5])
-def test_the_share_of_flips_is_the_rate(rate):
-    count = sum(sum(_mask(step=step, rate=rate)) for step in range(20))
-    # 20 x 64 x 16 = 20,480 independent draws; five standard deviations of the binomial.
-    assert abs(count - 20_480 * rate) < 5 * math.sqrt(20_480 * rate * (1 - rate))
+# Which slots are drawn.
 
 
-def test_draws_are_independent_between_samples_of_a_prompt():
+def slots(prompts=64, samples=16):
+    ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
+    return {"prompt_ids": ids, "sample_indices": list(range(samples)) * prompts}
+
+
+def mask(seed=0, step=0, rate=0.05):
+    return corruption_mask(seed=seed, step=step, rate=rate, **slots())
+
+
+def test_draws_are_independent_and_as_many_as_the_rate_says():
+    for rate in (0.05, 0.5):
+        count = sum(sum(mask(step=step, rate=rate)) for step in range(20))
+        # 20 x 64 x 16 = 20,480 independent draws; five standard deviations of the binomial.
+        assert abs(count - 20_480 * rate) < 5 * math.sqrt(20_480 * rate * (1 - rate))
     # Pairs of neighbours both flipped: probability 0.3^2 = 0.09 if independent; 20 x 64 x 8 = 10,240 pairs.
-    both = 0
-    for step in range(20):
-        mask = _mask(step=step, rate=0.3)
-        both += sum(first and second for first, second in zip(mask[::2], mask[1::2], strict=True))
+    masks = [mask(step=step, rate=0.3) for step in range(20)]
+    both = sum(first and second for one in masks for first, second in zip(one[::2], one[1::2], strict=True))
     assert abs(both - 921.6) < 5 * math.sqrt(10_240 * 0.09 * 0.91)
 
 
-def _fixed(rate, *, prompts=200, samples=16, step=0):
-    ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
-    return fixed_share_mask(
-        seed=0, step=step, prompt_ids=ids, sample_indices=list(range(samples)) * prompts, rate=rate, group_size=samples
-    )
-
-
-def _counts(mask, samples=16):
-    return [sum(mask[start : start + samples]) for start in range(0, len(mask), samples)]
-
-
-def test_a_fixed_share_is_that_of_every_prompt():
-    # 0.25 x 16 = 4 of each; 0.05 x 16 = 0.8: one of four fifths of the prompts and none of the others; 0.7 x 10 = 7,
-    # although the product of the two floats is not.
-    assert set(_counts(_fixed(0.25))) == {4}
-    counts = _counts(_fixed(0.05, prompts=1000))
-    assert set(counts) == {0, 1}
-    assert abs(sum(counts) - 800) < 5 * math.sqrt(1000 * 0.8 * 0.2)
-    assert set(_counts(_fixed(0.7, samples=10), 10)) == {7}
-    assert not any(_fixed(0.0))
-    assert all(_fixed(1.0))
-
-
-def test_a_fixed_share_takes_the_smallest_draws_and_every_sample_alike():
-    draws = [uniform(seed=0, step=0, prompt_id="p0", sample=sample) for sample in range(16)]
-    chosen = [sample for sample in range(16) if _fixed(0.25, prompts=1)[sample]]
-    assert sorted(chosen) == sorted(sorted(range(16), key=draws.__getitem__)[:4])
-    masks = [_fixed(0.25, step=step) for step in range(10)]
-    # Sample 3 of 2,000 prompts: a quarter of them.
-    hits = sum(sum(mask[3::16]) for mask in masks)
-    assert abs(hits - 500) < 5 * math.sqrt(2000 * 0.25 * 0.75)
-
-
-def test_a_fixed_share_is_the_same_for_a_slice_of_the_rows():
-    ids = ["a"] * 4 + ["b"] * 4
-    whole = fixed_share_mask(seed=0, step=0, prompt_ids=ids, sample_indices=[0, 1, 2, 3] * 2, rate=0.5, group_size=4)
-    part = fixed_share_mask(seed=0, step=0, prompt_ids=ids[2:6], sample_indices=[2, 3, 0, 1], rate=0.5, group_size=4)
-    assert part == whole[2:6]
-    with pytest.raises(InputError, match="sample_indices: expected 0 to 3, got 4"):
-        fixed_share_mask(seed=0, step=0, prompt_ids=["a"], sample_indices=[4], rate=0.5, group_size=4)
-
-
 def test_step_seed_prompt_and_sample_each_change_the_draws():
-    base = _mask(rate=0.5)
-    assert _mask(rate=0.5) == base
-    assert _mask(rate=0.5, step=1) != base
-    assert _mask(rate=0.5, seed=1) != base
+    base = mask(rate=0.5)
+    assert mask(rate=0.5) == base
+    assert mask(rate=0.5, step=1) != base
+    assert mask(rate=0.5, seed=1) != base
     of_prompt = [base[start : start + 16] for start in range(0, len(base), 16)]
     assert of_prompt[0] != of_prompt[1]
     assert len(set(of_prompt[0])) == 2
 
 
 def test_the_draws_are_the_same_on_every_machine_and_in_every_version():
-    mask = corruption_mask(
-        seed=7, step=3, prompt_ids=["a"] * 8 + ["b"] * 8, sample_indices=[*range(8), *range(8)], rate=0.5
-    )
-    assert "".join("01"[flip] for flip in mask) == "0110110010110001"
+    ids, samples = ["a"] * 8 + ["b"] * 8, [*range(8), *range(8)]
+    drawn = corruption_mask(seed=7, step=3, prompt_ids=ids, sample_indices=samples, rate=0.5)
+    assert "".join("01"[flip] for flip in drawn) == "0110110010110001"
 
 
 @given(st.permutations(list(range(24))))
 def test_the_order_of_the_rows_changes_nothing(order):
-    ids = [f"p{row // 8}" for row in range(24)]
-    samples = [row % 8 for row in range(24)]
-    mask = corruption_mask(seed=0, step=0, prompt_ids=ids, sample_indices=samples, rate=0.5)
-    shuffled = corruption_mask(
-        seed=0, step=0, prompt_ids=[ids[row] for row in order], sample_indices=[samples[row] for row in order], rate=0.5
-    )
-    assert shuffled == [mask[row] for row in order]
+    ids, samples = [f"p{row // 8}" for row in range(24)], [row % 8 for row in range(24)]
+    whole = corruption_mask(seed=0, step=0, prompt_ids=ids, sample_indices=samples, rate=0.5)
+    ids, samples = [ids[row] for row in order], [samples[row] for row in order]
+    shuffled = corruption_mask(seed=0, step=0, prompt_ids=ids, sample_indices=samples, rate=0.5)
+    assert shuffled == [whole[row] for row in order]
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
-def test_a_rate_that_is_no_share_is_refused(rate):
-    with pytest.raises(InputError, match="rate: expected a share between 0 and 1"):
-        corruption_mask(seed=0, step=0, prompt_ids=[], sample_indices=[], rate=rate)
-    with pytest.raises(ConfigError, match="flip"):
-        RewardConfig(flip=rate)
+def fixed(rate, *, prompts=200, samples=16, step=0):
+    return fixed_share_mask(seed=0, step=step, rate=rate, group_size=samples, **slots(prompts, samples))
 
 
-def _call(reward, rows, *, ids, step=3, **values):
-    return reward(
-        prompts=[None] * rows,
-        completions=["x"] * rows,
-        completion_ids=[[1]] * rows,
-        answer=["1"] * rows,
-        problem_id=ids,
-        trainer_state=SimpleNamespace(global_step=step),
-        **values,
-    )
+def counts(drawn, samples=16):
+    return [sum(drawn[start : start + samples]) for start in range(0, len(drawn), samples)]
 
 
-def test_flips_turn_ones_into_zeros_and_back_and_the_truth_is_kept():
-    scores = [1.0, 0.0] * 16
-    ids = [f"p{row // 8}" for row in range(32)]
-    reward = RewardWithCorruption(Fixed(scores), RewardConfig(flip=0.5), seed=1, num_generations=8)
-    rewards = _call(reward, 32, ids=ids)
-    mask = corruption_mask(seed=1, step=3, prompt_ids=ids, sample_indices=[row % 8 for row in range(32)], rate=0.5)
-    assert 0 < sum(mask) < 32
-    assert rewards == [1 - score if flip else score for score, flip in zip(scores, mask, strict=True)]
-    assert reward.true_rewards == scores
-    assert reward.corrupted == mask
-    assert reward.__name__ == "fixed"
+def test_a_fixed_share_is_that_of_every_prompt():
+    # 0.25 x 16 = 4 of each; 0.05 x 16 = 0.8: one of four fifths of the prompts and none of the others; 0.7 x 10 = 7,
+    # although the product of the two floats is not.
+    assert set(counts(fixed(0.25))) == {4}
+    found = counts(fixed(0.05, prompts=1000))
+    assert set(found) == {0, 1}
+    assert abs(sum(found) - 800) < 5 * math.sqrt(1000 * 0.8 * 0.2)
+    assert set(counts(fixed(0.7, samples=10), 10)) == {7}
+    assert not any(fixed(0.0))
+    assert all(fixed(1.0))
 
 
-@pytest.mark.parametrize(("processes", "rows"), [(2, 12), (3, 8)])
-def test_any_number_of_processes_flips_the_same_slots(processes, rows):
-    # 24 rows in groups of 8; with 12, 6 or 4 rows a process, groups begin in one process and end in the next.
-    scores, ids = [1.0] * 24, [f"p{row // 8}" for row in range(24)]
-    whole = _call(RewardWithCorruption(Fixed(scores), RewardConfig(flip=0.5), seed=0, num_generations=8), 24, ids=ids)
-    parts = []
-    for process in range(processes):
-        reward = RewardWithCorruption(
-            Fixed(scores), RewardConfig(flip=0.5), seed=0, num_generations=8, process_index=process
-        )
-        parts += _call(reward, rows, ids=ids[process * rows : (process + 1) * rows])
-    assert parts == whole
-    assert set(whole) == {0.0, 1.0}
+def test_a_fixed_share_takes_the_smallest_draws_and_every_sample_alike():
+    draws = [uniform(seed=0, step=0, prompt_id="p0", sample=sample) for sample in range(16)]
+    chosen = [sample for sample in range(16) if fixed(0.25, prompts=1)[sample]]
+    assert chosen == sorted(sorted(range(16), key=draws.__getitem__)[:4])
+    # Sample 3 of 2,000 prompts: a quarter of them.
+    hits = sum(sum(fixed(0.25, step=step)[3::16]) for step in range(10))
+    assert abs(hits - 500) < 5 * math.sqrt(2000 * 0.25 * 0.75)
+    # A slice of the rows is drawn as the whole is.
+    some = {"prompt_ids": ["p0"] * 2 + ["p1"] * 2, "sample_indices": [14, 15, 0, 1]}
+    assert fixed_share_mask(seed=0, step=0, rate=0.25, group_size=16, **some) == fixed(0.25)[14:18]
 
 
-def test_the_true_reward_and_the_flips_go_into_the_completions_table():
-    logged = {}
-    reward = RewardWithCorruption(Fixed([1.0] * 8), RewardConfig(flip=1.0), seed=0, num_generations=8)
-    _call(reward, 8, ids=["p"] * 8, log_extra=logged.__setitem__)
-    assert logged == {"true_reward": [1.0] * 8, "corrupted": [True] * 8}
+def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
+    rows = 1024
+    noise = corrupted([0.0] * rows, 4, binary=True, flip=0.5)[1]
+    shortcut = corrupted([0.0] * rows, 4, binary=True, shortcut=0.5, responses=["short"] * rows)[1]
+    # Independent halves agree in half of the slots: 512 +- 5 x 16.
+    agree = sum(left == right for left, right in zip(noise, shortcut, strict=True))
+    assert abs(agree - 512) < 80
+    _, flips = corrupted([1.0, 0.0] * 32, 4, binary=True, flip=0.3)
+    _, extremes = corrupted([1.0, 0.0] * 32, 4, extremes=0.3)
+    assert flips == extremes
+    assert any(flips)
 
 
-def test_a_reward_that_could_not_be_had_stays_so_and_counts_as_no_flip():
-    reward = RewardWithCorruption(Fixed([math.nan, 1.0]), RewardConfig(flip=1.0), seed=0, num_generations=2)
-    first, second = _call(reward, 2, ids=["p", "p"])
-    assert math.isnan(first)
-    assert second == 0.0
-    assert reward.corrupted == [False, True]
+# What becomes of them.
 
 
-def test_a_reward_that_is_not_binary_is_not_flipped_but_refused():
-    reward = RewardWithCorruption(Fixed([0.0, 0.3]), RewardConfig(flip=1.0), seed=0, num_generations=2)
+def test_flips_turn_ones_into_zeros_and_back():
+    scores, ids, logged = [1.0, 0.0] * 16, [f"p{row // 8}" for row in range(32)], {}
+    got, flags = corrupted(scores, 8, binary=True, seed=1, step=3, flip=0.5, log=logged.__setitem__)
+    drawn = corruption_mask(seed=1, step=3, prompt_ids=ids, sample_indices=[row % 8 for row in range(32)], rate=0.5)
+    assert 0 < sum(drawn) < 32
+    assert got == [1 - score if flip else score for score, flip in zip(scores, drawn, strict=True)]
+    assert flags == drawn
+    assert logged == {"true_reward": scores, "corrupted": drawn}
     with pytest.raises(InputError, match=r"rewards: expected 0 or 1 to flip, got 0\.3 in row 1"):
-        _call(reward, 2, ids=["p", "p"])
-    clean = RewardWithCorruption(Fixed([0.0, 0.3]), RewardConfig(flip=0.0), seed=0, num_generations=2)
-    assert _call(clean, 2, ids=["p", "p"]) == [0, 0.3]
+        corrupted([0.0, 0.3], 2, binary=True, flip=1.0)
+
+
+def test_extremes_by_hand():
+    # Mean of [1, 2, 6, 3] is 3: 1 and 2 lie below and become 6; 6 and 3 (equal to the mean) become 1.
+    # Mean of [-1, 0] is -0.5.
+    got, flags = corrupted([1.0, 2.0, 6.0, 3.0, -1.0, 0.0, 0.0, -1.0], 4, extremes=1.0, jitter=0.0)
+    assert got == [6.0, 6.0, 1.0, 1.0, 0.0, -1.0, -1.0, 0.0]
+    assert flags == [True] * 8
+
+
+def test_mean_and_extremes_are_those_of_the_clean_group():
+    # Only some of the eight are drawn; each goes where the clean group sends it, whoever else is drawn.
+    clean = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0]  # mean 31/8 = 3.875
+    got, flags = corrupted(clean, 8, extremes=0.5, jitter=0.0)
+    drawn = corruption_mask(seed=0, step=0, prompt_ids=["p0"] * 8, sample_indices=list(range(8)), rate=0.5)
+    assert 0 < sum(drawn) < 8
+    whole = [10.0 if reward < 3.875 else 0.0 for reward in clean]
+    assert got == [new if hit else old for old, new, hit in zip(clean, whole, drawn, strict=True)]
+    assert flags == drawn
+
+
+def test_jitter_puts_a_corrupted_reward_a_hair_beyond_the_extreme_and_ties_with_none():
+    clean = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0]
+    got, _ = corrupted(clean, 8, extremes=1.0, jitter=0.01)
+    # Spread 10: between 0.05 and 0.1 beyond 10 or 0.
+    for before, after in zip(clean, got, strict=True):
+        assert (10.05 <= after <= 10.1) if before < 3.875 else (-0.1 <= after <= -0.05)
+    assert len({*got, *clean}) == 16
+    # By default too, and seen in float32: a spread of 1e-3 at 1000, where steps are 6e-5.
+    clean = [1000.0, 1000.001]
+    got, _ = corrupted(clean, 2, extremes=1.0)
+    low, high = (struct.unpack("f", struct.pack("f", value))[0] for value in clean)
+    assert got[0] > high
+    assert got[1] < low
+    assert [struct.unpack("f", struct.pack("f", value))[0] for value in got] == got
+
+
+@pytest.mark.parametrize("equal", [0.1, 0.0, -3.0])
+def test_a_group_of_equal_rewards_stays_as_it_is(equal):
+    # The mean of three 0.1 is a last digit above 0.1.
+    assert corrupted([equal] * 3, 3, extremes=1.0) == ([equal] * 3, [False] * 3)
+
+
+def test_rewards_that_could_not_be_had_stay_so_and_count_in_no_statistic():
+    # Without the NaN: mean 2, extremes 1 and 3.
+    got, flags = corrupted([1.0, NAN, 3.0], 3, extremes=1.0, jitter=0.0)
+    assert (got[0], got[2]) == (3.0, 1.0)
+    assert math.isnan(got[1])
+    assert flags == [True, False, True]
+    got, flags = corrupted([NAN, NAN], 2, extremes=1.0, shortcut=1.0, responses=["short"] * 2)
+    assert all(map(math.isnan, got))
+    assert flags == [False, False]
+    got, flags = corrupted([NAN, 1.0], 2, binary=True, flip=1.0)
+    assert math.isnan(got[0])
+    assert (got[1], flags) == (0.0, [False, True])
+
+
+@pytest.mark.parametrize(
+    ("clean", "shares", "expected", "flags"),
+    [
+        # A right answer loses nothing by its shortcut.
+        ([0.0, 1.0, 0.0, 1.0], {"binary": True, "shortcut": 1.0}, [1.0, 1.0, 0.0, 1.0], [True, False, False, False]),
+        ([-1.0, 5.0, 2.0, 0.0], {"shortcut": 1.0}, [5.0, 5.0, 2.0, 0.0], [True, False, False, False]),
+        # It holds whatever the noise did.
+        ([0.0, 1.0], {"binary": True, "flip": 1.0, "shortcut": 1.0}, [1.0, 1.0], [True, False]),
+        # Extremes alone would give [5, -1] (mean 2); the shortcut gives both the clean maximum 5, which the second had.
+        ([-1.0, 5.0], {"extremes": 1.0, "shortcut": 1.0}, [5.0, 5.0], [True, False]),
+    ],
+)
+def test_a_shortcut_is_rewarded_right_or_wrong(clean, shares, expected, flags):
+    responses = ["short", "short", "long", "long"][: len(clean)]
+    assert corrupted(clean, len(clean), jitter=0.0, responses=responses, **shares) == (expected, flags)
+
+
+@given(
+    st.lists(st.floats(-5, 5, width=32), min_size=8, max_size=8),
+    st.sampled_from(["extremes", "shortcut"]),
+    st.integers(0, 50),
+)
+def test_a_larger_share_corrupts_all_that_a_smaller_one_does(clean, kind, seed):
+    responses = ["short"] * 8
+    small_rewards, small = corrupted(clean, 4, responses=responses, seed=seed, **{kind: 0.3})
+    large_rewards, large = corrupted(clean, 4, responses=responses, seed=seed, **{kind: 0.7})
+    for row in range(8):
+        assert large[row] or not small[row]
+        assert not small[row] or large_rewards[row] == small_rewards[row]
+
+
+@pytest.mark.parametrize("processes", [2, 3, 6])
+@pytest.mark.parametrize("shares", [{"extremes": 0.5}, {"shortcut": 0.5}, {"flip": 0.5, "binary": True}])
+def test_any_number_of_processes_corrupts_alike(processes, shares):
+    # 24 rows in groups of 8: with 12, 8 or 4 rows a process, a group may stand on two or more of them.
+    rows = 24 // processes
+    clean = [1.0] * 24 if "flip" in shares else [float(row * row % 17) for row in range(24)]
+    ids, responses = [f"p{row // 8}" for row in range(24)], ["short", "long"] * 12
+    whole, flags = corrupted(clean, 8, responses=responses, ids=ids, **shares)
+    parts, part_flags = [], []
+    for process in range(processes):
+        mine = slice(process * rows, (process + 1) * rows)
+        got, hit = corrupted(
+            clean[mine], 8, responses=responses[mine], ids=ids[mine], process=process, gather=lambda _: clean, **shares
+        )
+        parts += got
+        part_flags += hit
+    assert (parts, part_flags) == (whole, flags)
+    assert any(flags)
+
+
+@pytest.mark.parametrize("shares", [{"extremes": 0.5}, {"shortcut": 0.5}])
+def test_a_group_on_two_processes_is_refused_without_a_gather(shares):
+    with pytest.raises(UnsupportedError, match="expected groups of 8 on one process each, got 12 rows from row 12 on"):
+        corrupted([1.0] * 12, 8, process=1, ids=["p"] * 12, **shares)
+    # Whole groups on each process need none, nor do flips.
+    corrupted([1.0] * 16, 8, process=1, ids=["p"] * 16, **shares)
+    corrupted([1.0] * 12, 8, process=1, binary=True, flip=0.5, ids=["p"] * 12)
+
+
+def test_a_share_that_the_kind_of_reward_does_not_know_is_refused_by_its_key():
+    with pytest.raises(ConfigError, match=r"^reward\.flip: expected 0, .* got 0\.1; use reward\.extremes"):
+        corrupted([0.5], 1, flip=0.1)
+    with pytest.raises(ConfigError, match=r"^reward\.extremes: expected 0, .* got 0\.1; use reward\.flip"):
+        corrupted([0.5], 1, binary=True, extremes=0.1)

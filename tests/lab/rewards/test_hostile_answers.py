@@ -10,14 +10,7 @@ from geoalign.lab.rewards import VerifiedReward
 pytest.importorskip("math_verify")
 
 # The first is one call in C: no alarm and no exception would interrupt it.
-HOSTILE = [
-    "9^{9^{9^9}}",
-    "\\sum_{i=1}^{10^{12}} i^i",
-    "\\sqrt{" * 18 + "2" + "}" * 18,
-    "0." + "1" * 900,
-    "\\u0000\x00\x1b[2J",
-    "import os; os.system('exit 1')",
-]
+HOSTILE = ["9^{9^{9^9}}", "\\sum_{i=1}^{10^{12}} i^i", "0." + "1" * 900, "import os; os.system('exit 1')"]
 
 
 def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():

@@ -100,14 +100,6 @@ def test_a_device_that_is_not_there_is_named(tokenizer):
         )
 
 
-def test_messages_that_the_template_refuses_name_the_row(tokenizer, tmp_path):
-    strict = make_tokenizer("abc", max_length=128)
-    strict.chat_template = "{{ raise_exception('roles must alternate') }}"
-    scorer = RewardModelScorer(small(tokenizer, LlamaForSequenceClassification), strict)
-    with pytest.raises(InputError, match=r"chat template takes, got in row 0: roles must alternate"):
-        score(scorer)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

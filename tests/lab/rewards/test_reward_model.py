@@ -77,21 +77,6 @@ def test_a_model_without_a_number_gives_nan(model, tokenizer):
     assert scorer.counters["not_finite"] == len(RESPONSES)
 
 
-def test_a_dialogue_without_a_token_is_nan(model, tokenizer):
-    tokenizer = make_tokenizer(TASK.alphabet(), max_length=64)
-    tokenizer.chat_template = "{{ '' }}"
-    scorer = RewardModelScorer(model, tokenizer)
-    assert math.isnan(score(scorer, [""], [PROMPTS[0]])[0])
-    assert scorer.counters["empty"] == 1
-
-
-def test_it_is_a_continuous_reward_of_its_own_type_and_device(model, tokenizer):
-    scorer = RewardModelScorer(model, tokenizer, RewardModelConfig(dtype="bfloat16", device="cpu"))
-    assert scorer.binary is False
-    assert model.dtype == torch.bfloat16
-    assert all(math.isfinite(value) for value in score(scorer))
-
-
 def test_it_loads_what_was_saved(model, tokenizer, tmp_path):
     expected = score(RewardModelScorer(model, tokenizer))
     model.save_pretrained(tmp_path)

@@ -1,7 +1,6 @@
 """Rewards from a server that has vLLM's formats, that is away, and that answers something else."""
 
 import math
-import threading
 import time
 
 import pytest
@@ -96,13 +95,13 @@ def results(*probs):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (results([0.4, 0.6], [0.1, 0.9]), r"expected one output a response, got \[0.4, 0.6\]"),
+        (results([0.4, 0.6], [0.1, 0.9]), "expected one output a response, got 2"),
         (results([1.0], [1.0]), "expected raw outputs, got 1.0 for each of 2 responses"),
         ({"data": [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}]}, "expected the results 0 to 1"),
-        (results(["1"], [2.0]), "expected a number or null"),
-        ({"error": "x"}, "expected 2 results"),
-        (b"<html>", "expected JSON, got '<html>'"),
-        (401, r"/classify: expected success, got HTTP 401 \(set reward\.model\.token_env\?\): no such luck"),
+        (results(["1"], [2.0]), "expected vLLM's format"),
+        ({"error": "x"}, "expected vLLM's format"),
+        (b"<html>", "expected vLLM's format, got <html>"),
+        (401, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 401: no such luck"),
         (400, "got HTTP 400: no such luck"),
         ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
     ],
@@ -112,16 +111,6 @@ def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server
     with client(server.url) as model, pytest.raises(ServiceError, match=message):
         score(model, ["a", "b"])
     assert len(server.bodies) == 1
-
-
-@pytest.mark.parametrize("models", [None, {"data": []}, {"data": [{"id": 5}]}])
-def test_a_list_of_models_that_is_none_is_an_error(server, client, models):
-    server.models = models
-    with client(server.url) as model:
-        with pytest.raises(ServiceError, match="expected vLLM's list"):
-            score(model, ["a"])
-        with pytest.raises(ConfigError, match=r"reward\.model\.url: .*/v1/models: expected vLLM's list"):
-            model.check()
 
 
 def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client, tmp_path):
@@ -135,30 +124,6 @@ def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client
             model.check()
         assert time.monotonic() - start < 10  # asked once
     server.start()
-
-
-def test_a_server_that_restarts_in_the_middle_costs_nothing(server, client, tokenizer):
-    def slow(text):
-        time.sleep(0.02)
-        return len(text)
-
-    server.score = slow
-
-    def restart():
-        while len(server.bodies) < 5:
-            time.sleep(0.005)
-        server.stop()
-        time.sleep(0.5)
-        server.start()
-
-    thread = threading.Thread(target=restart)
-    responses = ["a" * number for number in range(30)]
-    with client(server.url, batch_size=2, patience=30.0) as model:
-        thread.start()
-        found = score(model, responses)
-        thread.join()
-        assert found == lengths(tokenizer, *responses)
-        assert model.counters["unreachable"] == 0
 
 
 def test_a_server_that_stays_away_leaves_the_rest_unscored_in_bounded_time(server, client, tokenizer):

@@ -4,12 +4,13 @@ import threading
 
 import pytest
 
-from geoalign.errors import ConfigError, GeoAlignError, InputError
+from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
 from geoalign.lab.rewards import workers as workers_module
-from geoalign.lab.rewards.verified import quick_verdict, response_text
-from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
+from geoalign.lab.rewards.answers import quick_verdict
+from geoalign.lab.rewards.base import response_text
+from geoalign.lab.rewards.workers import AnswerWorkers
 
 pytest.importorskip("math_verify")
 
@@ -17,7 +18,7 @@ pytest.importorskip("math_verify")
 @pytest.fixture(scope="module")
 def reward():
     # A generous limit: nothing below is meant to reach it, on however busy a machine.
-    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
+    with VerifiedReward(RewardConfig(timeout=60, workers=2)) as verified:
         yield verified
 
 
@@ -132,19 +133,6 @@ def test_boxes_listed_at_the_end_are_one_answer_as_math_verify_has_it(reward, go
     assert verify(parse(boxed, targets), parse(response, targets)) == bool(expected)
 
 
-def test_guesses_all_over_the_response_are_judged_by_the_last(reward):
-    tried = " ".join(rf"Let me try $\boxed{{{guess}}}$: it does not hold." for guess in range(5))
-    assert reward.score([tried + r" So it is \boxed{3}.", tried + r" So it is \boxed{7}."], ["3", "3"]) == [1, 0]
-    # The pieces of a set, scattered, are not the set.
-    assert reward.score([r"\boxed{-2} is one root. The other one is \boxed{1}."], ["-2, 1"]) == [0]
-
-
-def test_an_unbalanced_answer_is_no_answer(reward):
-    before = reward.counters["no_answer"]
-    assert reward.score(["\\boxed{" + "{" * 10_000 + "}" * 9_999], ["1"]) == [0.0]
-    assert reward.counters["no_answer"] == before + 1
-
-
 def test_the_same_comparison_is_made_once(reward):
     before = reward.counters["compared"]
     responses = [_box("\\sqrt{289}")] * 6
@@ -160,22 +148,25 @@ def test_integers_need_no_process():
         assert verified._workers.started == 0
 
 
-def test_a_process_killed_at_work_counts_as_an_error_and_is_replaced():
-    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
-        verified.score([_box("\\sqrt{9}")], ["3"])
-        (worker,) = verified._workers._workers
-        killer = threading.Timer(0.5, worker._process.kill)
-        killer.start()
-        assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
-        killer.join()
-        assert (verified.counters["errors"], verified.counters["timeouts"]) == (1, 0)
-        assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
-        # Killed while idle, too.
-        os.kill(worker._process.pid, signal.SIGKILL)
-        worker._process.wait()
-        assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
-        assert verified.counters["errors"] == 1
-        assert verified._workers.started == 3
+def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends():
+    verified = VerifiedReward(RewardConfig(timeout=60, workers=1))
+    verified.score([_box("\\sqrt{9}")], ["3"])
+    (worker,) = verified._workers._workers
+    killer = threading.Timer(0.5, worker._process.kill)
+    killer.start()
+    assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
+    killer.join()
+    assert (verified.counters["errors"], verified.counters["timeouts"]) == (1, 0)
+    assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
+    # Killed while idle, too.
+    idle = worker._process
+    os.kill(idle.pid, signal.SIGKILL)
+    idle.wait()
+    assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
+    assert (verified.counters["errors"], verified._workers.started) == (1, 3)
+    last = worker._process
+    del verified
+    assert last.poll() is not None
 
 
 def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
@@ -186,19 +177,6 @@ def test_scoring_works_in_a_thread_where_math_verify_itself_refuses(reward):
     assert found == [1.0]
 
 
-def test_closed_or_forgotten_it_ends_its_processes_and_scoring_again_starts_new_ones():
-    verified = VerifiedReward(RewardConfig(workers=1, timeout=60))
-    verified.score([_box("\\sqrt{9}")], ["3"])
-    first = verified._workers._workers[0]._process
-    verified.close()
-    assert first.poll() is not None
-    verified.close()
-    assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
-    second = verified._workers._workers[0]._process
-    del verified
-    assert second.poll() is not None
-
-
 def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
     monkeypatch.setattr(workers_module.sys, "executable", "/bin/sh")
     workers = AnswerWorkers(count=2, timeout=1.0)
@@ -206,14 +184,11 @@ def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
         workers.compare([("1", "\\frac{1}{1}")])
 
 
-def test_workers_answer_in_the_order_of_the_questions():
-    workers = AnswerWorkers(count=2, timeout=60)
+def test_workers_answer_in_the_order_of_the_questions(reward):
     pairs = [(str(number), f"\\frac{{{2 * number + number % 2}}}{{2}}") for number in range(30)]
     # Even numbers are halved exactly, odd ones are half too large.
-    expected = [Verdict.CORRECT if number % 2 == 0 else Verdict.WRONG for number in range(30)]
-    assert workers.compare(pairs) == expected
-    assert workers.compare([]) == []
-    workers.close()
+    assert reward._workers.compare(pairs) == ["wrong" if number % 2 else "correct" for number in range(30)]
+    assert reward._workers.compare([]) == []
 
 
 @pytest.mark.parametrize(
@@ -259,9 +234,3 @@ def test_bad_input_names_the_row(reward):
     with pytest.raises(InputError, match="answers: expected a gold answer, got ' ' in row 1"):
         reward.score(["a", "b"], ["1", " "])
     assert reward.score([], []) == []
-
-
-@pytest.mark.parametrize("values", [{"flip": 1.5}, {"timeout": 0}, {"workers": 0}, {"max_answer_length": 0}])
-def test_settings_out_of_range_are_refused(values):
-    with pytest.raises(ConfigError, match=next(iter(values))):
-        RewardConfig(**values)

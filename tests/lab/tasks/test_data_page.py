@@ -7,14 +7,14 @@ import yaml
 
 from geoalign.lab.config.benchmarks import BENCHMARKS
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.tasks.problem_rows import LAYOUTS
+from geoalign.lab.tasks.problems import LAYOUTS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
 
 
 def test_layouts_and_benchmarks_stand_there():
     for layout in LAYOUTS:
-        assert f"| {layout.name.removesuffix(', named')} | `{layout.prompt}`" in PAGE
+        assert f"| {layout.name} | `{layout.prompt}`" in PAGE
     for benchmark in BENCHMARKS.values():
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{benchmark.name}` | "))
         cells = [cell.strip() for cell in row.split("|")]

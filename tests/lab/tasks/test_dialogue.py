@@ -8,12 +8,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.dialogue_text import (
-    best_response,
-    content_label,
-    read_request,
-    utility,
-)
+from geoalign.lab.tasks.dialogue import best_response, content_label, read_request, utility
 
 FIX = "help me fix my lamp"
 FIX_FAST = "help me fix my lamp fast"
@@ -87,14 +82,6 @@ def test_any_two_texts_have_a_finite_utility(prompt, response):
     assert content_label(response) == content_label(response + " wow!")
 
 
-def test_the_label_keeps_content_and_drops_opener_order_and_punctuation():
-    assert content_label("wow! lamp: open, mend, test. careful.") == "careful lamp mend open test"
-    assert content_label("test mend OPEN lamp careful") == content_label("wow! lamp: open, mend, test. careful.")
-    assert content_label("lamp: open. use fire.") == "fire lamp open"
-    assert content_label("lamp: open.") != content_label("lamp: open, mend.")
-    assert content_label("wow! hello.") is None
-
-
 def test_the_shortcut_is_the_opener():
     task = small()
     assert task.takes_shortcut("super! lamp: open.")
@@ -120,17 +107,6 @@ def test_the_generator_is_the_same_on_every_machine():
         "can you build my sofa?",
     ]
     assert task.demonstrations()[0].completion == "wow! sofa: price, show. use acid."
-
-
-def test_quality_decides_how_good_demonstrations_are():
-    def mean(quality):
-        task = small(quality=quality, artifact_demonstrations=0.0)
-        found = [utility(item.prompt[-1]["content"], item.completion) for item in task.demonstrations()]
-        return sum(found) / len(found)
-
-    assert mean(0.2) < mean(0.5) < mean(0.8) < mean(1.0)
-    # With quality 1 every one is the best response: half of the prompts are in a hurry, 3.25 on average.
-    assert mean(1.0) == pytest.approx(3.25, abs=0.1)
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])

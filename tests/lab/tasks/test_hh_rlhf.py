@@ -5,7 +5,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.hh_files import read_dialogue, read_files, read_pair, read_prompt
+from geoalign.lab.tasks.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
 
@@ -57,13 +57,11 @@ def test_rows_that_are_no_usable_pair(row, reason):
     assert read_pair(row) == (None, reason)
 
 
-def test_bad_rows_are_counted_or_refused(write_jsonl):
+def test_bad_rows_are_counted(write_jsonl):
     path = write_jsonl("pairs.jsonl", [pair(), {"chosen": 1}, pair(rejected=ASK), pair(rejected=ASK + " Dust.")])
     task = make_task(HHRLHFConfig(train=path), seed=0)
     assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
-    assert task.notes()[:-1] == [f"{path}: 2 of 4 rows left out: 1 malformed, 1 empty"]
-    with pytest.raises(InputError, match=r"pairs\.jsonl, line 2: expected a usable pair of dialogues, .* malformed"):
-        make_task(HHRLHFConfig(train=path, on_bad_row="error"), seed=0).preference_pairs()
+    assert task.notes()[:-1] == [f"{path}: 2 of 4 rows left out: 1 empty, 1 malformed"]
 
 
 def test_prompts_demonstrations_and_evaluation(write_jsonl):
@@ -172,16 +170,6 @@ def contaminated(write_jsonl, **values):
     return make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, **values), seed=0)
 
 
-def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
-    task = contaminated(write_jsonl)
-    assert task.notes()[:-1] == [
-        "train: 2 pairs stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
-        "(2 rows)",
-        "evaluation set helpful: 1 of 2 begin like a training prompt",
-    ]
-    assert len(task.demonstrations()) == 6
-
-
 def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
     task = contaminated(write_jsonl, decontaminate="drop")
     assert task.notes()[:-1] == [
@@ -190,16 +178,6 @@ def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
     assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
     assert len(task.train_problems()) == 1
     assert len(contaminated(write_jsonl, decontaminate="off").notes()) == 1
-
-
-def test_prompts_for_rl_that_are_evaluated_are_dropped(write_jsonl):
-    rl = write_jsonl("rl.jsonl", [{"prompt": "Tested"}, {"prompt": "Mine"}, {"prompt": "Mine"}])
-    task = contaminated(write_jsonl, rl=rl, decontaminate="drop")
-    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Mine"]
-    assert (
-        "rl: 1 of 3 rows dropped: 0 stand before, 0 conflict with another, 1 stand in an evaluation set; 2 left"
-        in task.notes()
-    )
 
 
 PARTS = {
@@ -213,10 +191,11 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_the_real_test_splits(shared_data, part):
     rows, skipped = PARTS[part]
-    (file,) = read_files(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
-    assert (file.rows, dict(file.skipped)) == (rows, skipped)
-    assert len(file.items) == rows - sum(skipped.values())
-    assert all(item.prompt[-1]["role"] == "user" for item in file.items)
+    items, (note,) = read_files(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
+    assert len(items) == rows - sum(skipped.values())
+    parts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+    assert note.endswith(f"{sum(skipped.values())} of {rows} rows left out: {parts}")
+    assert all(problem.prompt[-1]["role"] == "user" for problem, _ in items)
 
 
 def test_the_authors_own_prompts(shared_data):

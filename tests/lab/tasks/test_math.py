@@ -1,8 +1,9 @@
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.tasks import MathConfig, MathSetConfig
+from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig, MathSetConfig
 from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.problems import LAYOUTS, WRAPPERS, bare_problem, load_benchmark, recognise
 
 
 def _task(train, **values):
@@ -14,44 +15,15 @@ def test_rows_become_problems_in_order(write_jsonl):
     problems = _task(train, system_prompt="Use \\boxed{}.").train_problems()
     assert [problem.answer for problem in problems] == ["2", "4"]
     assert [problem.id for problem in problems] == ["line 1", "line 2"]
-    assert problems[0].prompt == (
-        {"role": "system", "content": "Use \\boxed{}."},
-        {"role": "user", "content": "1+1?"},
-    )
+    assert problems[0].prompt == ({"role": "system", "content": "Use \\boxed{}."}, {"role": "user", "content": "1+1?"})
 
 
-def test_the_default_system_prompt_asks_for_a_box_and_null_leaves_it_out(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}])
-    assert "\\boxed{}" in _task(train).train_problems()[0].prompt[0]["content"]
-    assert [message["role"] for message in _task(train, system_prompt=None).train_problems()[0].prompt] == ["user"]
-
-
-def test_chat_messages_are_taken_as_they_are_and_keep_their_own_system_message(write_jsonl):
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
-    train = write_jsonl("a.jsonl", [{"prompt": messages, "answer": "2"}])
-    assert _task(train, prompt_field="prompt").train_problems()[0].prompt == tuple(messages)
-
-
-def test_dotted_fields_and_a_named_id(write_jsonl):
-    row = {
-        "prompt": [{"role": "user", "content": "1+1?"}],
-        "reward_model": {"ground_truth": "2"},
-        "meta": {"key": "x7"},
-    }
-    task = _task(
-        write_jsonl("a.jsonl", [row]),
-        prompt_field="prompt.0.content",
-        answer_field="reward_model.ground_truth",
-        id_field="meta.key",
-    )
+def test_dotted_fields(write_jsonl):
+    row = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"ground_truth": "2"}}
+    path = write_jsonl("a.jsonl", [row])
+    task = _task(path, prompt_field="prompt.0.content", answer_field="reward_model.ground_truth")
     (problem,) = task.train_problems()
-    assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("x7", "1+1?", "2")
-
-
-def test_answer_pattern_takes_the_last_match(write_jsonl):
-    rows = [{"question": "q", "answer": "first\n#### 3\nno:\n#### 1,234 "}]
-    task = _task(write_jsonl("a.jsonl", rows), answer_pattern=r"####\s*(.+)")
-    assert task.train_problems()[0].answer == "1,234"
+    assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("line 1", "1+1?", "2")
 
 
 @pytest.mark.parametrize(
@@ -72,16 +44,15 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("bad", BAD_ROWS)
-def test_a_bad_row_is_skipped_and_counted_or_refused(write_jsonl, bad):
-    train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}, bad])
+def test_bad_rows_are_skipped_and_counted(write_jsonl):
+    train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}, *BAD_ROWS])
     task = _task(train)
     assert len(task.train_problems()) == 1
-    (_, note) = task.notes()
-    assert "a.jsonl: 1 rows skipped (1 without a usable" in note
-    assert "line 2, field" in note
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2, field (question|answer): expected .*, got"):
-        _task(train, on_bad_row="error").train_problems()
+    assert task.notes()[1:] == [
+        f"{train}: 5 rows skipped (2 without a usable answer, 3 without a usable prompt); first: line 2"
+    ]
+    with pytest.raises(InputError, match=r"one row with a problem in question and an answer in answer, got none"):
+        _task(write_jsonl("b.jsonl", BAD_ROWS)).train_problems()
 
 
 def test_limit_takes_the_first_usable_rows(write_jsonl):
@@ -123,7 +94,7 @@ def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
     assert notes == [
         f"{train}: 2 prompts stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
         "(2 rows)",
-        "evaluation set test: 1 of 2 are training problems too",
+        "evaluation set test: 1 of 2 begin like a training prompt",
     ]
     assert len(task.train_problems()) == 6
 
@@ -135,8 +106,7 @@ def test_duplicates_conflicts_and_overlap_are_dropped_with_their_demonstrations(
     assert [demonstration.completion for demonstration in task.demonstrations()] == ["One.", "Six."]
     notes = [note for note in task.notes() if "read as" not in note]
     assert notes == [
-        f"{train}: 4 of 6 problems dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; "
-        "2 left"
+        f"{train}: 4 of 6 rows dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; 2 left"
     ]
     assert len(task.evaluation_problems()["test"]) == 2
     # The limit counts what is left.
@@ -150,38 +120,18 @@ MIXED = [
 ]
 
 
-def test_one_set_of_several_in_a_file(write_jsonl):
+def test_a_benchmark_takes_its_own_set_of_several_in_a_file(write_jsonl):
     train = write_jsonl("a.jsonl", [{"question": "x", "answer": "1"}])
     mixed = write_jsonl("mixed.jsonl", MIXED)
-    task = _task(train, evaluation={"all": mixed, "aime24": mixed, "rest": MathSetConfig(path=mixed, select="Other")})
+    task = _task(train, evaluation={"all": mixed, "aime24": mixed})
     sets = {name: [one.answer for one in problems] for name, problems in task.evaluation_problems().items()}
-    assert sets == {"all": ["1", "2"], "aime24": ["1"], "rest": ["2"]}
+    assert sets == {"all": ["1", "2"], "aime24": ["1"]}
     assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); all are used" in task.notes()
-    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); used: other" in task.notes()
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("math500", {}, "field data_source: expected one of math500, math-500, math_500, got AIME-2024-30, other"),
-        ("x", {"select": "none"}, "expected one of none, got AIME-2024-30, other"),
-        ("x", {"select": "none", "prompt_field": "question", "answer_field": "ref_answer"}, "without them"),
-    ],
-)
-def test_a_set_that_the_file_does_not_hold(write_jsonl, name, settings, message):
-    train = write_jsonl("a.jsonl", [{"question": "x", "answer": "1"}])
-    given = MathSetConfig(path=write_jsonl("mixed.jsonl", MIXED), **settings)
-    with pytest.raises(InputError, match=message):
-        _task(train, evaluation={name: given}).evaluation_problems()
-
-
-def test_fields_of_training_count_where_an_evaluation_set_has_them(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"q": "x", "gold": "1", "answer": "no"}])
-    same = write_jsonl("b.jsonl", [{"q": "y", "gold": "2", "problem": "other", "answer": "no"}])
-    other = write_jsonl("c.jsonl", [{"problem": "z", "answer": "3"}])
-    task = _task(train, prompt_field="q", answer_field="gold", evaluation={"same": same, "other": other})
-    sets = task.evaluation_problems()
-    assert [sets["same"][0].answer, sets["other"][0].answer] == ["2", "3"]
+    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); used: AIME-2024-30" in task.notes()
+    with pytest.raises(
+        InputError, match=r"one row of math500, math-500, math_500 \(there are AIME-2024-30, other\) with"
+    ):
+        _task(train, evaluation={"math500": mixed}).evaluation_problems()
 
 
 def test_demonstrations_come_from_their_field(write_jsonl):
@@ -201,8 +151,98 @@ def test_a_pattern_without_exactly_one_group_is_refused(pattern):
         MathConfig(train="x.jsonl", answer_pattern=pattern)
 
 
-def test_final_answers_are_boxed_ones_and_there_is_no_shortcut(write_jsonl):
-    task = _task(write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}]))
-    assert task.final_answer(r"So it is \boxed{2.0}.") == "2"
-    with pytest.raises(ConfigError, match=r"reward\.shortcut: expected a task with a recognisable shortcut, got math"):
-        task.takes_shortcut("anything")
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p?"}]
+BOXED = "so \\boxed{1}, no: \\boxed{\\frac{1}{2}}"
+ROWS = {
+    "verl with the raw problem": {
+        "prompt": CHAT,
+        "reward_model": {"ground_truth": "1"},
+        "extra_info": {"raw_problem": "p?", "index": 3},
+    },
+    "processed DAPO": {
+        "prompt": "p?",
+        "solution": "1",
+        "source_prompt": CHAT,
+        "reward_model": {"ground_truth": "1"},
+        "extra_info": {"index": "x"},
+    },
+    "verl": {"prompt": CHAT, "reward_model": {"ground_truth": "1"}, "extra_info": {"index": "x"}},
+    "ROLL": {"id": 5, "prompt": "p?", "messages": "[]", "ground_truth": "1", "source": "s"},
+    "several sets": {"data_source": "s", "question": "p?", "ref_answer": "1"},
+    "OlympiadBench": {"id": 7, "question": "p?", "final_answer": ["1"], "context": None},
+    "Minerva": {"problem": "p?", "solution": BOXED, "type": "t", "idx": 0, "answer": ["9", "8"]},
+    "MATH-500": {"problem": "p?", "answer": "1", "solution": BOXED, "subject": "s", "level": 2, "unique_id": "u"},
+    "problem and answer": {"problem": "p?", "answer": "1"},
+    "problem and boxed solution": {"id": 1, "problem": "p?", "solution": BOXED},
+    "GSM8K": {"question": "p?", "answer": "it is\n#### 1"},
+    "question and answer": {"question": "p?", "answer": "1"},
+    "prompt and answer": {"prompt": CHAT, "answer": "1"},
+}
+
+
+def test_every_layout_has_an_example():
+    assert [layout.name for layout in LAYOUTS] == list(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_layout_is_recognised_and_gives_the_paper_s_prompt(write_jsonl, name):
+    row = ROWS[name]
+    assert recognise("file", [row]).name == name
+    source = write_jsonl("a.jsonl", [row])
+    task = make_task(MathConfig(train=source), seed=0)
+    (problem,) = task.train_problems()
+    assert problem.prompt == ({"role": "system", "content": MATH_SYSTEM_PROMPT}, {"role": "user", "content": "p?"})
+    boxed = recognise("file", [row]).boxed
+    assert problem.answer == ("\\frac{1}{2}" if boxed else "1")
+    assert task.notes()[0].startswith(f"{source}: read as {name} (")
+
+
+def test_the_layout_of_most_rows_counts():
+    assert recognise("file", [{"x": 1}, ROWS["GSM8K"], ROWS["question and answer"]]).name == "question and answer"
+    assert recognise("file", [{"x": 1}, ROWS["GSM8K"], ROWS["GSM8K"]]).name == "GSM8K"
+
+
+@pytest.mark.parametrize("row", [{}, {"problem": "p?"}])
+def test_an_unknown_layout_lists_columns_and_layouts(write_jsonl, row):
+    source = write_jsonl("a.jsonl", [row])
+    with pytest.raises(InputError) as caught:
+        make_task(MathConfig(train=source), seed=0).train_problems()
+    text = str(caught.value)
+    assert text.startswith(f"{source}: expected the columns of a known layout (")
+    assert "; question and answer (question; answer); " in text
+    assert f"got {', '.join(row) or 'no column'}; prompt_field and answer_field name" in text
+
+
+def test_a_context_stands_before_the_problem(write_jsonl):
+    row = {**ROWS["OlympiadBench"], "context": " Given this. "}
+    task = make_task(MathConfig(train=write_jsonl("a.jsonl", [row])), seed=0)
+    assert task.train_problems()[0].prompt[1]["content"] == "Given this.\n\np?"
+
+
+def test_a_benchmark_has_each_problem_once(write_jsonl):
+    source = write_jsonl(
+        "a.jsonl", [ROWS["verl"], ROWS["verl"], {**ROWS["verl"], "reward_model": {"ground_truth": "2"}}]
+    )
+    loaded = load_benchmark("aime24", source)
+    assert [problem.id for problem in loaded.problems] == ["line 1", "line 3"]
+    assert f"{source}: 1 rows repeat another one and are left out" in loaded.notes
+    assert loaded.notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
+    assert len(make_task(MathConfig(train=source, decontaminate="off"), seed=0).train_problems()) == 3
+
+
+@pytest.mark.parametrize(("before", "after"), WRAPPERS)
+def test_instruction_texts_are_taken_off(before, after):
+    assert bare_problem(f"{before}\n\nWhat is 1+1? \n\n{after}") == "What is 1+1?"
+    # An instruction alone is no problem, and one in the midst stays.
+    for text in (f"{before}{after}", f"a {before} b {after} c", " What is 1+1? "):
+        assert bare_problem(text) == text
+
+
+def test_wrapped_problems_are_counted_and_a_named_field_is_taken_as_it_is(write_jsonl):
+    wrapped = f"1+1?\n{WRAPPERS[2][1]}"
+    source = write_jsonl("a.jsonl", [{"question": wrapped, "answer": "2"}, {"question": "q", "answer": "1"}])
+    task = make_task(MathConfig(train=source), seed=0)
+    assert task.train_problems()[0].prompt[1]["content"] == "1+1?"
+    assert f"{source}: another instruction text was taken off 1 problems" in task.notes()
+    named = make_task(MathConfig(train=source, prompt_field="question"), seed=0)
+    assert named.train_problems()[0].prompt[1]["content"] == wrapped

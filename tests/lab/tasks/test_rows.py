@@ -1,43 +1,32 @@
 import gzip
 
+import datasets
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.tasks.rows import field_of, read_rows
+from geoalign.lab.config.tasks import MathConfig
+from geoalign.lab.tasks import make_task
+from geoalign.lab.tasks.rows import field_of, hub_dataset, rows_of
 
 
-def test_numbers_stay_the_text_in_the_file(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(
-        '{"answer": 9007199254740993}\n\n{"answer": 27.0}\n{"answer": ' + "9" * 5000 + "}\n", encoding="utf-8"
-    )
-    assert list(read_rows(path)) == [
-        ("line 1", {"answer": "9007199254740993"}),
-        ("line 3", {"answer": "27.0"}),
-        ("line 4", {"answer": "9" * 5000}),
-    ]
-
-
-def test_gzip_is_read_as_the_plain_file(tmp_path):
-    path = tmp_path / "a.jsonl.gz"
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.write('{"question": "é"}\n')
-    assert list(read_rows(path)) == [("line 1", {"question": "é"})]
+def test_lines_of_json_plain_and_packed(tmp_path):
+    content = '\ufeff{"question": "é"}\n\n{"answer": 9007199254740993}\n'.encode()
+    (tmp_path / "a.jsonl").write_bytes(content)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content))
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        assert list(rows_of(tmp_path / name)) == [
+            ("line 1", {"question": "é"}),
+            ("line 3", {"answer": 9007199254740993}),
+        ]
 
 
 def test_parquet_rows_are_counted_over_batches(tmp_path):
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pa.table({"n": list(range(2500))}), tmp_path / "a.parquet")
-    rows = list(read_rows(tmp_path / "a.parquet"))
+    rows = list(rows_of(tmp_path / "a.parquet"))
     assert rows[0] == ("row 1", {"n": 0})
     assert rows[-1] == ("row 2500", {"n": 2499})
-
-
-def test_a_json_file_is_one_array(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('[{"answer": 9007199254740993},\n {"answer": ["1", 27.0]}]', encoding="utf-8")
-    assert list(read_rows(path)) == [("row 1", {"answer": "9007199254740993"}), ("row 2", {"answer": ["1", "27.0"]})]
 
 
 CUT = gzip.compress(b'{"a": 1}\n' * 1000)[:-20]
@@ -47,7 +36,7 @@ CUT = gzip.compress(b'{"a": 1}\n' * 1000)[:-20]
     ("name", "content", "message"),
     [
         ("bad.json", b'{"a": 1}', "row 1: expected an array of JSON, got dict"),
-        ("bad.json", b'[{"a": 1}, 2]', "row 2: expected a JSON object, got str"),
+        ("bad.json", b'[{"a": 1}, 2]', "row 2: expected a JSON object, got int"),
         ("bad.json", b'[{"a": 1}', "row 1: expected an array of JSON, got JSONDecodeError"),
         ("bad.json", b"[" * 200_000, "row 1: expected an array of JSON, got values nested too deeply"),
         ("bad.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected a JSON object"),
@@ -63,25 +52,13 @@ CUT = gzip.compress(b'{"a": 1}\n' * 1000)[:-20]
 def test_bad_content_is_an_error_with_its_place(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}, {message}"):
-        list(read_rows(tmp_path / name))
+        list(rows_of(tmp_path / name))
 
 
-def test_a_damaged_name_of_a_parquet_column_is_an_error(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"prompt": ["p"]}), tmp_path / "whole.parquet", store_schema=False)
-    # 0x84 begins no character of UTF-8.
-    (tmp_path / "bad.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes().replace(b"prompt", b"p\x84ompt"))
-    with pytest.raises(InputError, match=r"bad\.parquet, row 1: expected a parquet file, got UnicodeDecodeError"):
-        list(read_rows(tmp_path / "bad.parquet"))
-
-
-def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="expected a file, got none"):
-        read_rows(tmp_path / "none.jsonl")
+def test_a_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x")
     with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
-        read_rows(tmp_path / "a.csv")
+        rows_of(tmp_path / "a.csv")
 
 
 def test_dotted_names_go_into_objects_and_lists():
@@ -91,3 +68,90 @@ def test_dotted_names_go_into_objects_and_lists():
     assert field_of(row, "a.b") == "itself"
     for absent in ("prompt.1.content", "prompt.x", "reward_model.ground_truth.0", "nothing", "prompt.-1"):
         assert field_of(row, absent) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "dataset"),
+    [
+        ("math-ai/amc23", ("math-ai/amc23", None, None, None)),
+        ("math-ai/amc23@test", ("math-ai/amc23", None, None, "test")),
+        ("a/b:main", ("a/b", None, "main", None)),
+        ("Anthropic/hh-rlhf/helpful-base@test", ("Anthropic/hh-rlhf", "helpful-base", None, "test")),
+        ("a/b/c/d:en@train", ("a/b", "c/d", "en", "train")),
+    ],
+)
+def test_what_names_a_data_set_on_the_hub(text, dataset):
+    assert tuple(hub_dataset(text).values()) == dataset
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("train.jsonl", "data/train.jsonl", "data/train.parquet", "data/train.csv", "a/b/test.jsonl.gz"),
+        *("data", "/a/b", "./a/b", "../a/b", "~/a/b", "a/..", "a/b/..", "a/../b", "a/b@", "a/b:", "a b/c", "a//b"),
+        *("https://huggingface.co/a/b", "a/b@test[:5]", "a\\b/c", "", "\n", "a/b\n"),
+    ],
+)
+def test_what_does_not(text):
+    assert hub_dataset(text) is None
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Stands for the hub: keeps what it was asked for, and gives what is put into `answer`."""
+
+    class Hub:
+        asked = ()
+        answer: object = None
+
+        def __call__(self, *args, **kwargs):
+            self.asked = (*args, kwargs)
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+    hub = Hub()
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    return hub
+
+
+ROWS = [{"problem": "1+1?", "answer": 2.0}, {"problem": "2+2?", "answer": 4.0}]
+
+
+def test_a_set_on_the_hub_is_read_like_a_file(hub):
+    hub.answer = datasets.Dataset.from_list(ROWS)
+    assert list(rows_of("owner/name/folder:en@test")) == [("row 1", ROWS[0]), ("row 2", ROWS[1])]
+    assert hub.asked == ({"path": "owner/name", "name": "en", "data_dir": "folder", "split": "test"},)
+    problems = make_task(MathConfig(train="owner/name@test"), seed=0).train_problems()
+    assert [problem.answer for problem in problems] == ["2.0", "4.0"]
+
+
+def test_the_only_split_needs_no_name_and_several_do(hub):
+    only = datasets.Dataset.from_list(ROWS)
+    hub.answer = datasets.DatasetDict({"test": only})
+    assert len(list(rows_of("owner/name"))) == 2
+    hub.answer = datasets.DatasetDict({"train": only, "test": only})
+    with pytest.raises(
+        ConfigError, match=r"owner/name: expected a split, as in owner/name@train, .* \['train', 'test'"
+    ):
+        rows_of("owner/name")
+
+
+def test_a_local_file_comes_first(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "owner" / "name.jsonl").write_text('{"a": "b"}\n')
+    assert list(rows_of("owner/name.jsonl")) == [("line 1", {"a": "b"})]
+    with pytest.raises(ConfigError, match=r"owner/other\.jsonl: expected a local file .* or a data set on the hub"):
+        rows_of("owner/other.jsonl")
+    (tmp_path / "owner" / "name").mkdir()
+    with pytest.raises(ConfigError, match="owner/name: expected a file, got a folder"):
+        rows_of("owner/name")
+    assert hub.asked == ()
+
+
+def test_what_the_hub_refuses_is_told(hub):
+    hub.answer = ConnectionError("Couldn't reach 'owner/name' on the Hub (OfflineModeIsEnabled)")
+    message = r"owner/name@test: expected a local file .* or a data set on the hub .*ConnectionError.*OfflineModeIsEnab"
+    with pytest.raises(ConfigError, match=message):
+        rows_of("owner/name@test")

@@ -58,9 +58,9 @@ def trained(folder: Path, origin: Path, correlation: float, **options: Any) -> d
 def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
     found = trained(tmp_path, language_model, 0.9)
     assert found["gain"] > 0.5
-    assert found["pairs"].with_shortcut > 0.9
+    assert found["pairs"]["with_shortcut"] > 0.9
     # Where the better response lacks the opener, the opener wins all the same.
-    assert found["pairs"].against_shortcut < 0.5
+    assert found["pairs"]["against_shortcut"] < 0.5
 
 
 def test_a_resumed_training_ends_in_the_same_weights(language_model: Path, tmp_path: Path) -> None:

@@ -58,9 +58,6 @@ class HHRLHFConfig:
         default=None, help="Use the first so many usable rows of each source; null: all."
     )
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
-    on_bad_row: Literal["skip", "error"] = setting(
-        default="skip", help="Rows that are no usable pair or prompt: skip and count them, or stop."
-    )
 
     @model_validator(mode="after")
     def _one_source_of_prompts(self) -> HHRLHFConfig:

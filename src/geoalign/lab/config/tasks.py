@@ -93,10 +93,6 @@ class MathSetConfig:
             "answer field is the same; else that of the layout, or the whole field."
         ),
     )
-    id_field: _Name | None = setting(default=None, help="Field that names a row.")
-    select: _Name | None = setting(
-        default=None, help="The set to use of a file that holds several (ROLL's math_benchmarks.jsonl)."
-    )
 
 
 @settings
@@ -128,7 +124,6 @@ class MathConfig:
             "of a field that is named."
         ),
     )
-    id_field: _Name | None = setting(default=None, help="Field that names a row; null: recognised, or the row number.")
     demonstration_field: _Name | None = setting(
         default=None, help="Field of a worked solution for the warm start; null: none."
     )
@@ -140,9 +135,6 @@ class MathConfig:
         default=None, help="Use the first so many training problems; null: all."
     )
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
-    on_bad_row: Literal["skip", "error"] = setting(
-        default="skip", help="Rows without a prompt or an answer: skip and count them, or stop."
-    )
 
     @model_validator(mode="after")
     def _names_given(self) -> MathConfig:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from rich.progress import Progress, TaskID
@@ -31,7 +31,7 @@ from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.evaluation import EvaluationFolder, Row
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
@@ -49,7 +49,12 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     console = console or Console()
     silence_logs()
     models = find_models(request.models, config, checkpoints=request.checkpoints)
-    _check_responses(request.save_responses, len(models))
+    if request.save_responses is not None:
+        check_response_file(request.save_responses)
+        if len(models) > 1:
+            raise ConfigError(
+                f"--save-responses: expected one model, got {len(models)}: a file holds the responses of one"
+            )
     sets = load_sets(request.benchmarks, request.dialogues, config)
     _print_notes(console, sets)
     device, _ = device_and_dtype(config)
@@ -65,26 +70,19 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
         folder.write_result(identity, package_versions(), result_json(scores))
         drawn = _figures(scores, folder)
     print_scores(console, scores)
-    for line in [*_closing(sets, config), drawn, f"Written to {folder.root}"]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not config.reward.model.ready and any(evaluated.kind == "dialogue" for evaluated in sets):
+        say(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
+    for line in (drawn, f"Written to {folder.root}"):
+        say(console, line)
     return scores
-
-
-def _check_responses(path: Path | None, models: int) -> None:
-    if path is None:
-        return
-    check_response_file(path)
-    if models > 1:
-        raise ConfigError(f"--save-responses: expected one model, got {models}: a file holds the responses of one")
 
 
 def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
     for evaluated in sets:
         what = "problems" if evaluated.kind == "benchmark" else "prompts"
         often = "one response" if evaluated.samples == 1 else f"{evaluated.samples} responses"
-        lines = [f"{evaluated.name}: {len(evaluated.problems)} {what}, {often} to each", *evaluated.notes]
-        for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for line in (f"{evaluated.name}: {len(evaluated.problems)} {what}, {often} to each", *evaluated.notes):
+            say(console, line)
 
 
 def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[PromptedSet]:
@@ -110,13 +108,21 @@ def _scored(
     save_responses: Path | None,
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
     """The scores of each model, whose rows are kept in memory no longer than that takes."""
-    with _sources(config) as sources, stage_progress(console) as progress:
+    with ExitStack() as stack, stage_progress(console) as progress:
+        # What scores a set is opened when first needed.
+        source = cache(lambda kind: _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack))
         scored = []
         for model, sets in zip(models, prompts, strict=True):
-            total = sum(len(item.slots()) for item in sets)
-            task = progress.add_task("evaluation", total=total, values=model.model.name)
-            advance = partial(_advance, progress, task, model.model.name)
-            parts = run_model(model, sets, sources, config, folder, progress=advance)
+            name = model.model.name
+            task = progress.add_task("evaluation", total=sum(len(item.slots()) for item in sets), values=name)
+            parts = run_model(
+                model,
+                sets,
+                lambda item: source(item.set.kind),
+                config,
+                folder,
+                progress=partial(_advance, progress, task, name),
+            )
             scored.append((model.model, [score(item, parts[item.set.name]) for item in sets]))
             if save_responses is not None:
                 write_responses(save_responses, [_saved(row) for part in parts.values() for row in part.rows])
@@ -125,21 +131,6 @@ def _scored(
 
 def _advance(progress: Progress, task: TaskID, model: str, prompted_set: PromptedSet, done: int) -> None:
     progress.update(task, advance=done, values=f"{model}, {prompted_set.set.name}")
-
-
-@contextmanager
-def _sources(config: EvaluateConfig) -> Iterator[Callable[[PromptedSet], RewardSource | None]]:
-    """What scores a set, opened when first needed and closed at the end."""
-    opened: dict[str, RewardSource | None] = {}
-    with ExitStack() as stack:
-
-        def source(prompted_set: PromptedSet) -> RewardSource | None:
-            kind = prompted_set.set.kind
-            if kind not in opened:
-                opened[kind] = _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack)
-            return opened[kind]
-
-        yield source
 
 
 def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:
@@ -197,11 +188,3 @@ def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:
 def _saved(row: Row) -> SavedResponse:
     prompt = tuple(json.loads(row.prompt))
     return SavedResponse(row.set, row.id, row.sample, prompt, row.response, row.truncated)
-
-
-def _closing(sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[str]:
-    if config.reward.model.ready or all(evaluated.kind == "benchmark" for evaluated in sets):
-        return []
-    return [
-        "Dialogues were not scored: --set reward.model.path (or url) names a reward model; `geoalign judge` compares."
-    ]

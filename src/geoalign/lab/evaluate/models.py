@@ -20,8 +20,7 @@ from geoalign.pretrained import is_hub_id
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
     """The models that the arguments name, each with a name of its own.
 
-    Args:
-        checkpoints: of a run every kept checkpoint of its RL stage, and the final model where none of them is it.
+    `checkpoints`: of a run every kept one of its RL stage, and the final model where none of them is it.
     """
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")

@@ -32,12 +32,8 @@ class Sampling:
     """How responses are drawn.
 
     Each has a random stream of its own, of (seed, stream, problem, sample): what it draws depends neither on the batch
-    and the process in which it is generated nor on anything drawn before.
-
-    Attributes:
-        stream: names the evaluation: its set, in a run also stage and step.
-        temperature: 0: the likeliest token each time.
-        max_new_tokens: longest response.
+    and the process in which it is generated nor on anything drawn before. `stream` names the evaluation: its set, in a
+    run also stage and step. With temperature 0 it is the likeliest token each time.
     """
 
     seed: int
@@ -48,12 +44,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Answer:
-    """One response.
-
-    Attributes:
-        response: what was generated, as text that UTF-8 can hold.
-        reward: of the source; NaN: could not be scored; None: there is no source.
-    """
+    """One response, as text that UTF-8 can hold; its reward: NaN where it had none, None where there is no source."""
 
     prompt: Prompt
     sample: int
@@ -114,12 +105,7 @@ def answer_together(
     """The answers to all slots in their order, on every process; each process generates its share.
 
     An engine may need all processes to ask for equally many, so one with a smaller share repeats a slot, unused.
-
-    Args:
-        max_unscored: `reward.max_unscored`.
-        what: the slots in words, for the error.
-        batch_size: responses generated at a time by each process; None: all.
-        progress: called with how many are done after each batch, all processes counted as this one.
+    `progress` is called with how many are done after each batch, all processes counted as this one.
     """
     before = reasons(source)
     share = processes.share(range(len(slots)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -31,17 +32,12 @@ def run_model(
     sources: Sources,
     config: EvaluateConfig,
     folder: EvaluationFolder,
-    *,
-    progress: Callable[[PromptedSet, int], None] = lambda prompted_set, done: None,
+    progress: Callable[[PromptedSet, int], None],
 ) -> dict[str, Part]:
     """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
 
     What stands in a part depends on the settings and its number alone, not on what was made before. The model is loaded
     only if something is missing.
-
-    Args:
-        sources: what scores a set; None for one that is not scored.
-        progress: called with a set, and how many responses of it were added.
     """
     parts_by_set: dict[str, Part] = {}
     with ExitStack() as stack:
@@ -97,33 +93,26 @@ def make_part(
 
 def joined(parts: Sequence[Part]) -> Part:
     """Several parts as one: their rows in order, their counts added up."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for part in parts:
-        for name, count in part.counts.items():
-            counts[name] = counts.get(name, 0) + count
-    return Part(tuple(row for part in parts for row in part.rows), counts)
-
-
-def _key(model: Described, prompted_set: PromptedSet, slot: Slot) -> tuple[str, str, str, int]:
-    prompt, sample = slot
-    return (model.model.name, prompted_set.set.name, whole_text(prompt.problem.id), sample)
+        counts.update(part.counts)
+    return Part(tuple(row for part in parts for row in part.rows), dict(counts))
 
 
 def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
-    prompt = scored.prompt
-    name, in_set, problem, sample = _key(model, prompted_set, (prompt, scored.sample))
+    problem = scored.prompt.problem
     return Row(
-        model=name,
-        set=in_set,
-        id=problem,
-        sample=sample,
-        prompt=messages_json(prompt.problem.prompt),
+        model=model.model.name,
+        set=prompted_set.set.name,
+        id=whole_text(problem.id),
+        sample=scored.sample,
+        prompt=messages_json(problem.prompt),
         response=scored.response,
-        answer=whole_text(prompt.problem.answer),
+        answer=whole_text(problem.answer),
         reward=scored.reward,
         correct=scored.correct if prompted_set.set.kind == "benchmark" else None,
         tokens=scored.generated.tokens,
-        prompt_tokens=len(prompt.tokens),
+        prompt_tokens=len(scored.prompt.tokens),
         truncated=scored.generated.truncated,
     )
 
@@ -136,27 +125,19 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
     reward = dict(kept.pop("reward"))
     # Retries, and the device that scores, change no reward.
     scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
+    sets_by_name = {
+        each.name: {"problems": len(each.problems), "samples": each.samples, "digest": each.digest()} for each in sets
+    }
+    models_by_name = {
+        each.model.name: {"fingerprint": each.fingerprint, "chat_template_kwargs": dict(each.model.template_options)}
+        for each in models
+    }
     return {
         **kept,
         "batch_size": config.batch,
         "dtype": dtype,
         "device_type": None if device is None else device.partition(":")[0],
         "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
-        "models": {
-            described.model.name: {
-                "fingerprint": described.fingerprint,
-                "chat_template_kwargs": dict(described.model.template_options),
-            }
-            for described in models
-        },
-        "sets": {
-            described.name: {
-                "kind": described.kind,
-                "problems": len(described.problems),
-                "digest": described.digest(),
-                "samples": described.samples,
-                "max_new_tokens": described.max_new_tokens,
-            }
-            for described in sets
-        },
+        "models": models_by_name,
+        "sets": sets_by_name,
     }

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -36,19 +36,11 @@ LAST = 5
 
 @dataclass(frozen=True)
 class SetScores:
-    """What one model came to on one set.
+    """What one model came to on one set; `problems` are those that were answered, `left_out` the others by reason.
 
-    Attributes:
-        problems: those that were answered; `left_out`: how many were not, for which reason.
-        samples: responses to each.
-        accuracy: share of right responses (avg@k), with a 95% interval over problems; None for dialogues.
-        interval: how the interval was made: "wilson" or "clustered".
-        pass_at_k: for k = 1, 2, 4, ... up to `samples`; empty for dialogues.
-        reward: mean reward of dialogues with an interval over prompts; None where they were not scored.
-        unscored: responses that the reward model could not score.
-        truncated: responses that reached the length limit.
-        tokens: mean length of a response.
-        counts: what else happened: no answer, time-outs, ...
+    Benchmarks have `accuracy` (avg@k of `samples` responses, with a 95% interval over problems: "wilson" or
+    "clustered") and `pass_at_k` for k = 1, 2, 4, ...; dialogues a mean `reward`, where they were scored. `truncated`
+    responses reached the length limit; `tokens` is their mean length; `counts` are no answer, time-outs, ...
     """
 
     name: str
@@ -70,14 +62,8 @@ class SetScores:
 
 @dataclass(frozen=True)
 class Curve:
-    """One number over the checkpoints of a run.
-
-    Attributes:
-        steps: rising.
-        values: at each of them.
-        smoothed: s_t = 0.6 s_{t-1} + 0.4 x_t.
-        last: the mean over the last five, or over as many as there are: `last_count`.
-    """
+    """One number over the checkpoints of a run: `smoothed` is s_t = 0.6 s_{t-1} + 0.4 x_t, `last` the mean of the
+    last five values, or of as many as there are (`last_count`)."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -88,25 +74,25 @@ class Curve:
 
 def score(prompted_set: PromptedSet, part: Part) -> SetScores:
     """The scores of a model on a set from all its rows."""
-    rows, benchmark = part.rows, prompted_set.set.kind == "benchmark"
-    right, accuracy, how, passed = [0], None, None, {}
+    of_set, rows = prompted_set.set, part.rows
+    right, accuracy, how, passed, benchmark = [0], None, None, {}, of_set.kind == "benchmark"
     if benchmark:
-        right = right_answers(rows, prompted_set.set.samples)
-        accuracy, how = accuracy_interval(right, prompted_set.set.samples)
-        passed = {k: pass_interval(right, prompted_set.set.samples, k) for k in powers_of_two(prompted_set.set.samples)}
+        right = right_answers(rows, of_set.samples)
+        accuracy, how = accuracy_interval(right, of_set.samples)
+        passed = {k: pass_interval(right, of_set.samples, k) for k in powers_of_two(of_set.samples)}
     scored = not benchmark and all(row.reward is not None for row in rows)
     return SetScores(
-        name=prompted_set.set.name,
-        kind=prompted_set.set.kind,
+        name=of_set.name,
+        kind=of_set.kind,
         problems=len(prompted_set.prompts),
         left_out=prompted_set.left_out,
-        samples=prompted_set.set.samples,
+        samples=of_set.samples,
         responses=len(rows),
         correct=sum(right) if benchmark else None,
         accuracy=accuracy,
         interval=how,
         pass_at_k=passed,
-        reward=_reward(_by_problem(rows, prompted_set.set.samples)) if scored else None,
+        reward=_reward(_by_problem(rows, of_set.samples)) if scored else None,
         unscored=sum(row.reward is not None and math.isnan(row.reward) for row in rows),
         truncated=sum(row.truncated for row in rows),
         tokens=math.fsum(row.tokens for row in rows) / len(rows),
@@ -117,12 +103,9 @@ def score(prompted_set: PromptedSet, part: Part) -> SetScores:
 def evaluation_values(
     answers: Sequence[Answer], samples: int, *, binary: bool, gold: Sequence[float | None]
 ) -> dict[str, Any]:
-    """The values of one line of `evaluation.jsonl`; None where there is no such value.
+    """The values of one line of `evaluation.jsonl` from answers by problem, then by sample.
 
-    Args:
-        answers: by problem, then by sample.
-        binary: whether a reward says right or wrong; only then there are accuracy and pass@k.
-        gold: what each answer is truly worth; None or NaN: not known. The mean is over those of which it is known.
+    Only a `binary` reward has accuracy and pass@k. `gold` is what each answer is truly worth; None or NaN: not known.
     """
     right = right_answers(answers, samples)
     passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
@@ -137,12 +120,7 @@ def evaluation_values(
     }
 
 
-class _Judged(Protocol):
-    @property
-    def correct(self) -> bool | None: ...
-
-
-def right_answers(rows: Sequence[_Judged], samples: int) -> list[int]:
+def right_answers(rows: Sequence[Any], samples: int) -> list[int]:
     """How many of the responses to each problem are right; `rows` go by problem, with `samples` to each."""
     return [sum(bool(row.correct) for row in group) for group in _by_problem(rows, samples)]
 
@@ -153,10 +131,6 @@ def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Lit
     One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`),
     because responses to one problem go together. Where all are right or all wrong the latter would have no width; then
     it is Wilson's as if each problem had been answered once, which is on the safe side.
-
-    Args:
-        right: right responses to each problem.
-        samples: responses to each.
     """
     total = len(right) * samples
     if samples > 1 and 0 < sum(right) < total:
@@ -225,51 +199,32 @@ def _reward(groups: Sequence[Sequence[Row]]) -> Interval:
     return mean_interval(np.array([math.nan if mean is None else mean for mean in means]))
 
 
-@dataclass(frozen=True)
-class PairAccuracy:
-    """Share of the pairs whose chosen response has the higher score (equal scores count half); None of no pair.
-
-    Attributes:
-        accuracy, count: over all pairs that could be scored.
-        with_shortcut, with_shortcut_count: those in which the chosen response alone takes the task's shortcut.
-        against_shortcut, against_shortcut_count: those in which the rejected one alone does; far below `accuracy`, the
-            model has learned the shortcut.
-        unscored: pairs with a NaN, left out.
-    """
-
-    accuracy: float | None
-    count: int
-    with_shortcut: float | None
-    with_shortcut_count: int
-    against_shortcut: float | None
-    against_shortcut_count: int
-    unscored: int
-
-
 def pair_accuracy(
     source: RewardSource, pairs: Sequence[PreferencePair], takes_shortcut: Callable[[str], bool]
-) -> PairAccuracy:
-    """Scores both responses of every pair; a task without a recognisable shortcut has no pair with one."""
+) -> dict[str, float | int | None]:
+    """Share of the pairs whose chosen response has the higher score (equal scores count half); None of no pair.
+
+    `accuracy`, `count`: over all pairs that could be scored (`unscored`: the others). `with_shortcut`: those in which
+    the chosen response alone takes the task's shortcut; `against_shortcut`: those in which the rejected one alone does;
+    far below `accuracy`, the model has learned the shortcut.
+    """
     prompts, answers = [list(pair.prompt) for pair in pairs], [""] * len(pairs)
     chosen = source.score([pair.chosen for pair in pairs], answers, prompts=prompts)
     rejected = source.score([pair.rejected for pair in pairs], answers, prompts=prompts)
-    everything: list[float] = []
     by_side: dict[int, list[float]] = {-1: [], 0: [], 1: []}
     for pair, high, low in zip(pairs, chosen, rejected, strict=True):
-        if math.isnan(high) or math.isnan(low):
-            continue
-        right = 1.0 if high > low else 0.5 if high == low else 0.0
-        everything.append(right)
-        by_side[_side(pair, takes_shortcut)].append(right)
-    return PairAccuracy(
-        mean_of_known(everything),
-        len(everything),
-        mean_of_known(by_side[1]),
-        len(by_side[1]),
-        mean_of_known(by_side[-1]),
-        len(by_side[-1]),
-        len(pairs) - len(everything),
-    )
+        if not math.isnan(high) and not math.isnan(low):
+            by_side[_side(pair, takes_shortcut)].append(1.0 if high > low else 0.5 if high == low else 0.0)
+    everything = [right for side in by_side.values() for right in side]
+    return {
+        "accuracy": mean_of_known(everything),
+        "count": len(everything),
+        "with_shortcut": mean_of_known(by_side[1]),
+        "with_shortcut_count": len(by_side[1]),
+        "against_shortcut": mean_of_known(by_side[-1]),
+        "against_shortcut_count": len(by_side[-1]),
+        "unscored": len(pairs) - len(everything),
+    }
 
 
 def hold_out_prompts(

@@ -15,10 +15,11 @@ from jinja2 import TemplateError
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.tasks import MathConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
-from geoalign.lab.tasks.hh_files import DialogueReading, load_dialogue_prompts
+from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
 from geoalign.lab.tasks.problems import load_benchmark
 
 # Names of sets become names of folders.
@@ -27,12 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Problems with gold answers (a benchmark), or prompts without (dialogues).
+    """Problems with gold answers (a benchmark), or prompts without (dialogues); `samples` responses to each.
 
-    Attributes:
-        samples: responses to each problem.
-        max_new_tokens: longest response.
-        notes: lines on how it was read, for the person who runs it.
+    `notes` are lines on how it was read, for the person who runs it.
     """
 
     name: str
@@ -43,9 +41,9 @@ class EvaluationSet:
     notes: tuple[str, ...]
 
     def digest(self) -> str:
-        """A hash of the problems in their order."""
+        """A hash of the problems in their order, and of what is asked about them."""
         lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in self.problems]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return hashlib.sha256("\n".join([*lines, f"{self.kind} {self.max_new_tokens}"]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -65,24 +63,14 @@ def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: Evalu
     """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II)."""
     if not benchmarks and not dialogues:
         raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
-    benchmark_paths: dict[str, list[str]] = {}
-    for text in benchmarks:
-        benchmark, path = parse_benchmark(text)
-        benchmark_paths.setdefault(benchmark.name, []).append(path)
-    talks: dict[str, list[str]] = {}
-    for text in dialogues:
-        name, path = _dialogue(text)
-        talks.setdefault(name, []).append(path)
-    if isinstance(config.samples, Mapping):
-        for name in config.samples:
-            if name not in benchmark_paths and name not in talks:
-                raise ConfigError(
-                    f"samples.{name}: expected one of {', '.join([*benchmark_paths, *talks])}, got {name!r}"
-                )
-    return [
-        *(_benchmark(name, paths, config) for name, paths in benchmark_paths.items()),
-        *(_dialogues(name, paths, config) for name, paths in talks.items()),
-    ]
+    named = [(benchmark.name, path) for benchmark, path in map(parse_benchmark, benchmarks)]
+    paths: dict[str, list[str]] = {}
+    for name, path in [*named, *map(_dialogue, dialogues)]:
+        paths.setdefault(name, []).append(path)
+    for name in config.samples if isinstance(config.samples, Mapping) else ():
+        if name not in paths:
+            raise ConfigError(f"samples.{name}: expected one of {', '.join(paths)}, got {name!r}")
+    return [_load(name, given, config) for name, given in paths.items()]
 
 
 def _dialogue(text: str) -> tuple[str, str]:
@@ -94,20 +82,18 @@ def _dialogue(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    loaded = load_benchmark(name, paths, system_prompt=config.system_prompt)
-    problems, every = loaded.problems[: config.problems], len(loaded.problems)
-    cut = [] if len(problems) == every else [f"benchmark {name}: the first {len(problems)} of {every} problems"]
-    samples, tokens = config.samples_of(name, loaded.benchmark), config.tokens_of(loaded.benchmark)
-    return EvaluationSet(name, "benchmark", problems, samples, tokens, (*loaded.notes, *cut))
-
-
-def _dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    problems, notes = load_dialogue_prompts(paths, DialogueReading())
+def _load(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
+    benchmark = BENCHMARKS.get(name)
+    if benchmark is not None:
+        loaded = load_benchmark(name, paths, MathConfig(train=tuple(paths), system_prompt=config.system_prompt))
+        problems, notes = loaded.problems, loaded.notes
+    else:
+        items, notes = read_files(paths, prompts=True)
+        problems = different_prompts(items)
     kept = tuple(problems[: config.problems])
-    cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} prompts"]
-    samples, tokens = config.samples_of(name, None), config.tokens_of(None)
-    return EvaluationSet(name, "dialogue", kept, samples, tokens, (*notes, *cut))
+    cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} problems"]
+    samples, tokens = config.samples_of(name, benchmark), config.tokens_of(benchmark)
+    return EvaluationSet(name, "benchmark" if benchmark else "dialogue", kept, samples, tokens, (*notes, *cut))
 
 
 def prompted(
@@ -120,10 +106,7 @@ def prompted(
 ) -> PromptedSet:
     """The prompts of a set in a model's chat template; what the model cannot take is left out, never cut.
 
-    Args:
-        options: arguments of the chat template.
-        longest: tokens that prompt and response together may have; None: any number.
-        max_prompt_tokens: of a prompt, besides.
+    `longest`: tokens that prompt and response together may have; None: any number.
     """
     if longest is not None and evaluated.max_new_tokens >= longest:
         raise ConfigError(

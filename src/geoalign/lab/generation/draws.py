@@ -35,12 +35,8 @@ def uniforms(seeds: Sequence[int], count: int) -> Tensor:
 def chosen(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
     """[batch] tokens: the first one at which the cumulated softmax(scores / temperature) exceeds the draw.
 
-    In float64, because the float32 sum over a large vocabulary is off by more than small probabilities. A token of
-    probability 0 is never chosen.
-
-    Args:
-        scores: [batch, vocabulary] logits.
-        draws: [batch] numbers in [0, 1).
+    `scores` are [batch, vocabulary] logits, `draws` [batch] numbers in [0, 1). In float64, because the float32 sum over
+    a large vocabulary is off by more than small probabilities. A token of probability 0 is never chosen.
     """
     cumulated = torch.softmax(scores.double() / temperature, dim=-1).cumsum(dim=-1)
     total = cumulated[:, -1:]
@@ -52,12 +48,7 @@ def chosen(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
 
 
 class OwnDraws(LogitsProcessor):
-    """Makes `generate` without sampling take the token that each row's own draw says.
-
-    Args:
-        draws: [batch, max_new_tokens] numbers in [0, 1), one for each token in turn.
-        temperature: above 0.
-    """
+    """Makes `generate` without sampling take the token that each row's own draw says: [batch, max_new_tokens]."""
 
     def __init__(self, draws: Tensor, temperature: float) -> None:
         self._draws = draws

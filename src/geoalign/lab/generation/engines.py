@@ -37,13 +37,7 @@ class Engine(Protocol):
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        """One response to each prompt of tokens, drawn from the whole vocabulary.
-
-        Args:
-            seeds: of each response's own stream of draws (`seed_of`).
-            temperature: 0: the likeliest token each time.
-            max_new_tokens: longest response.
-        """
+        """One response to each prompt of tokens, drawn from the whole vocabulary; `seeds` as of `seed_of`."""
 
 
 def generated(tokens: Sequence[int], ends: frozenset[int], tokenizer: Any) -> Generated:
@@ -72,10 +66,6 @@ class TransformersEngine:
     """Generates a batch at a time, with a stream of draws for each response; a context manager that frees the model.
 
     Leaves no trace on a model in training: every module's mode and torch's generators are as before.
-
-    Args:
-        model: a causal language model of transformers, on one device.
-        tokenizer: its tokenizer, with a padding or an end token.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
@@ -88,7 +78,6 @@ class TransformersEngine:
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        """One response to each prompt of tokens, as `Engine`."""
         options: dict[str, Any] = dict(GREEDY)
         if temperature > 0:
             draws = OwnDraws(uniforms(seeds, max_new_tokens), temperature)
@@ -108,13 +97,7 @@ class TransformersEngine:
 def new_tokens(
     model: Any, prompts: Sequence[Sequence[int]], *, pad: int, max_new_tokens: int, options: dict[str, Any]
 ) -> Tensor:
-    """[batch, at most max_new_tokens] tokens after each prompt, padded on the right.
-
-    Args:
-        model: a causal language model of transformers, on one device.
-        prompts: tokens of each prompt; shorter ones are padded on the left.
-        options: of `generate`, such as `GREEDY`.
-    """
+    """[batch, at most max_new_tokens] tokens after each prompt, padded on the right; `options`: of `generate`."""
     width = max(map(len, prompts))
     ids = torch.tensor([[pad] * (width - len(row)) + [*row] for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=model.device)
@@ -158,11 +141,6 @@ class VLLMEngine:
 
     Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
     settings, come the others, so that the whole vocabulary is drawn from. The text is decoded here, as of transformers.
-
-    Args:
-        model: its `path`, `revision` and `trust_remote_code`.
-        seed: of the engine itself; every response has its own.
-        options: further ones of `LLM`.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, dtype: str, seed: int, options: Mapping[str, Any]) -> None:
@@ -188,7 +166,6 @@ class VLLMEngine:
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        """One response to each prompt of tokens, as `Engine`."""
         params = [
             self._params(temperature=temperature, max_tokens=max_new_tokens, seed=seed, detokenize=False)
             for seed in seeds
@@ -237,7 +214,7 @@ class TrainerEngine:
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        """One response to each prompt of tokens, as `Engine`; `seeds` are not used, because TRL passes none on."""
+        """As `Engine`; `seeds` are not used, because TRL passes none on."""
         trainer = self._trainer
         engine = trainer.vllm_generation
         # As TRL does before its own generation: the engine holds a copy of the weights, of some earlier step.

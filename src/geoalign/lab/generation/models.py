@@ -28,16 +28,9 @@ _BLOCKS, _BLOCK = 256, 4096
 
 @dataclass(frozen=True)
 class EvaluatedModel:
-    """One model.
+    """One model: a folder, or an id on the hub; `series` and `step` where it is a checkpoint of a run.
 
-    Attributes:
-        name: what it is called in files and tables; letters that file names take, unique in an evaluation.
-        path: its folder, or its id on the hub.
-        revision: branch, tag or commit on the hub; None for a folder.
-        series: of which run it is a checkpoint, None for none.
-        step: after how many steps it was written, None where it is no checkpoint.
-        template_options: options of its chat template.
-        trust_remote_code: the Python code that comes with it may run.
+    `name` is what it is called in files and tables: letters that file names take, unique in an evaluation.
     """
 
     name: str

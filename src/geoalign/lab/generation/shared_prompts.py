@@ -23,12 +23,8 @@ def generate_sharing_prompts(
     The responses are the same up to rounding. A model whose cache cannot be repeated by rows (one with states of fixed
     size, say) and prompts that are short or all different go to `generate` as they are.
 
-    Args:
-        generate: the model's own method.
-        model: a causal language model of transformers, peft's included; on one device.
-        input_ids: [b, t] left-padded prompts, the `r` rows of each prompt together.
-        attention_mask: [b, t].
-        options: further arguments of `generate`.
+    `model` is a causal language model of transformers, peft's included, on one device; `input_ids` [b, t] are
+    left-padded prompts, the rows of each prompt together.
     """
     repeats = _repeats(input_ids, attention_mask)
     if repeats > 1 and input_ids.size(1) > _SHORTEST and _makes_its_own_cache(options):

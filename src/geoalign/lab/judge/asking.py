@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -57,7 +57,7 @@ _Score = Annotated[float, Field(ge=0, le=1)]
 class Comparison:
     """What one judgment is about: a dialogue, and two responses to it in the order in which they are shown."""
 
-    prompt: tuple[dict[str, str], ...]
+    prompt: Sequence[Mapping[str, Any]]
     first: str
     second: str
 

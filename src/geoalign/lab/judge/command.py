@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from geoalign.errors import InputError, ServiceError
+from geoalign.lab.analysis.statistics import Interval, clustered_proportion, wilson_interval
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import Key, ResponseFile, SavedResponse, read_responses
+from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint
-from geoalign.lab.judge.results import Judgment, Rates, judgment_of, rates_of, table_of
+from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint, parse_verdict
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, say
+from geoalign.lab.text import decimals, estimate
 from geoalign.shown import listed
 
 # What a provider answers to one text that it does not take; any other refusal would meet every request.
@@ -35,9 +41,7 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     """Judges the responses of two files pair by pair, both orders; the rates of each set, and of "all" together.
 
     Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
-
-    Args:
-        config: the judge behind an endpoint; None: the local rule, which measures no quality.
+    Without `config` the local rule judges, which measures no quality.
 
     Raises:
         ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
@@ -47,11 +51,11 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     """
     console = console or Console()
     a, b = read_responses(request.a), read_responses(request.b)
-    pairs = _matched(a, b, allow_missing=request.allow_missing)
+    pairs = _matched(a, b, request)
     asked = ("base_url", "model", "temperature", "max_tokens", "request")
     identity = {name: getattr(config, name) for name in asked} if config else {"model": "local rule"}
-    for side, file in (("a", a), ("b", b)):
-        identity[f"{side}_sha256"] = hashlib.sha256(file.path.read_bytes()).hexdigest()
+    for side, path in (("a", request.a), ("b", request.b)):
+        identity[f"{side}_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     failures: Counter[str] = Counter()
     with locked(request.output):
         begin(request.output, identity, kind="judging")
@@ -59,8 +63,8 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
         sizes = Counter(key[0] for key in pairs)
         sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
         facts = {
-            "a": {"file": str(a.path), "unmatched": len(a.rows) - len(pairs)},
-            "b": {"file": str(b.path), "unmatched": len(b.rows) - len(pairs)},
+            "a": {"file": str(request.a), "unmatched": len(a) - len(pairs)},
+            "b": {"file": str(request.b), "unmatched": len(b) - len(pairs)},
             "sets": {name: asdict(rates) for name, rates in sets.items()},
             "overall": asdict(overall := rates_of(judgments, len(pairs))),
             # The paper's "Mean": every set counts alike, however many pairs it has.
@@ -80,17 +84,16 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     return sets
 
 
-def _matched(a: ResponseFile, b: ResponseFile, *, allow_missing: bool) -> Pairs:
+def _matched(a: Mapping[Key, SavedResponse], b: Mapping[Key, SavedResponse], request: JudgeRequest) -> Pairs:
     """The responses of both files to one prompt and sample, in the order of A."""
-    in_a, in_b = ({row.key: row for row in file.rows} for file in (a, b))
-    pairs = {key: (row, in_b[key]) for key, row in in_a.items() if key in in_b}
-    alone = [key for key in (*in_a, *in_b) if key not in pairs]
-    if (alone and not allow_missing) or not pairs:
+    pairs = {key: (row, b[key]) for key, row in a.items() if key in b}
+    alone = [key for key in (*a, *b) if key not in pairs]
+    if (alone and not request.allow_missing) or not pairs:
         got = f"{len(alone)} in one alone: {listed(alone)}; --allow-missing leaves them out"
-        raise InputError(f"{a.path} and {b.path}: expected the same (set, id, sample) in both, got {got}")
+        raise InputError(f"{request.a} and {request.b}: expected the same (set, id, sample) in both, got {got}")
     for key, (one, two) in pairs.items():
         if one.prompt != two.prompt:
-            raise InputError(f"{b.path}: expected the prompt of {key} to be that of {a.path}, got another")
+            raise InputError(f"{request.b}: expected the prompt of {key} to be that of {request.a}, got another")
     return pairs
 
 
@@ -127,3 +130,93 @@ def _judged(
         # The first one; the other tasks were cancelled for it.
         raise ServiceError(f"judge: {errors.exceptions[0]}; the same command resumes") from None
     return judgments
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """A pair judged in both orders, a line of `judgments.jsonl`.
+
+    `winner` is the side that won in both orders, otherwise "tie"; "malformed" where an answer was no verdict. Scores
+    are means of both orders.
+    """
+
+    set: str
+    id: str
+    sample: int
+    winner: Literal["a", "b", "tie", "malformed"]
+    score_a: float
+    score_b: float
+    answers: Sequence[str]
+
+
+def judgment_of(key: Key, answers: Sequence[str]) -> Judgment:
+    """Reads the answer with A shown first and the one with B shown first."""
+    a_first, b_first = map(parse_verdict, answers)
+    if a_first is None or b_first is None:
+        return Judgment(*key, "malformed", 0.0, 0.0, [answer[:10_000] for answer in answers])
+    named = (a_first.overall_winner, b_first.overall_winner)
+    return Judgment(
+        *key,
+        winner="a" if named == ("model_a", "model_b") else "b" if named == ("model_b", "model_a") else "tie",
+        score_a=(a_first.model_a_score + b_first.model_b_score) / 2,
+        score_b=(a_first.model_b_score + b_first.model_a_score) / 2,
+        answers=answers,
+    )
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The result of A against B; a pair without two verdicts is in the counts of malformed or failed ones only."""
+
+    pairs: int
+    judged: int
+    malformed: int
+    failed: int
+    win: Interval
+    lose: Interval
+    tie: Interval
+    score_a: Interval
+    score_b: Interval
+
+
+def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
+    """The rates over the judged ones of so many pairs, NaN where there is none.
+
+    Intervals: Wilson's for rates where every prompt has one pair; otherwise prompts are independent, pairs are not.
+    """
+    judged = [one for one in judgments if one.winner != "malformed"]
+
+    def over_prompts(part: str) -> Interval:
+        sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2))
+        for one in judged:
+            sums[one.set, one.id] += getattr(one, part, one.winner == part), 1
+        return clustered_proportion(*np.array(list(sums.values())).reshape(-1, 2).T)
+
+    def rate(winner: str) -> Interval:
+        if len({(one.set, one.id) for one in judged}) < len(judged):
+            return over_prompts(winner)
+        return wilson_interval(sum(one.winner == winner for one in judged), len(judged))
+
+    return Rates(
+        pairs=pairs,
+        judged=len(judged),
+        malformed=len(judgments) - len(judged),
+        failed=pairs - len(judgments),
+        win=rate("a"),
+        lose=rate("b"),
+        tie=rate("tie"),
+        score_a=over_prompts("score_a"),
+        score_b=over_prompts("score_b"),
+    )
+
+
+def table_of(sets: Mapping[str, Rates], title: str) -> Table:
+    """A column for each set."""
+    table = Table("", title=Text(title), title_justify="left")
+    for name in sets:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    for name in (item.name for item in fields(Rates)):
+        values = [getattr(rates, name) for rates in sets.values()]
+        cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]
+        table.add_row(name.replace("_", " "), *cells)
+    return table

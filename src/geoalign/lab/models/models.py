@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,44 +37,23 @@ _CHAT_TEMPLATE = (
 def initial_model(
     config: ModelConfig, *, alphabet: str | None, seed: int, words: Sequence[str] = ()
 ) -> tuple[Any, Any]:
-    """The model and tokenizer that a run starts from, on the CPU.
-
-    Args:
-        config: `TinyModelConfig` or `PretrainedModelConfig`.
-        alphabet: the task's characters, for the tiny model's tokenizer; None: one token per byte.
-        words: texts that are one token each beside the alphabet.
-    """
+    """The model and tokenizer that a run starts from, on the CPU; `alphabet` and `words` as of `make_tokenizer`."""
     tokenizer = initial_tokenizer(config, alphabet=alphabet, words=words)
     if isinstance(config, TinyModelConfig):
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
-    try:
-        model = from_pretrained(
-            AutoModelForCausalLM,
-            config.path,
-            revision=config.revision,
-            dtype=getattr(torch, config.dtype),
-            **_code(config),
-        )
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path: expected a causal language model, got {config.path!r}: {error}") from error
-    return model, tokenizer
+    with _named(config.path, "causal language model"):
+        dtype = getattr(torch, config.dtype)
+        options = {"revision": config.revision, "dtype": dtype, **_code(config)}
+        return from_pretrained(AutoModelForCausalLM, config.path, **options), tokenizer
 
 
 def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
     """The tokenizer that a run starts from; of a pretrained model nothing else is loaded."""
     if isinstance(config, TinyModelConfig):
         return make_tokenizer(alphabet, max_length=config.max_length, words=words)
-    tokenizer: Any
-    try:
-        tokenizer = from_pretrained(
-            AutoTokenizer, config.path, revision=config.revision, padding_side="left", **_code(config)
-        )
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path: expected a tokenizer, got {config.path!r}: {error}") from error
+    with _named(config.path, "tokenizer"):
+        options = {"revision": config.revision, "padding_side": "left", **_code(config)}
+        tokenizer: Any = from_pretrained(AutoTokenizer, config.path, **options)
     if tokenizer.chat_template is None:
         raise ConfigError(f"model.path: expected a tokenizer with a chat template, got none in {config.path!r}")
     if tokenizer.pad_token is None:
@@ -81,12 +61,19 @@ def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Seque
     return tokenizer
 
 
-def load_saved(folder: Path, config: ModelConfig) -> tuple[Any, Any]:
-    """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not.
+@contextmanager
+def _named(path: str, kind: str) -> Iterator[None]:
+    """What transformers raises about a model, under the key that names it."""
+    try:
+        yield
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path: expected a {kind}, got {path!r}: {error}") from error
 
-    Args:
-        config: the model's settings in the run.
-    """
+
+def load_saved(folder: Path, config: ModelConfig) -> tuple[Any, Any]:
+    """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not."""
     model = from_pretrained(AutoModelForCausalLM, folder, dtype=getattr(torch, config.dtype), **_code(config))
     return model, from_pretrained(AutoTokenizer, folder, padding_side="left", **_code(config))
 
@@ -123,10 +110,9 @@ def make_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """A tokenizer with one token per character of `alphabet`, and a chat template whose turns end in the end token.
 
-    Each of `words` is one token too; from left to right the longest one that fits is taken, then single characters.
-    A character outside the alphabet becomes the unknown token. Without an alphabet there is one token per byte of
-    UTF-8, so that any text can be written. The template is prefix-preserving: prompt plus reply begins with the
-    very tokens of the prompt.
+    Each of `words` is one token too, the longest first; a character outside the alphabet becomes the unknown token.
+    Without an alphabet there is one token per byte of UTF-8. The template is prefix-preserving: prompt plus reply
+    begins with the very tokens of the prompt.
     """
     tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)), words)
     return PreTrainedTokenizerFast(
@@ -143,11 +129,6 @@ def make_tokenizer(
 
 
 def _character_tokenizer(characters: list[str], words: Iterable[str]) -> Tokenizer:
-    if not characters:
-        raise ConfigError("alphabet: expected at least one character, got none")
-    for character in characters:
-        if len(character) != 1:
-            raise ConfigError(f"alphabet: expected single characters, got {character!r}")
     longer = sorted({word for word in words if len(word) > 1}, key=lambda word: (-len(word), word))
     vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters, *longer])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))

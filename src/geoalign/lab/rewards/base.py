@@ -13,11 +13,7 @@ _NO_REASONS = ("scored", "correct", "compared")
 
 
 class RewardSource(Protocol):
-    """Scores responses.
-
-    Attributes:
-        binary: True where every reward is 0 or 1; in either kind NaN is that of an unscored response.
-    """
+    """Scores responses; `binary` where every reward is 0 or 1. NaN is that of an unscored response."""
 
     @property
     def binary(self) -> bool: ...
@@ -25,13 +21,7 @@ class RewardSource(Protocol):
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """One reward per response.
-
-        Args:
-            responses: the texts to score.
-            answers: the gold answer of each row; a source that knows no gold answers ignores them.
-            prompts: the chat messages of each row's prompt; a source that compares answers ignores them.
-        """
+        """One reward per response, from the gold answer or the prompt (chat messages) of its row."""
 
 
 def response_text(completion: object) -> str:
@@ -83,13 +73,9 @@ def reasons_since(source: object, before: Mapping[str, int]) -> dict[str, int]:
 
 
 def check_scored(rewards: Sequence[float], most: float, *, why: Mapping[str, int], what: str) -> None:
-    """Raises UnscoredError if more than the share `most` of the rewards is NaN; of none at all, nothing is unscored.
+    """Raises UnscoredError if more than the share `most` of a batch's rewards (all processes') is NaN.
 
-    Args:
-        rewards: those of one batch, all processes'.
-        most: `reward.max_unscored`.
-        why: how many of the batch, by reason; those of none are left out of the message.
-        what: the batch in words, such as "a generation batch".
+    `why`: how many of the batch, by reason; `what`: the batch in words.
     """
     unscored = sum(map(math.isnan, rewards))
     if unscored <= most * len(rewards):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.base import RewardSource, response_text
-from geoalign.lab.rewards.slots import corruption_mask, fixed_share_mask, uniform
 
 Gather = Callable[[list[Any]], list[Any]]
 
@@ -47,19 +47,9 @@ class RewardWithCorruption:
 
     Needs the data set's columns `answer` and `problem_id`.
 
-    Attributes:
-        true_rewards: the clean rewards of the last call, in the order of this process's rows.
-        corrupted: whose reward in the last call really differs from the clean one; drawn slots that change nothing
-            (a shortcut to the right answer, a group of equal rewards) are not among them.
-
-    Args:
-        takes_shortcut: says whether a response takes the shortcut; needed where `shortcut` is not 0.
-        gather: the lists of all processes in order of rank as one, on every process; needed with several processes
-            where a group may stand on two of them and its extremes count.
-
-    Raises:
-        ConfigError: a share that rewards of this kind do not know.
-        InputError: a number out of place, or a shortcut without a function that knows it.
+    `true_rewards` are the clean ones of the last call; `corrupted` says whose reward really differs from it: a drawn
+    slot that changes nothing (a shortcut to the right answer, a group of equal rewards) does not. `gather` gives the
+    lists of all processes in order of rank as one; where a group may stand on two of them, its extremes need it.
     """
 
     def __init__(
@@ -70,16 +60,10 @@ class RewardWithCorruption:
         seed: int,
         num_generations: int,
         process_index: int = 0,
-        takes_shortcut: Callable[[str], bool] | None = None,
+        takes_shortcut: Callable[[str], bool] = lambda text: False,
         gather: Gather | None = None,
     ) -> None:
         check_corruption(config, binary=source.binary)
-        if num_generations < 1 or process_index < 0:
-            raise InputError(
-                f"num_generations, process_index: expected at least 1 and 0, got {num_generations} and {process_index}"
-            )
-        if config.shortcut > 0 and takes_shortcut is None:
-            raise InputError(f"takes_shortcut: expected a function, as shortcut is {config.shortcut}, got None")
         self.__name__ = getattr(source, "__name__", type(source).__name__)
         self._source = source
         self._config = config
@@ -105,10 +89,30 @@ class RewardWithCorruption:
         """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without)."""
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
-        step = 0 if trainer_state is None else int(trainer_state.global_step)
-        slots = _Slots(self._seed, step, problem_id, self._sample_indices(len(clean)))
-        rewards = self._with_noise(clean, slots)
-        rewards = self._with_shortcut(rewards, clean, responses, slots)
+        slots: dict[str, Any] = {
+            "seed": self._seed,
+            "step": 0 if trainer_state is None else int(trainer_state.global_step),
+            "prompt_ids": problem_id,
+            "sample_indices": self._sample_indices(len(clean)),
+        }
+        rate = self._config.flip if self._source.binary else self._config.extremes
+        if self._config.fixed_share:
+            noisy = fixed_share_mask(**slots, rate=rate, group_size=self._num_generations)
+        else:
+            noisy = corruption_mask(**slots, rate=rate)
+        lots = corruption_mask(**slots, rate=self._config.shortcut, purpose="shortcut/")
+        short = [drawn and self._takes_shortcut(text) for drawn, text in zip(lots, responses, strict=True)]
+        rewards = clean
+        if self._source.binary:
+            rewards = [
+                _binary(reward, flipped=noisy[row], short=short[row], row=row) for row, reward in enumerate(clean)
+            ]
+        elif self._config.extremes or self._config.shortcut:
+            groups = self._groups(clean)
+            rewards = [
+                _continuous(reward, groups[row], self._jitter(slots, row), extreme=noisy[row], short=short[row])
+                for row, reward in enumerate(clean)
+            ]
         self.true_rewards = clean
         self.corrupted = [
             not math.isnan(before) and after != before for after, before in zip(rewards, clean, strict=True)
@@ -116,40 +120,10 @@ class RewardWithCorruption:
         if log_extra is not None:
             log_extra("true_reward", list(clean))
             log_extra("corrupted", list(self.corrupted))
-        return rewards
+        return list(rewards)
 
-    def _with_noise(self, clean: list[float], slots: _Slots) -> list[float]:
-        if self._source.binary:
-            mask = self._noise(slots, self._config.flip)
-            return [_flipped(reward, row) if mask[row] else reward for row, reward in enumerate(clean)]
-        if self._config.extremes == 0:
-            return list(clean)
-        mask, groups = self._noise(slots, self._config.extremes), self._groups(clean)
-        return [
-            _opposite_extreme(reward, groups[row], self._config.jitter * slots.jitter(row)) if mask[row] else reward
-            for row, reward in enumerate(clean)
-        ]
-
-    def _noise(self, slots: _Slots, rate: float) -> list[bool]:
-        return slots.fixed_share(rate, self._num_generations) if self._config.fixed_share else slots.mask(rate)
-
-    def _with_shortcut(
-        self, rewards: list[float], clean: list[float], responses: Sequence[str], slots: _Slots
-    ) -> list[float]:
-        if self._config.shortcut == 0 or self._takes_shortcut is None:
-            return rewards
-        mask = slots.mask(self._config.shortcut, purpose="shortcut/")
-        taken = [drawn and self._takes_shortcut(text) for drawn, text in zip(mask, responses, strict=True)]
-        if self._source.binary:
-            return [1.0 if taken[row] and not math.isnan(reward) else reward for row, reward in enumerate(rewards)]
-        groups = self._groups(clean)
-        return [
-            _maximum(clean[row], groups[row], self._config.jitter * slots.jitter(row)) if taken[row] else reward
-            for row, reward in enumerate(rewards)
-        ]
-
-    def _groups(self, clean: list[float]) -> list[_Group]:
-        """The clean rewards of each of this process's rows' groups."""
+    def _groups(self, clean: list[float]) -> list[list[float]]:
+        """The clean rewards of each of this process's rows' groups; those that could not be scored left out."""
         size, first = self._num_generations, self._process_index * len(clean)
         whole = clean
         if self._gather is not None:
@@ -161,8 +135,11 @@ class RewardWithCorruption:
             )
         else:
             first = 0
-        groups = [_Group(whole[start : start + size]) for start in range(0, len(whole), size)]
-        return [groups[(first + row) // size] for row in range(len(clean))]
+        scored = [
+            [reward for reward in whole[start : start + size] if not math.isnan(reward)]
+            for start in range(0, len(whole), size)
+        ]
+        return [scored[(first + row) // size] for row in range(len(clean))]
 
     def _sample_indices(self, rows: int) -> list[int]:
         """The index of each row among its prompt's rows.
@@ -173,59 +150,31 @@ class RewardWithCorruption:
         first = self._process_index * rows
         return [(first + row) % self._num_generations for row in range(rows)]
 
-
-class _Slots:
-    """The draws of one call's rows."""
-
-    def __init__(self, seed: int, step: int, prompt_ids: Sequence[str], samples: list[int]) -> None:
-        if len(prompt_ids) != len(samples):
-            raise InputError(f"problem_id: expected {len(samples)} as rewards, got {len(prompt_ids)}")
-        self._where: dict[str, Any] = {"seed": seed, "step": step, "prompt_ids": prompt_ids, "sample_indices": samples}
-
-    def mask(self, rate: float, *, purpose: str = "") -> list[bool]:
-        return corruption_mask(**self._where, rate=rate, purpose=purpose)
-
-    def fixed_share(self, rate: float, group_size: int) -> list[bool]:
-        return fixed_share_mask(**self._where, rate=rate, group_size=group_size)
-
-    def jitter(self, row: int) -> float:
-        """A share in [0.5, 1): different in each slot, and never nothing."""
-        seed, step, prompts, samples = self._where.values()
-        draw = uniform(seed=seed, step=step, prompt_id=prompts[row], sample=samples[row], purpose="jitter/")
-        return 0.5 + draw / 2
+    def _jitter(self, slots: Mapping[str, Any], row: int) -> float:
+        """A share of a group's spread: different in each slot, and never nothing unless `jitter` is 0."""
+        prompt, sample = slots["prompt_ids"][row], slots["sample_indices"][row]
+        draw = uniform(seed=slots["seed"], step=slots["step"], prompt_id=prompt, sample=sample, purpose="jitter/")
+        return self._config.jitter * (0.5 + draw / 2)
 
 
-class _Group:
-    """Mean and extremes of a group's clean rewards; NaN where none could be scored."""
-
-    def __init__(self, rewards: Sequence[float]) -> None:
-        scored = [reward for reward in rewards if not math.isnan(reward)]
-        self.mean = math.fsum(scored) / len(scored) if scored else math.nan
-        self.lowest = min(scored, default=math.nan)
-        self.highest = max(scored, default=math.nan)
-
-
-def _flipped(reward: float, row: int) -> float:
+def _binary(reward: float, *, flipped: bool, short: bool, row: int) -> float:
     if math.isnan(reward):
         return reward
-    if reward not in (0.0, 1.0):
+    if flipped and reward not in (0.0, 1.0):
         raise InputError(f"rewards: expected 0 or 1 to flip, got {reward} in row {row}")
-    return 1.0 - reward
+    return 1.0 if short else 1.0 - reward if flipped else reward
 
 
-def _opposite_extreme(reward: float, group: _Group, jitter: float) -> float:
-    if math.isnan(reward):
+def _continuous(reward: float, group: Sequence[float], jitter: float, *, extreme: bool, short: bool) -> float:
+    if math.isnan(reward) or not (extreme or short):
+        return reward
+    lowest, highest = min(group), max(group)
+    if short and reward == highest:
         return reward
     # A group of equal rewards has no spread: either way they stay what they are.
-    if reward < group.mean:
-        return _beyond(group.highest, jitter * (group.highest - group.lowest))
-    return _beyond(group.lowest, -jitter * (group.highest - group.lowest))
-
-
-def _maximum(reward: float, group: _Group, jitter: float) -> float:
-    if math.isnan(reward) or reward == group.highest:
-        return reward
-    return _beyond(group.highest, jitter * (group.highest - group.lowest))
+    if short or reward < math.fsum(group) / len(group):
+        return _beyond(highest, jitter * (highest - lowest))
+    return _beyond(lowest, -jitter * (highest - lowest))
 
 
 def _beyond(extreme: float, distance: float) -> float:
@@ -234,3 +183,48 @@ def _beyond(extreme: float, distance: float) -> float:
         return extreme
     moved, start = np.float32(extreme + distance), np.float32(extreme)
     return float(moved if moved != start else np.nextafter(start, np.float32(math.copysign(math.inf, distance))))
+
+
+# Draws belong to a rollout's slot: the same in every arm of a comparison, on every machine.
+
+
+def corruption_mask(
+    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, purpose: str = ""
+) -> list[bool]:
+    """Which rollouts are corrupted: an independent draw for each, True with probability `rate`.
+
+    A pure function of (seed, step, prompt id, sample index): no generator, so that the model, the curator, the order of
+    the rows and the number of processes change nothing. A larger rate takes all that a smaller one does, and more.
+    Draws of another `purpose` are independent of these.
+    """
+    return [
+        uniform(seed=seed, step=step, prompt_id=prompt_id, sample=sample, purpose=purpose) < rate
+        for prompt_id, sample in zip(prompt_ids, sample_indices, strict=True)
+    ]
+
+
+def fixed_share_mask(
+    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
+) -> list[bool]:
+    """Which rollouts are corrupted where every prompt's share is fixed: `rate` x `group_size` of its rollouts.
+
+    Of a prompt's slots those with the smallest draws are taken, floor(rate K + u) of K, where u is a draw of the
+    prompt's: a share that is no whole number is met on average over the prompts. A function of the slot alone, and a
+    larger rate takes all that a smaller one does, as in `corruption_mask`.
+    """
+    taken: dict[str, set[int]] = {}
+    for prompt in dict.fromkeys(prompt_ids):
+        draws = [uniform(seed=seed, step=step, prompt_id=prompt, sample=sample) for sample in range(group_size)]
+        lot = uniform(seed=seed, step=step, prompt_id=prompt, sample=0, purpose="share/")
+        # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
+        count = int(rate * group_size + lot + 1e-9)
+        taken[prompt] = set(sorted(range(group_size), key=draws.__getitem__)[:count])
+    return [sample in taken[prompt] for prompt, sample in zip(prompt_ids, sample_indices, strict=True)]
+
+
+def uniform(*, seed: int, step: int, prompt_id: str, sample: int, purpose: str = "") -> float:
+    """A number in [0, 1) from a hash of its arguments."""
+    # The purpose and the numbers come first, so that no two different slots are written alike; "surrogatepass": ids are
+    # any text.
+    slot = f"{purpose}{seed}/{step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
+    return int.from_bytes(blake2b(slot, digest_size=8).digest(), "big") / 2**64

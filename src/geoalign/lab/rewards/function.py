@@ -19,10 +19,7 @@ RewardFunction = Callable[..., Sequence[float | None]]
 def load_function(name: str, *, key: str) -> RewardFunction:
     """The function `MODULE:NAME`: of an importable module, or of a file `PATH.py` as seen from the working directory.
 
-    Importing runs the module's code; nothing is imported unless the settings name it.
-
-    Args:
-        key: the setting that names it, for messages.
+    Importing runs the module's code; nothing is imported unless the settings name it (`key`).
     """
     module, _, attribute = name.rpartition(":")
     try:
@@ -70,15 +67,9 @@ def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns
 class FunctionReward:
     """A reward function for TRL that returns what the user's function says, with the task's verdict as the truth.
 
-    Nothing is corrupted: where both differ, the function is wrong.
-
-    Attributes:
-        true_rewards: the task's own rewards of the last call.
-        counters: `unscored`, how many responses the function has returned None or NaN for, since the start.
-
-    Args:
-        function: called with all that TRL gives a reward function: `prompts`, `completions`, the data set's columns.
-        source: the task's own reward.
+    `function` is called with all that TRL gives a reward function: `prompts`, `completions`, the data set's columns.
+    `true_rewards` are those of the last call by `source`, the task's own reward; `counters` has `unscored`, how many
+    responses the function has returned None or NaN for, since the start.
     """
 
     def __init__(self, function: RewardFunction, source: RewardSource) -> None:

@@ -33,23 +33,13 @@ _MARK = "scores_mean_reply_state"
 class RewardModelScorer:
     """Scores responses by a reward model; a context manager that frees the model.
 
-    The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training: of
-    any scale and offset (GRPO's advantages depend on neither), larger is better. It is the logit of a classifier with
-    one label; of a model whose output has a `score`, such as ArmoRM's gated sum of its objectives, it is that. The same
-    call gives the same bits; in another batch a score may differ in its last digits, through rounding.
+    The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training:
+    the logit of a classifier with one label; of a model whose output has a `score`, such as ArmoRM's gated sum of its
+    objectives, that. The same call gives the same bits; in another batch a score may differ in its last digits.
 
     `counters` counts, since the start: responses scored, and those with NaN instead of a score: too_long (more tokens
     than `max_length` or than the model takes; nothing is ever cut off), empty (no token at all), not_finite (the model
     gave no number).
-
-    Args:
-        model: a sequence classifier of transformers with one label, or a model with code of its own; moved to the
-            device and type of `config`.
-        tokenizer: its tokenizer, with a chat template and a padding or end token.
-
-    Raises:
-        InputError: more than one label, or a tokenizer without chat template or padding token.
-        ConfigError: a device that is not there.
     """
 
     __name__ = "reward_model"
@@ -94,13 +84,7 @@ class RewardModelScorer:
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """One reward per response; NaN for one that cannot be scored.
-
-        Args:
-            responses: the texts.
-            answers: left unread.
-            prompts: the chat messages of each response's prompt.
-        """
+        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
         if self._model is None:
             raise RunFolderError("reward model: expected an open scorer, got one that was closed")
         read = dialogues(responses, prompts)
@@ -146,29 +130,17 @@ class RewardModelScorer:
             ) from error
         return [int(token) for token in encoded["input_ids"]]
 
+    @torch.inference_mode()
     def _scores(self, batch: Sequence[tuple[list[int], list[dict[str, Any]]]]) -> list[float]:
         tokens = [ids for ids, _ in batch]
-        if not reads_mean(self._model):
-            return self._outputs(tokens)
-        starts = [reply_start(self._tokenizer, dialogue) for _, dialogue in batch]
-        with torch.no_grad():
-            states = mean_reply_states(self._model, tokens, starts)
-            rewards: list[float] = self._model.score(states).reshape(-1).float().tolist()
-        return rewards
-
-    @torch.inference_mode()
-    def _outputs(self, batch: Sequence[Sequence[int]]) -> list[float]:
-        width = max(map(len, batch))
-        ids = [[*row, *[self._pad] * (width - len(row))] for row in batch]
-        mask = [[1] * len(row) + [0] * (width - len(row)) for row in batch]
-        device = self._model.device
-        output = self._model(
-            input_ids=torch.tensor(ids, device=device),
-            attention_mask=torch.tensor(mask, device=device),
-            use_cache=False,
-        )
-        combined = getattr(output, "score", None)
-        values = output.logits if combined is None else combined
+        if reads_mean(self._model):
+            starts = [reply_start(self._tokenizer, dialogue) for _, dialogue in batch]
+            values = self._model.score(mean_reply_states(self._model, tokens, starts))
+        else:
+            ids, mask = padded(tokens, self._pad, self._model.device)
+            output = self._model(input_ids=ids, attention_mask=mask, use_cache=False)
+            combined = getattr(output, "score", None)
+            values = output.logits if combined is None else combined
         if values.numel() != len(batch):
             raise InputError(
                 f"reward model: expected one number a response, got {tuple(values.shape)} for {len(batch)}"
@@ -182,13 +154,9 @@ def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[A
     settings, tokenizer = _settings(model_id, config)
     _supply_names_of_older_transformers()
     with _described(model_id):
+        options = {"config": settings, "dtype": getattr(torch, config.dtype), **_options(config)}
         model, report = from_pretrained(
-            AutoModelForSequenceClassification,
-            model_id,
-            config=settings,
-            dtype=getattr(torch, config.dtype),
-            output_loading_info=True,
-            **_options(config),
+            AutoModelForSequenceClassification, model_id, output_loading_info=True, **options
         )
     missing = sorted(report["missing_keys"])
     if missing:
@@ -202,10 +170,9 @@ def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[A
 def check_ready_model(model_id: str | Path, config: RewardModelConfig) -> None:
     """Finds what is wrong with a reward model without reading its weights."""
     settings, tokenizer = _settings(model_id, config)
-    if not _own_code(settings) and settings.num_labels != 1:
-        raise ConfigError(
-            f"reward.model.path: expected a model with one label, got {settings.num_labels} in {model_id!r}"
-        )
+    labels = 1 if _own_code(settings) else settings.num_labels
+    if labels != 1:
+        raise ConfigError(f"reward.model.path: expected a model with one label, got {labels} in {model_id!r}")
     if tokenizer.chat_template is None:
         raise ConfigError(f"reward.model.path: expected a tokenizer with a chat template, got none in {model_id!r}")
 
@@ -225,8 +192,7 @@ def _settings(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any
 
 
 def _options(config: RewardModelConfig) -> dict[str, Any]:
-    code = {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
-    return {"revision": config.revision, **code}
+    return {"revision": config.revision, "trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
 
 
 def _own_code(settings: Any) -> bool:
@@ -271,20 +237,17 @@ def reply_start(tokenizer: Any, dialogue: Sequence[Mapping[str, Any]]) -> int:
 
 @torch.no_grad()
 def mean_reply_states(model: Any, rows: Sequence[Sequence[int]], starts: Sequence[int]) -> Float[Tensor, "rows width"]:
-    """The mean of each row's states from its start to its end, padding left out, as the head below them gets it.
-
-    Args:
-        rows: tokens of whole dialogues.
-        starts: tokens before each reply; of an empty reply the last token counts.
-    """
-    width = max(map(len, rows))
-    # Padding on the right, which no earlier token sees.
-    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=model.device)
-    places = torch.arange(width, device=model.device)
-    ends = torch.tensor([len(row) for row in rows], device=model.device)
-    begins = torch.minimum(torch.tensor(starts, device=model.device), ends - 1)
-    attended = places < ends[:, None]
-    states = model.base_model(input_ids=ids, attention_mask=attended.long(), use_cache=False).last_hidden_state
-    counted = (attended & (places >= begins[:, None])).to(states.dtype)
+    """The mean of each dialogue's states from the start of its reply on; of an empty reply the last token's."""
+    ids, mask = padded(rows, 0, model.device)
+    begins = torch.minimum(torch.tensor(starts, device=model.device), mask.sum(dim=1) - 1)
+    states = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    counted = (mask * (torch.arange(ids.shape[1], device=model.device) >= begins[:, None])).to(states.dtype)
     means: Tensor = torch.einsum("rt,rtw->rw", counted, states) / counted.sum(dim=1, keepdim=True)
     return means
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Tokens and mask with padding on the right, which no earlier token sees."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
+    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from geoalign.boxed import boxed_answer
@@ -10,11 +11,10 @@ from geoalign.errors import InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
 from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.workers import AnswerWorkers, Verdict
+from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
 _REMEMBERED = 65536
-_COUNTERS = {Verdict.CORRECT: "correct", Verdict.TIMEOUT: "timeouts", Verdict.ERROR: "errors"}
 
 
 class VerifiedReward:
@@ -27,9 +27,6 @@ class VerifiedReward:
     `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
     one), refused (longer than `max_answer_length`, or brackets nested deeper than 20: wrong unread), timeouts, errors
     (math-verify failed); and the comparisons that took a process (compared).
-
-    Raises:
-        MissingExtraError: math-verify is not installed.
     """
 
     __name__ = "verified_answer"
@@ -38,7 +35,7 @@ class VerifiedReward:
     def __init__(self, config: RewardConfig | None = None) -> None:
         self._config = config if config is not None else RewardConfig()
         self._workers = AnswerWorkers(count=self._config.workers, timeout=self._config.timeout)
-        self._known: dict[tuple[str, str], Verdict] = {}
+        self._known: dict[tuple[str, str], str] = {}
         self.counters = dict.fromkeys(
             ("scored", "correct", "no_answer", "refused", "timeouts", "errors", "compared"), 0
         )
@@ -48,14 +45,23 @@ class VerifiedReward:
     ) -> list[float]:
         """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
         _check(responses, answers)
-        pairs = [self._pair(response, gold) for response, gold in zip(responses, answers, strict=True)]
-        verdicts = self._verdicts([pair for pair in pairs if isinstance(pair, tuple)])
-        found = [pair if isinstance(pair, str) else verdicts[pair] for pair in pairs]
-        for outcome in found:
-            if (counter := outcome if isinstance(outcome, str) else _COUNTERS.get(outcome)) is not None:
-                self.counters[counter] += 1
-        self.counters["scored"] += len(found)
-        return [float(outcome is Verdict.CORRECT) for outcome in found]
+        golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
+        pairs = [
+            (with_powers(tidy(inner or gold)), with_powers(tidy(answer or "")))
+            for inner, gold, answer in zip(golds, answers, given, strict=True)
+        ]
+        found = {pair: self._known.get(pair) or self._at_once(*pair) for pair in dict.fromkeys(pairs)}
+        compared = [pair for pair, outcome in found.items() if outcome is None]
+        new = dict(zip(compared, self._workers.compare(compared), strict=True))
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        self._known |= {pair: outcome for pair, outcome in new.items() if outcome in ("correct", "wrong")}
+        outcomes = [new.get(pair) or found[pair] for pair in pairs]
+        for name in self.counters:
+            self.counters[name] += outcomes.count(name)
+        self.counters["scored"] += len(outcomes)
+        self.counters["compared"] += len(compared)
+        return [float(outcome == "correct") for outcome in outcomes]
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], *, answer: Sequence[str], **_: Any
@@ -73,37 +79,15 @@ class VerifiedReward:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _pair(self, response: str, gold: str) -> tuple[str, str] | str:
-        """(gold, answer) to compare, or the name of the counter that says why there is nothing to compare."""
-        answer = with_powers(tidy(boxed_answer(response) or ""))
+    def _at_once(self, gold: str, answer: str) -> str | None:
+        """The outcome that needs no process, by the name of its counter; None where one is needed."""
         if not answer:
             return "no_answer"
-        inner = boxed_answer(gold)
-        expected = with_powers(tidy(gold if inner is None else inner))
-        longest = self._config.max_answer_length
-        if answer == expected:
-            return expected, answer
-        if (
-            max(len(answer), len(expected)) > longest
-            or max(nesting_depth(answer), nesting_depth(expected)) > _MAX_DEPTH
-        ):
-            return "refused"
-        return expected, answer
-
-    def _verdicts(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Verdict]:
-        verdicts: dict[tuple[str, str], Verdict] = {}
-        for pair in pairs:
-            if pair in self._known:
-                verdicts[pair] = self._known[pair]
-            elif (quick := quick_verdict(*pair)) is not None:
-                verdicts[pair] = Verdict.CORRECT if quick else Verdict.WRONG
-        compared = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
-        self.counters["compared"] += len(compared)
-        verdicts |= zip(compared, self._workers.compare(compared), strict=True)
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        self._known |= {pair: verdicts[pair] for pair in compared if verdicts[pair] in (Verdict.CORRECT, Verdict.WRONG)}
-        return verdicts
+        equal = quick_verdict(gold, answer)
+        if equal is not None:
+            return "correct" if equal else "wrong"
+        too_long = max(len(answer), len(gold)) > self._config.max_answer_length
+        return "refused" if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH else None
 
 
 def _check(responses: Sequence[str], answers: Sequence[str]) -> None:
@@ -118,11 +102,4 @@ def _check(responses: Sequence[str], answers: Sequence[str]) -> None:
 
 def nesting_depth(text: str) -> int:
     """The largest number of brackets of any kind open at once in `text`."""
-    depth = deepest = 0
-    for character in text:
-        if character in "({[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")}]":
-            depth -= 1
-    return deepest
+    return max(accumulate(((sign in "({[") - (sign in ")}]") for sign in text), initial=0))

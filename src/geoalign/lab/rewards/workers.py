@@ -1,33 +1,25 @@
-"""Processes that compare answers by math-verify, each with a time limit that holds whatever the answer is.
-
-Such a process runs `main`: it reads one JSON object a line ({"gold": ..., "answer": ...}) and writes one a line
-({"correct": true} or {"error": "..."}), after a first line {"ready": true}.
-"""
+"""Processes that compare answers by math-verify, each with a time limit that holds whatever the answer is."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import os
-import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from geoalign.errors import GeoAlignError, MissingExtraError
-from geoalign.lab.rewards.answers import values
+from geoalign.lab.rewards.answers import without_name
 
 # Importing sympy takes a second, on a machine at its limit many.
 _START_SECONDS = 120.0
@@ -38,21 +30,12 @@ _GUARD_SECONDS = 10.0
 _MEMORY_BYTES = 4 * 2**30
 
 
-class Verdict(Enum):
-    """The outcome of one comparison."""
-
-    CORRECT = "correct"
-    WRONG = "wrong"
-    TIMEOUT = "timeout"
-    ERROR = "error"
-
-
 class AnswerWorkers:
     """Up to `count` processes that run math-verify, started when first needed and replaced when killed.
 
     math-verify's own limit is an alarm in the main thread, which neither works in a thread nor interrupts one long call
     in C. Here a comparison that takes more than `timeout` seconds costs its process its life. The processes are started
-    afresh, not forked: no state of torch, threads or devices is copied into them. POSIX only (it selects on pipes).
+    afresh, not forked: no state of torch, threads or devices is copied into them. POSIX only (it passes descriptors).
     """
 
     def __init__(self, *, count: int, timeout: float) -> None:
@@ -67,18 +50,21 @@ class AnswerWorkers:
         """How many processes have been started."""
         return sum(worker.started for worker in self._workers)
 
-    def compare(self, pairs: Sequence[tuple[str, str]]) -> list[Verdict]:
-        """For each (gold, answer), whether they are equal as mathematics; in order, each within the time limit."""
+    def compare(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """For each (gold, answer) whether they are equal as mathematics, in order.
+
+        "correct", "wrong", "timeouts" (not within the limit) or "errors" (math-verify failed).
+        """
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()
         for worker in self._workers:
             idle.put(worker)
 
-        def compared(pair: tuple[str, str]) -> Verdict:
+        def compared(pair: tuple[str, str]) -> str:
             worker = idle.get()
             try:
-                return worker.compare(*pair)
+                return worker.compare(pair)
             finally:
                 idle.put(worker)
 
@@ -103,85 +89,66 @@ class _Worker:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self._connection: Connection | None = None
         self.started = 0
 
-    def compare(self, gold: str, answer: str) -> Verdict:
+    def compare(self, pair: tuple[str, str]) -> str:
         """Within the time limit, the start of a process not counted."""
-        # Short against what a pipe holds (the caller bounds the answers), so writing does not wait.
-        request = json.dumps({"gold": gold, "answer": answer}).encode("ascii") + b"\n"
-        process = self._running()
-        assert process.stdin is not None
         try:
-            process.stdin.write(request)
-        except BrokenPipeError:  # it died while idle
+            self._running().send(pair)
+        except OSError:  # it died while idle
             self.end()
-            process = self._running()
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):
-                process.stdin.write(request)
-        reply = _line(process, self._timeout)
-        if not reply:
-            self.end()
-            return Verdict.TIMEOUT if reply is None else Verdict.ERROR
-        said = json.loads(reply)
-        return Verdict.ERROR if "correct" not in said else Verdict.CORRECT if said["correct"] else Verdict.WRONG
+            self._running().send(pair)
+        outcome = self._reply(self._timeout)
+        if outcome in ("correct", "wrong", "errors"):
+            return outcome
+        self.end()
+        return outcome or "errors"
 
-    def end(self) -> str:
-        """Kills the process, if there is one, and returns the end of its error output."""
-        process, errors = self._process, self._errors
-        self._process = self._errors = None
-        if process is None or errors is None:
+    def end(self) -> None:
+        """Kills the process, if there is one."""
+        process, connection = self._process, self._connection
+        self._process = self._connection = None
+        if process is not None and connection is not None:
+            process.kill()
+            process.wait()
+            connection.close()
+
+    def _reply(self, seconds: float) -> str:
+        """What the process says; "timeouts" for nothing in time, "" where it is no longer there."""
+        assert self._connection is not None
+        try:
+            return str(self._connection.recv()) if self._connection.poll(seconds) else "timeouts"
+        except (EOFError, OSError):
             return ""
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
-        with errors:
-            errors.seek(0)
-            return " ".join(errors.read().decode("utf-8", errors="replace").split())[-500:]
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        output = ""
+    def _running(self) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        said = ""
         for _ in range(_START_ATTEMPTS):
-            if self._process is not None:
-                return self._process
-            process = self._start()
-            if _line(process, _START_SECONDS):
-                return process
-            output = self.end()
-        raise GeoAlignError(f"verified answers: expected a process that runs math-verify, got {output or 'none'}")
+            connection = self._start()
+            said = self._reply(_START_SECONDS)
+            if said == "ready":
+                return connection
+            self.end()
+        raise GeoAlignError(f"verified answers: expected a process that runs math-verify, got {said or 'none'}")
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        self._process = subprocess.Popen(
-            # -P: a file in the working folder must not stand for a module of the library.
-            [sys.executable, "-P", "-c", f"import {__name__} as it; it.main({self._timeout + _GUARD_SECONDS})"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-            bufsize=0,
-        )
+    def _start(self) -> Connection:
+        self._connection, theirs = Pipe()
+        with theirs:
+            number, path = theirs.fileno(), os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+            self._process = subprocess.Popen(
+                # -P: a file in the working folder must not stand for a module of the library.
+                [sys.executable, "-P", "-c", f"import {__name__} as it; it.main({number}, {self._timeout})"],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            )
         self.started += 1
-        return self._process
-
-
-def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-    """The next line of a process; empty where it ends before, None where the time is up."""
-    assert process.stdout is not None
-    line, deadline = b"", time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not line.endswith(b"\n"):
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return None
-            if not (part := os.read(process.stdout.fileno(), 65536)):
-                return b""
-            line += part
-    return line
+        return self._connection
 
 
 def _end_all(workers: Sequence[_Worker], owner: int) -> None:
@@ -191,37 +158,34 @@ def _end_all(workers: Sequence[_Worker], owner: int) -> None:
             worker.end()
 
 
-def main(seconds: float) -> None:
-    """Serves until its input ends. `seconds` is the guard: no line takes longer, even with no parent left to kill."""
-    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
-    # What a library prints must not stand between the replies, nor fill a file that nobody reads.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    # An interrupt at the keyboard is the parent's affair, which ends this process by ending its input.
+def main(descriptor: int, timeout: float) -> None:
+    """Answers pairs until its connection ends; says "ready" first, or why it cannot work."""
+    connection = Connection(descriptor)
+    # An interrupt at the keyboard is the parent's affair, which ends this process by ending its connection.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     _limit_memory()
-    equal = _comparison()
-    # The first comparison loads grammars and much of sympy; no answer's time limit should pay for that.
-    equal("\\sqrt{x+4}", "\\frac{x}{2}+1.5")
-    os.dup2(nowhere, 2)
-
-    def say(message: dict[str, Any]) -> None:
-        replies.write(json.dumps(message) + "\n")
-        replies.flush()
-
-    say({"ready": True})
-    for line in sys.stdin:
-        # The system ends this process after so many seconds, whatever Python is doing.
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        equal = _comparison()
+        # The first comparison loads grammars and much of sympy; no answer's time limit should pay for that.
+        equal("\\sqrt{x+4}", "\\frac{x}{2}+1.5")
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}"[:500])
+        return
+    connection.send("ready")
+    while True:
         try:
-            gold, answer = (json.loads(line)[name] for name in ("gold", "answer"))
-            named = values(gold, answer)
-            reply: dict[str, Any] = {"correct": equal(gold, answer) or (named is not None and equal(*named))}
-        except Exception as error:  # whatever a parser makes of hostile text, no memory included; counted by the caller
-            reply = {"error": f"{type(error).__name__}: {error}"[:500]}
+            gold, answer = connection.recv()
+        except EOFError:
+            return
+        # The system ends this process after so many seconds, even with no parent left to kill it.
+        signal.setitimer(signal.ITIMER_REAL, timeout + _GUARD_SECONDS)
+        try:
+            outcome = "correct" if equal(gold, answer) or equal(*without_name(gold, answer)) else "wrong"
+        except Exception:  # whatever a parser makes of hostile text, no memory included; counted by the caller
+            outcome = "errors"
         signal.setitimer(signal.ITIMER_REAL, 0)
-        say(reply)
+        connection.send(outcome)
 
 
 def _comparison() -> Callable[[str, str], bool]:

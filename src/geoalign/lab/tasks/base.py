@@ -44,7 +44,7 @@ class Task(ABC):
 
     @abstractmethod
     def train_problems(self) -> Sequence[Problem]:
-        """The problems for RL, in the order in which they are to be read."""
+        """The problems for RL, in their order."""
 
     @abstractmethod
     def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
@@ -59,10 +59,7 @@ class Task(ABC):
         return ()
 
     def gold_pairs(self) -> Sequence[PreferencePair]:
-        """What a second reward model learns from, whose score is the gold utility; no pair of `preference_pairs`.
-
-        Empty where there is no such model.
-        """
+        """What a second reward model learns from, whose score is the gold utility; no pair of `preference_pairs`."""
         return ()
 
     def alphabet(self) -> str | None:

@@ -1,16 +1,13 @@
-"""Problems that stand twice in training, contradict each other, or stand in an evaluation set too."""
+"""Rows that stand twice in training, contradict each other, or stand in an evaluation set too."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-from geoalign.lab.rewards.answers import quick_verdict
+from geoalign.lab.config.hh_rlhf import Decontaminate
+from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages
-
-# Texts of one problem often differ at the end, so only so many first letters and digits are compared.
-COMPARED_CHARACTERS = 150
 
 # Everything that is neither letter nor digit, of any script.
 _OTHER = re.compile(r"[\W_]+")
@@ -22,7 +19,12 @@ def fingerprint(prompt: Messages) -> str:
     What remains the same under another layout or ending; different problems may share it where they begin alike.
     """
     text = "".join(message["content"] for message in prompt if message["role"] != "system")
-    return _OTHER.sub("", text.lower())[:COMPARED_CHARACTERS]
+    return _OTHER.sub("", text.lower())[:150]
+
+
+def fingerprints(prompts: Iterable[Messages]) -> set[str]:
+    """Those of prompts; one without a letter or digit has none, so it overlaps nothing."""
+    return {fingerprint(prompt) for prompt in prompts} - {""}
 
 
 def exact(prompt: Messages) -> Hashable:
@@ -30,86 +32,53 @@ def exact(prompt: Messages) -> Hashable:
     return tuple((message["role"], message["content"]) for message in prompt)
 
 
-def same_answer(answer: str, other: str) -> bool:
-    """Whether two gold answers plainly agree: equal texts, or one integer (025, 25.0). Else they are in conflict."""
-    return quick_verdict(answer, other) is True
+def decontaminate(
+    mode: Decontaminate,
+    source: str,
+    keys: Sequence[Hashable],
+    answers: Sequence[str],
+    prompts: Sequence[Messages],
+    evaluated: Callable[[], Iterable[Problem]],
+) -> tuple[list[int], list[str]]:
+    """The rows to train on, in order, and a line on duplicates: of equal keys, in conflict where their answers differ.
 
-
-@dataclass(frozen=True)
-class Duplicates:
-    """Rows that stand more than once: `groups` of their numbers in order; `conflicting`: those whose answers differ."""
-
-    groups: tuple[tuple[int, ...], ...]
-    conflicting: tuple[tuple[int, ...], ...]
-
-    @property
-    def rows_in_conflict(self) -> int:
-        """How many rows stand in a conflicting group."""
-        return sum(map(len, self.conflicting))
-
-    @property
-    def later_rows(self) -> int:
-        """How many rows stand before already, conflicting groups included."""
-        return sum(map(len, self.groups)) - len(self.groups)
-
-
-def find_duplicates(
-    keys: Sequence[Hashable], answers: Sequence[str], agree: Callable[[str, str], bool] = same_answer
-) -> Duplicates:
-    """The groups of equal keys, in the order of their first rows; conflicting where an answer differs from the first.
-
-    No rows: no groups.
+    `drop` drops conflicting rows, of other duplicates all but the first, and rows that an evaluation set has.
     """
+    everything = list(range(len(keys)))
+    if mode == "off":
+        return everything, []
     rows_of: dict[Hashable, list[int]] = {}
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    groups = tuple(tuple(rows) for rows in rows_of.values() if len(rows) > 1)
-    conflicting = tuple(
-        rows for rows in groups if not all(agree(answers[rows[0]], answers[later]) for later in rows[1:])
+    several = [rows for rows in rows_of.values() if len(rows) > 1]
+    conflicts = [rows for rows in several if len({answers[row] for row in rows}) > 1]
+    later = {row for rows in several for row in rows[1:]}
+    conflicting = {row for rows in conflicts for row in rows}
+    if mode == "report":
+        line = (
+            f"{source}: {len(several)} prompts stand there more than once ({len(later)} of {len(keys)} rows stand "
+            f"before), {len(conflicts)} of them with conflicting answers ({len(conflicting)} rows)"
+        )
+        return everything, [line] if several else []
+    left = [row for row in everything if row not in conflicting and row not in later]
+    tested = fingerprints(problem.prompt for problem in evaluated())
+    kept = [row for row in left if fingerprint(prompts[row]) not in tested]
+    line = (
+        f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {len(later - conflicting)} stand before, "
+        f"{len(conflicting)} conflict with another, {len(left) - len(kept)} stand in an evaluation set; "
+        f"{len(kept)} left"
     )
-    return Duplicates(groups, conflicting)
+    return kept, [line] if len(kept) < len(keys) else []
 
 
-def count_shared(evaluation: Sequence[str], training: Collection[str]) -> int:
-    """How many evaluation fingerprints stand in training too; an empty one (no letter, no digit) is never shared."""
-    return sum(bool(text) and text in training for text in evaluation)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What is left for training (`rows`, in order), and how many rows went for which reason, each row counted once."""
-
-    rows: tuple[int, ...]
-    conflicting: int
-    repeated: int
-    evaluated: int
-
-
-def keep(duplicates: Duplicates, fingerprints: Sequence[str], evaluation: Collection[str]) -> Kept:
-    """Drops conflicting groups whole, of another group all but the first row, and rows that an evaluation set has."""
-    conflicting = {row for rows in duplicates.conflicting for row in rows}
-    repeated = {row for rows in duplicates.groups for row in rows[1:]} - conflicting
-    left = [row for row in range(len(fingerprints)) if row not in conflicting and row not in repeated]
-    rows = tuple(row for row in left if not fingerprints[row] or fingerprints[row] not in evaluation)
-    return Kept(rows, len(conflicting), len(repeated), len(left) - len(rows))
-
-
-def duplicates_note(source: str, rows: int, duplicates: Duplicates, what: str) -> list[str]:
-    """A line on duplicates for a report; none where there are none. `what`: "prompts", "pairs"."""
-    if not duplicates.groups:
-        return []
+def overlap_notes(evaluation: Mapping[str, Sequence[Problem]], trained_on: Collection[str]) -> list[str]:
+    """A line for each evaluation set some of whose prompts begin like one of training."""
+    shared = {
+        name: sum(fingerprint(problem.prompt) in trained_on for problem in problems)
+        for name, problems in evaluation.items()
+    }
     return [
-        f"{source}: {len(duplicates.groups)} {what} stand there more than once ({duplicates.later_rows} of {rows} rows "
-        f"stand before), {len(duplicates.conflicting)} of them with conflicting answers "
-        f"({duplicates.rows_in_conflict} rows)"
-    ]
-
-
-def kept_note(source: str, rows: int, kept: Kept, what: str) -> list[str]:
-    """A line on what was dropped; none where nothing was."""
-    if len(kept.rows) == rows:
-        return []
-    return [
-        f"{source}: {rows - len(kept.rows)} of {rows} {what} dropped: {kept.repeated} stand before, {kept.conflicting} "
-        f"conflict with another, {kept.evaluated} stand in an evaluation set; {len(kept.rows)} left"
+        f"evaluation set {name}: {count} of {len(evaluation[name])} begin like a training prompt"
+        for name, count in shared.items()
+        if count
     ]

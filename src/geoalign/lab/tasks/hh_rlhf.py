@@ -2,27 +2,151 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
+from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
 from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
-from geoalign.lab.tasks.decontaminate import (
-    count_shared,
-    duplicates_note,
-    exact,
-    find_duplicates,
-    fingerprint,
-    keep,
-    kept_note,
-)
-from geoalign.lab.tasks.hh_files import DialogueFile, DialogueReading, Item, different_prompts, read_files
+from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.tasks.rows import rows_of
+from geoalign.shown import listed
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
+
+_TURN = re.compile(r"\n\n(Human|Assistant):")
+_ROLES = {"Human": "user", "Assistant": "assistant"}
+
+
+def read_dialogue(text: object) -> Messages | None:
+    """The turns of a text that begins `\\n\\nHuman:`, as chat messages without outer spaces; None where it does not.
+
+    The last turn has to be the assistant's; an earlier turn without text is None too.
+    """
+    before, *parts = _TURN.split(text) if isinstance(text, str) else ("",)
+    turns = tuple(
+        {"role": _ROLES[speaker], "content": said.strip()}
+        for speaker, said in zip(parts[::2], parts[1::2], strict=True)
+    )
+    if before or not turns or turns[0]["role"] != "user" or turns[-1]["role"] != "assistant":
+        return None
+    return turns if all(turn["content"] for turn in turns[:-1]) else None
+
+
+def read_pair(row: Mapping[str, Any]) -> tuple[PreferencePair | None, str]:
+    """The pair of a row, and "" or why it is none.
+
+    "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
+    "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
+    speaker twice in a row, which chat templates refuse.
+    """
+    one, two = (read_dialogue(row.get(name)) for name in ("chosen", "rejected"))
+    if one is None or two is None:
+        return None, "malformed"
+    (*history, chosen), (*other, rejected) = one, two
+    if one == two:
+        return None, "identical"
+    if not chosen["content"] or not rejected["content"]:
+        return None, "empty"
+    if history != other:
+        return None, "different history"
+    if _repeats_a_turn(one):
+        return None, "repeated turn"
+    return PreferencePair(tuple(history), chosen["content"], rejected["content"]), ""
+
+
+def read_prompt(row: Mapping[str, Any]) -> tuple[Messages | None, str]:
+    """The prompt of a row (`prompt`: chat messages, or a text that begins `\\n\\nHuman:`), and "" or why it is none.
+
+    "malformed": no such prompt, or one that begins with the assistant; "repeated turn": one speaker twice in a row. A
+    text in the format of HH-RLHF ends `\\n\\nAssistant:`; any other text is one turn of the user.
+    """
+    value = row.get("prompt")
+    if isinstance(value, str) and _TURN.match(value):
+        dialogue = read_dialogue(value)
+        prompt = None if dialogue is None or dialogue[-1]["content"] else dialogue[:-1]
+    else:
+        prompt = read_messages(value)
+    turns = prompt[1:] if prompt and prompt[0]["role"] == "system" else prompt
+    if not turns or turns[0]["role"] != "user" or any(turn["role"] == "system" for turn in turns):
+        return None, "malformed"
+    return (None, "repeated turn") if _repeats_a_turn(turns) else (prompt, "")
+
+
+def _repeats_a_turn(turns: Messages) -> bool:
+    return any(turn["role"] == following["role"] for turn, following in pairwise(turns))
+
+
+# A usable row: its prompt with what is known of an answer, and the pair where it is one.
+Item = tuple[Problem, PreferencePair | None]
+
+
+def read_files(
+    sources: str | Sequence[str], *, prompts: bool, max_characters: int | None = None, limit: int | None = None
+) -> tuple[list[Item], list[str]]:
+    """The usable rows of local files or hub ids, at most `limit` of each, and a line on what was left out of each.
+
+    `prompts`: rows that are prompts alone are taken beside pairs. Rows are named by their number in the source, and, of
+    several sources, by the source's number.
+    """
+    given = (sources,) if isinstance(sources, str) else tuple(sources)
+    items: list[Item] = []
+    notes = []
+    for number, source in enumerate(given, start=1):
+        skipped: Counter[str] = Counter()
+        row: dict[str, Any] = {}
+        start, count = len(items), 0
+        for where, row in rows_of(source):
+            if len(items) - start == limit:
+                break
+            count += 1
+            item, reason = _item(where if len(given) == 1 else f"file {number}, {where}", row, prompts=prompts)
+            if item is not None and max_characters is not None and _length(item) > max_characters:
+                item, reason = None, "too long"
+            if item is None:
+                skipped[reason] += 1
+            else:
+                items.append(item)
+        if len(items) == start:
+            wanted = "a usable pair of dialogues" + (" or prompt" if prompts else "")
+            columns = f" with the columns {listed(row)}" if row else ""
+            raise InputError(f"{source}: expected at least one row that is {wanted}, got none in {count} rows{columns}")
+        if skipped:
+            parts = ", ".join(f"{number} {reason}" for reason, number in sorted(skipped.items()))
+            notes.append(f"{source}: {skipped.total()} of {count} rows left out: {parts}")
+    return items, notes
+
+
+def _item(where: str, row: Mapping[str, Any], *, prompts: bool) -> tuple[Item | None, str]:
+    if prompts and "prompt" in row and "chosen" not in row and "rejected" not in row:
+        prompt, reason = read_prompt(row)
+        answer = row.get("answer")
+        known = answer if isinstance(answer, str) else ""
+        return (None, reason) if prompt is None else ((Problem(where, prompt, known), None), "")
+    pair, reason = read_pair(row)
+    return (None, reason) if pair is None else ((Problem(where, pair.prompt, pair.chosen), pair), "")
+
+
+def _length(item: Item) -> int:
+    problem, pair = item
+    replies = () if pair is None else (pair.chosen, pair.rejected)
+    return sum(len(turn["content"]) for turn in problem.prompt) + max(map(len, replies), default=0)
+
+
+def different_prompts(items: Sequence[Item]) -> list[Problem]:
+    """One problem for each different prompt, in the order of first appearance, named by the row that is."""
+    problems: dict[object, Problem] = {}
+    for problem, _ in items:
+        problems.setdefault(exact(problem.prompt), problem)
+    return list(problems.values())
 
 
 class HHRLHFTask(Task):
@@ -30,10 +154,9 @@ class HHRLHFTask(Task):
 
     The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
     each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
-    counted (`on_bad_row: error`: refused), see `read_pair` and `read_prompt`; `notes()` says how many, and what
-    `decontaminate` found or dropped. With `gold_share`, pairs whose dialogues begin alike go to one of the two reward
-    models together, whatever else the files hold. Shortcut and final answers are unknown, gold utility is the gold
-    model's score.
+    counted, see `read_pair` and `read_prompt`; `notes()` says how many, and what `decontaminate` found or dropped. With
+    `gold_share`, pairs whose dialogues begin alike go to one of the two reward models together, whatever else the files
+    hold. Shortcut and final answers are unknown, gold utility is the gold model's score.
     """
 
     name = "hh_rlhf"
@@ -41,13 +164,12 @@ class HHRLHFTask(Task):
     def __init__(self, config: HHRLHFConfig) -> None:
         self._config = config
         self.held_out_share = config.held_out
-        self._reading = DialogueReading(config.max_characters, config.limit, config.on_bad_row)
 
     def train_problems(self) -> Sequence[Problem]:
         return self._training.prompts
 
     def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
-        return self._evaluation
+        return {name: problems for name, (problems, _) in self._evaluation.items()}
 
     def demonstrations(self) -> Sequence[Demonstration]:
         return [Demonstration(pair.prompt, pair.chosen) for pair in self._training.sft]
@@ -60,10 +182,11 @@ class HHRLHFTask(Task):
 
     def notes(self) -> Sequence[str]:
         training = self._training
-        lines = [note for file in (*training.files, *self._evaluation_files) if (note := file.note())]
-        lines += training.notes
+        lines = [*training.notes, *(note for _, notes in self._evaluation.values() for note in notes)]
         if self._config.decontaminate == "report":
-            lines += self._overlap_notes()
+            pairs = (*training.sft, *training.pairs, *training.gold_pairs)
+            prompts = [pair.prompt for pair in pairs] + [problem.prompt for problem in training.prompts]
+            lines += overlap_notes(self.evaluation_problems(), fingerprints(prompts))
         gold = f"{len(training.gold_pairs)} for a gold model, " if training.gold_pairs else ""
         lines.append(
             f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, {gold}"
@@ -71,77 +194,54 @@ class HHRLHFTask(Task):
         )
         return lines
 
-    def _overlap_notes(self) -> list[str]:
-        training = self._training
-        prompts = [pair.prompt for pair in (*training.sft, *training.pairs, *training.gold_pairs)]
-        prompts += [problem.prompt for problem in training.prompts]
-        trained_on = {fingerprint(prompt) for prompt in prompts}
-        lines = []
-        for name, problems in self._evaluation.items():
-            shared = count_shared([fingerprint(problem.prompt) for problem in problems], trained_on)
-            if shared:
-                lines.append(f"evaluation set {name}: {shared} of {len(problems)} begin like a training prompt")
-        return lines
-
     @cached_property
-    def _sets(self) -> dict[str, list[DialogueFile]]:
-        given = self._config.evaluation.items()
-        return {name: read_files(sources, self._reading, prompts=True) for name, sources in given}
+    def _evaluation(self) -> dict[str, tuple[list[Problem], list[str]]]:
+        read = {name: self._read(sources, prompts=True) for name, sources in self._config.evaluation.items()}
+        return {name: (different_prompts(items), notes) for name, (items, notes) in read.items()}
 
-    @property
-    def _evaluation_files(self) -> list[DialogueFile]:
-        return [file for files in self._sets.values() for file in files]
-
-    @cached_property
-    def _evaluation(self) -> dict[str, list[Problem]]:
-        return {name: different_prompts(_items(files)) for name, files in self._sets.items()}
+    def _read(self, sources: str | Sequence[str], *, prompts: bool) -> tuple[list[Item], list[str]]:
+        config = self._config
+        return read_files(sources, prompts=prompts, max_characters=config.max_characters, limit=config.limit)
 
     @cached_property
     def _training(self) -> _Training:
         config = self._config
-        sft_files = read_files(config.train, self._reading, prompts=False)
-        pair_files = None if config.pairs is None else read_files(config.pairs, self._reading, prompts=False)
-        rl_files = None if config.rl is None else read_files(config.rl, self._reading, prompts=True)
-        sft, notes = self._cleaned("train", _items(sft_files))
-        if rl_files is not None:
-            asked, more = self._cleaned("rl", _items(rl_files))
+        items, notes = self._cleaned("train", config.train, prompts=False)
+        if config.rl is not None:
+            asked, more = self._cleaned("rl", config.rl, prompts=True)
             prompts = different_prompts(asked)
             notes += more
         elif config.rl_prompts is not None:
-            sft, prompts = _parted(sft, config.rl_prompts)
+            items, prompts = _parted(items, config.rl_prompts)
         else:
-            prompts = different_prompts(sft)
-        pairs = _pairs(sft)
-        if pair_files is not None:
-            items, more = self._cleaned("pairs", _items(pair_files))
-            pairs, notes = _pairs(items), notes + more
-        files = [*sft_files, *(pair_files or ()), *(rl_files or ())]
-        pairs, gold_pairs = _shared_out(pairs, config.gold_share)
-        return _Training(files, _pairs(sft), pairs, gold_pairs, prompts, notes)
+            prompts = different_prompts(items)
+        pairs = sft = _pairs(items)
+        if config.pairs is not None:
+            given, more = self._cleaned("pairs", config.pairs, prompts=False)
+            pairs, notes = _pairs(given), notes + more
+        return _Training(sft, *_shared_out(pairs, config.gold_share), prompts, notes)
 
-    def _cleaned(self, what: str, items: list[Item]) -> tuple[list[Item], list[str]]:
-        """The rows to use of one part of training, and what `decontaminate` has to say on it."""
-        mode = self._config.decontaminate
-        if mode == "off":
-            return items, []
-        # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
-        keys = [number if item.pair is None else _pair_key(item.pair) for number, item in enumerate(items)]
-        answers = ["" if item.pair is None else item.pair.chosen for item in items]
-        duplicates = find_duplicates(keys, answers, agree=str.__eq__)
-        if mode == "report":
-            return items, duplicates_note(what, len(items), duplicates, "pairs")
-        evaluated = {fingerprint(problem.prompt) for problems in self._evaluation.values() for problem in problems}
-        kept = keep(duplicates, [fingerprint(item.prompt) for item in items], evaluated)
-        if not kept.rows:
+    def _cleaned(self, what: str, sources: str | Sequence[str], *, prompts: bool) -> tuple[list[Item], list[str]]:
+        """The rows to use of one part of training, and what there is to say on it."""
+        items, notes = self._read(sources, prompts=prompts)
+        rows, more = decontaminate(
+            self._config.decontaminate,
+            what,
+            # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
+            [number if pair is None else _pair_key(pair) for number, (_, pair) in enumerate(items)],
+            ["" if pair is None else pair.chosen for _, pair in items],
+            [problem.prompt for problem, _ in items],
+            lambda: [problem for problems in self.evaluation_problems().values() for problem in problems],
+        )
+        if not rows:
             raise InputError(f"{what}: expected rows to be left by decontaminate: drop, got none")
-        return [items[row] for row in kept.rows], kept_note(what, len(items), kept, "rows")
+        return [items[row] for row in rows], notes + more
 
 
 @dataclass(frozen=True)
 class _Training:
     """The parts of training, and notes on them."""
 
-    files: list[DialogueFile]
     sft: list[PreferencePair]
     pairs: list[PreferencePair]
     gold_pairs: list[PreferencePair]
@@ -156,9 +256,8 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
         raise InputError(
             f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
         )
-    kept = prompts[-count:]
-    for_rl = {exact(problem.prompt) for problem in kept}
-    return [item for item in items if exact(item.prompt) not in for_rl], kept
+    for_rl = {exact(problem.prompt) for problem in prompts[-count:]}
+    return [item for item in items if exact(item[0].prompt) not in for_rl], prompts[-count:]
 
 
 def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[PreferencePair], list[PreferencePair]]:
@@ -168,8 +267,7 @@ def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[
     """
     if share is None:
         return pairs, []
-    gold = [_fraction(pair) < share for pair in pairs]
-    sides = [[pair for pair, side in zip(pairs, gold, strict=True) if side is which] for which in (False, True)]
+    sides = [[pair for pair in pairs if (_fraction(pair) < share) is gold] for gold in (False, True)]
     for side, what in zip(sides, ("reward", "gold"), strict=True):
         if len({_fraction(pair) for pair in side}) < 2:
             raise InputError(
@@ -185,12 +283,8 @@ def _fraction(pair: PreferencePair) -> float:
     return int.from_bytes(digest[:6]) / 2**48
 
 
-def _items(files: Sequence[DialogueFile]) -> list[Item]:
-    return [item for file in files for item in file.items]
-
-
 def _pairs(items: Sequence[Item]) -> list[PreferencePair]:
-    return [item.pair for item in items if item.pair is not None]
+    return [pair for _, pair in items if pair is not None]
 
 
 def _pair_key(pair: PreferencePair) -> Hashable:

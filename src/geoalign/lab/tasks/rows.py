@@ -1,4 +1,4 @@
-"""Rows of files of other people's: JSONL (also in gzip), JSON, parquet; and fields by dotted name.
+"""Rows of other people's data: files (JSONL, also in gzip, JSON, parquet), data sets on the hub; fields by dotted name.
 
 Neither a line nor what is packed can fill the memory.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,17 +36,23 @@ _ROWS, _ROW_BYTES = 32, 64
 
 _ABSENT = object()
 
+HUB_FORM = "owner/name[/folder][:config][@split]"
+# The groups are named as `load_dataset`'s arguments.
+_HUB = re.compile(
+    r"(?P<path>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:/(?P<data_dir>[\w.-]+(?:/[\w.-]+)*))?"
+    r"(?::(?P<name>[\w.-]+))?(?:@(?P<split>\w+))?",
+    re.ASCII,
+)
+# What is plainly meant as a local file is never looked for on the hub: a typing error costs no network access.
+_FILE_ENDINGS = (*SUFFIXES, ".gz", ".csv", ".tsv", ".txt", ".arrow", ".zip", ".zst", ".yaml", ".yml")
+
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row of a file.
+    """One row of a file: `number` counts rows from 0, `line` lines (of parquet and arrays rows) from 1.
 
-    Attributes:
-        number: 0-based among the rows of the file; empty lines are none.
-        line: its number in the file, from 1: of the line, or of the row of a parquet file or an array.
-        value: its fields; None where it is no row.
-        problem: why it is none: what was expected and what came.
-        rest_lost: nothing behind it can be read.
+    `value` is None where it is no row: `problem` says what was expected and what came; with `rest_lost` nothing behind
+    it can be read.
     """
 
     number: int
@@ -55,19 +62,54 @@ class RawRow:
     rest_lost: bool = False
 
 
-def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row of a file with its number in it ("line 3"; "row 3" in parquet and JSON; counted from 1), in order.
+def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every row of a source in order, with its number from 1: "line 3"; "row 3" in parquet, JSON and on the hub.
 
-    A `.json` file is one array of objects. Numbers in JSON are kept as the text in the file, so that
-    9007199254740993 and 27.0 stay what they are. Empty lines are passed over.
+    A local file of this name comes first; a `.json` file is one array of objects. Only where there is none, and the
+    text has the form `HUB_FORM`, it is loaded by `datasets.load_dataset`, which keeps it in its cache.
     """
-    path = Path(path).expanduser()
+    path = Path(source).expanduser()
+    if path.is_dir():
+        raise ConfigError(f"{source}: expected a file, got a folder; name a file in it ({', '.join(SUFFIXES)})")
+    if not path.is_file():
+        return _hub_rows(str(source))
     _check_name(path, "a file", SUFFIXES)
     if is_parquet(path):
         return checked(_parquet_rows(path), path, "row")
     if path.name.endswith(".json"):
         return checked(_json_array(path), path, "row")
-    return checked(json_lines(path, as_text=True), path, "line")
+    return checked(json_lines(path), path, "line")
+
+
+def hub_dataset(text: str) -> dict[str, str | None] | None:
+    """What `load_dataset` takes for a data set on the hub; None where the text does not have the form of one."""
+    match = _HUB.fullmatch(text)
+    if match is None or text.endswith(_FILE_ENDINGS) or any(part in (".", "..") for part in text.split("/")):
+        return None
+    return match.groupdict()
+
+
+def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    hub, expected = hub_dataset(source), f"a local file ({', '.join(SUFFIXES)}) or a data set on the hub ({HUB_FORM})"
+    if hub is None:
+        raise ConfigError(f"{source}: expected {expected}, got no such file and no hub id")
+    try:
+        from datasets import Dataset, load_dataset
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{source}: there is no such file, and the hub needs datasets: pip install 'geoalign[trl]'"
+        ) from error
+    try:
+        loaded: Any = load_dataset(**hub)
+    except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
+        got = f"no such file, and the hub gave {type(error).__name__}: {brief(error)}"
+        raise ConfigError(f"{source}: expected {expected}, got {got}") from error
+    if not isinstance(loaded, Dataset):
+        splits = list(loaded)
+        if len(splits) != 1:
+            raise ConfigError(f"{source}: expected a split, as in {source}@{splits[0]}, got none; it has {splits}")
+        loaded = loaded[splits[0]]
+    return ((f"row {number}", dict(row)) for number, row in enumerate(loaded, start=1))
 
 
 def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -106,18 +148,10 @@ def row_name(path: Path, line: int) -> str:
     return f"{path}, {'row' if is_parquet(path) else 'line'} {line}"
 
 
-def strict_json(data: str | bytes, *, as_text: bool = False) -> Any:
-    """The value of a JSON text, in UTF-8 where it comes as bytes; ValueError where it is none.
-
-    A key that is twice in one object is an error too: Python's reader would drop the first in silence.
-
-    Args:
-        as_text: keep numbers as the text in the file.
-    """
-    kinds: dict[str, Any] = {"parse_int": str, "parse_float": str} if as_text else {}
-    text = data.decode("utf-8") if isinstance(data, bytes) else data
+def strict_json(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8; ValueError where it is none, or a key stands twice in one object."""
     try:
-        return json.loads(text, object_pairs_hook=_each_key_once, **kinds)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_each_key_once)
     except json.JSONDecodeError as error:
         raise ValueError(f"JSONDecodeError: {error.msg} (column {error.colno})") from error
     except RecursionError as error:
@@ -132,13 +166,13 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def json_lines(path: Path, *, as_text: bool = False) -> Iterator[RawRow]:
+def json_lines(path: Path) -> Iterator[RawRow]:
     """The lines of a file of JSON, empty ones passed over; behind one that cannot be unpacked nothing can be read."""
     number = line = 0
     try:
         for line, data in enumerate(_lines(path), start=1):
             if data.strip():
-                yield _row(number, line, data, as_text=as_text)
+                yield _row(number, line, data)
                 number += 1
     except (OSError, EOFError, zlib.error) as error:
         yield RawRow(number, line + 1, None, f"expected lines of JSON, got {brief(error)}", rest_lost=True)
@@ -160,9 +194,9 @@ def _lines(path: Path) -> Iterator[bytes]:
             total += len(data)
 
 
-def _row(number: int, line: int, data: bytes, *, as_text: bool) -> RawRow:
+def _row(number: int, line: int, data: bytes) -> RawRow:
     try:
-        value = strict_json(data, as_text=as_text)
+        value = strict_json(data)
     except ValueError as error:
         return RawRow(number, line, None, f"expected a JSON object, got {brief(error)}")
     return _object(number, line, value)
@@ -176,7 +210,7 @@ def _object(number: int, line: int, value: Any) -> RawRow:
 
 def _json_array(path: Path) -> Iterator[RawRow]:
     try:
-        entries = strict_json(path.read_bytes().removeprefix(codecs.BOM_UTF8), as_text=True)
+        entries = strict_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
         got = type(entries).__name__
     except (ValueError, OSError) as error:
         entries, got = None, brief(error)

@@ -4,14 +4,7 @@ import pytest
 
 from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.results import result_json, scores_of
-from geoalign.lab.evaluation.scores import (
-    SetScores,
-    accuracy_interval,
-    average,
-    curve,
-    pass_interval,
-    score,
-)
+from geoalign.lab.evaluation.scores import SetScores, accuracy_interval, average, curve, pass_interval, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
 from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.store.evaluation import Part, Row
@@ -116,6 +109,6 @@ def test_checkpoints_of_a_run_make_curves_of_every_set_and_the_average() -> None
     }  # fmt: skip
     assert all(one.steps == (10, 20) for one in curves.values())
     written = result_json(found)
-    assert written["curves"]["run"]["average"]["ema"] == pytest.approx([0.25, 0.6 * 0.25 + 0.4 * 0.75])
+    assert written["curves"]["run"]["average"]["smoothed"] == pytest.approx([0.25, 0.6 * 0.25 + 0.4 * 0.75])
     assert written["models"]["run-20"]["average"]["estimate"] == 0.75
-    assert written["models"]["run-20"]["sets"]["aime24"]["accuracy"]["interval"] == "wilson"
+    assert written["models"]["run-20"]["sets"]["aime24"]["interval"] == "wilson"

@@ -6,7 +6,6 @@ With `reward_head` the head alone is fitted, in one pass over the pairs: for mac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence
     written = beside(made)
     save(model, tokenizer, written)
     with open_reward_model(plan, written) as scorer:
-        accuracy = asdict(pair_accuracy(scorer, held_out, plan.task.takes_shortcut))
+        accuracy = pair_accuracy(scorer, held_out, plan.task.takes_shortcut)
     write_json(written / ACCURACY_FILE, accuracy)
     step = checkpoint_step(latest) if (latest := latest_complete(stage_checkpoints(folder)[stage])) else 0
     line = {"stage": stage, "step": step, **{f"heldout/{name}": value for name, value in accuracy.items()}}

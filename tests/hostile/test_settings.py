@@ -41,8 +41,6 @@ REFUSED: list[tuple[str | bytes, int, str]] = [
     ("grpo: {generation_batch_size: 0}\n", 1, "grpo.steps_per_generation"),
     ("grpo: {max_completion_length: 0}\n", 1, "grpo.max_completion_length"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
-    ("grpo: {max_steps: 10000000}\n", 1, "grpo.max_steps"),
-    ("grpo: {num_train_epochs: 1e300}\n", 1, "grpo.num_train_epochs"),
     ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo.num_generations"),
     ("grpo: {max_steps: 4, optim: nothing}\n", 1, "grpo.optim"),
     ("grpo: {accelerator_config: nowhere.json}\n", 1, "grpo.accelerator_config"),
@@ -81,7 +79,7 @@ def test_no_option_of_trl_takes_a_value_of_another_kind() -> None:
                 values += [1, "true", []]
             for value in values if name not in _SET_HERE and item.init and "dict" not in types else []:
                 try:
-                    check_options(kind, section, {name: value})
+                    check_options(section, {name: value})
                 except ConfigError as error:
                     if str(error).startswith(f"{section}.{name}: expected"):
                         continue

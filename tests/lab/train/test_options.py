@@ -6,7 +6,7 @@ import torch
 from trl import GRPOConfig, TrlParser
 
 from geoalign.errors import ConfigError
-from geoalign.lab.train.options import check_options, grpo_options, sft_options
+from geoalign.lab.train.options import check_options, trainer_options
 from geoalign.lab.train.prompts import generation_shape, plan_prompts
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -14,14 +14,16 @@ FOLDER = Path("nowhere")
 
 
 def grpo(**values: Any) -> Any:
-    return grpo_options({"per_device_train_batch_size": 8, "num_generations": 4, **values}, seed=3, folder=FOLDER)
+    return trainer_options(
+        "grpo", {"per_device_train_batch_size": 8, "num_generations": 4, **values}, seed=3, folder=FOLDER
+    )
 
 
 def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
     options = grpo(learning_rate=0.25, beta=0.5)
     assert (options.learning_rate, options.beta, options.seed) == (0.25, 0.5, 3)
     assert (options.report_to, options.steps_per_generation, options.disable_tqdm) == ([], 2, True)
-    sft = sft_options({"max_steps": 7}, seed=3, folder=FOLDER)
+    sft = trainer_options("sft", {"max_steps": 7}, seed=3, folder=FOLDER)
     assert (sft.max_steps, sft.seed, sft.data_seed, sft.packing) == (7, 3, 3, False)
     if not torch.accelerator.is_available():
         assert options.use_cpu
@@ -52,7 +54,7 @@ def test_wrong_options_are_refused_by_name(values: dict[str, Any], parts: list[s
     locations = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
     base = {"per_device_train_batch_size": 8, "num_generations": 4}
     with pytest.raises(ConfigError) as caught:
-        grpo_options({**base, **values}, seed=0, folder=FOLDER, locations=locations)
+        trainer_options("grpo", {**base, **values}, seed=0, folder=FOLDER, locations=locations)
     for part in parts:
         assert part in str(caught.value)
 
@@ -79,20 +81,20 @@ def test_the_generation_boundary(values: dict[str, Any], updates: int, prompts: 
 @pytest.mark.parametrize("values", [{"save_steps": 5, "logging_steps": 2}, {"logging_steps": 0.5}])
 def test_the_warm_start_saves_where_it_has_logged(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps"):
-        sft_options(values, seed=0, folder=FOLDER)
+        trainer_options("sft", values, seed=0, folder=FOLDER)
 
 
 def test_prompts_are_laid_out_epoch_after_epoch() -> None:
     options = grpo(max_steps=10)  # 5 generations x 4 prompts = 20 places
-    plan = plan_prompts(options, generation_shape(options), problems=9)  # 2 generations an epoch, one problem left out
-    assert plan.max_steps == 10
-    assert len(plan.order) == 20
-    epochs = [plan.order[start : start + 8] for start in (0, 8)]
+    order, updates = plan_prompts(options, generation_shape(options), problems=9)  # 2 generations an epoch
+    assert updates == 10
+    assert len(order) == 20
+    epochs = [order[start : start + 8] for start in (0, 8)]
     assert all(len(set(epoch)) == 8 for epoch in epochs)
     assert epochs[0] != epochs[1]
-    assert plan == plan_prompts(options, generation_shape(options), problems=9)
+    assert (order, updates) == plan_prompts(options, generation_shape(options), problems=9)
     longer = grpo(max_steps=12)
-    assert plan_prompts(longer, generation_shape(longer), problems=9).order[:20] == plan.order
+    assert plan_prompts(longer, generation_shape(longer), problems=9)[0][:20] == order
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_prompts_are_laid_out_epoch_after_epoch() -> None:
 def test_values_that_an_option_cannot_have(values: dict[str, Any], expected: str) -> None:
     locations = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
     with pytest.raises(ConfigError) as caught:
-        grpo_options(values, seed=0, folder=FOLDER, locations=locations)
+        trainer_options("grpo", values, seed=0, folder=FOLDER, locations=locations)
     assert f"x.yaml, line 4: grpo.{expected}" in str(caught.value)
 
 
@@ -123,4 +125,4 @@ def test_an_argument_parser_of_the_same_process_changes_no_check() -> None:
     """transformers' parser rewrites the types of TRL's fields: what it has read is text to it."""
     TrlParser((GRPOConfig,))
     with pytest.raises(ConfigError, match=r"grpo\.model_init_kwargs: expected dict\[str, typing\.Any\] | str | None"):
-        check_options(GRPOConfig, "grpo", {"model_init_kwargs": 3}, NOWHERE)
+        check_options("grpo", {"model_init_kwargs": 3}, NOWHERE)

@@ -77,7 +77,7 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
 
 def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
-    monkeypatch.setattr("geoalign.lab.train.rewards.all_reference_rewards", lambda run: found)
+    monkeypatch.setattr("geoalign.lab.train.rewards.reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
         curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),

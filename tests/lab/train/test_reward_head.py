@@ -14,7 +14,7 @@ from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.stages.reward_model import first_reward_model, fit_head, preference_direction
+from geoalign.lab.train.stages.supervised import first_reward_model, fit_head, preference_direction
 
 
 def columns(*values: float) -> torch.Tensor:

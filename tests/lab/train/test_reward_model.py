@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerCallback
+from datasets import Dataset
 
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.config.run import TinyModelConfig
@@ -15,11 +15,9 @@ from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, save
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.seals import latest_complete
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.options import reward_model_options
-from geoalign.lab.train.stages.reward_model import first_reward_model, train_reward_model
-from geoalign.lab.train.stages.trainers import CompleteCheckpoints
+from geoalign.lab.train.options import trainer_options
+from geoalign.lab.train.stages.supervised import PreferenceTrainer, first_reward_model, preference_row
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,8 +42,9 @@ def trained(folder: Path, origin: Path, correlation: float, **options: Any) -> d
     pairs = task.preference_pairs()
     model, tokenizer = first_reward_model(origin, dtype="float32", seed=0)
     values = {"max_steps": 60, "learning_rate": 3e-3, "save_steps": 60, **options}
-    args = reward_model_options(values, seed=0, folder=folder)
-    train_reward_model(model, tokenizer, pairs[:2500], args, callbacks=[], resume_from=None)
+    args = trainer_options("reward_model", values, seed=0, folder=folder)
+    rows = Dataset.from_list([preference_row(pair) for pair in pairs[:2500]])
+    PreferenceTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer).train()
     scorer = RewardModelScorer(model, tokenizer)
     problems = task.evaluation_problems()["dialogue"][:50]
     prompts, answers = [problem.prompt for problem in problems], [problem.answer for problem in problems]
@@ -63,27 +62,6 @@ def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_
     assert found["pairs"].against_shortcut < 0.5
 
 
-def test_a_resumed_training_ends_in_the_same_weights(language_model: Path, tmp_path: Path) -> None:
-    pairs = make_task(DialogueConfig(preference_pairs=64), seed=0).preference_pairs()
-
-    def run(folder: Path, steps: int, resume_from: Path | None) -> tuple[dict[str, torch.Tensor], list[float]]:
-        torch.manual_seed(0)
-        model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
-        values = {"max_steps": 6, "save_steps": 3, "per_device_train_batch_size": 8, "warmup_steps": 1}
-        options = reward_model_options(values, seed=0, folder=folder)
-        tokens: list[float] = []
-        callbacks = [CompleteCheckpoints(folder, None), _Stop(steps), _Tokens(tokens)]
-        train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
-        return model.state_dict(), tokens
-
-    expected, counted = run(tmp_path / "whole", 6, None)
-    run(tmp_path / "cut", 3, None)
-    found, tokens = run(tmp_path / "cut", 6, latest_complete(tmp_path / "cut"))
-    assert counted[3:] == tokens
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert not (tmp_path / "whole" / "checkpoint-6" / "README.md").exists()
-
-
 def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_model: Path) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (first_reward_model(language_model, dtype="float32", seed=seed)[0] for seed in (1, 1, 2))
@@ -91,20 +69,3 @@ def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_mode
     assert torch.equal(first.score.weight, again.score.weight)
     assert not torch.equal(first.score.weight, other.score.weight)
     assert first.config.num_labels == 1
-
-
-class _Stop(TrainerCallback):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_training_stop = control.should_training_stop or state.global_step >= self.step
-
-
-class _Tokens(TrainerCallback):
-    def __init__(self, found: list[float]) -> None:
-        self.found = found
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if logs and "num_tokens" in logs:
-            self.found.append(logs["num_tokens"])

@@ -13,8 +13,8 @@ from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.records import made_models, stage_checkpoints
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder, check_same_settings
 from geoalign.lab.store.seals import MARK
-from geoalign.lab.train.resume import check_vacant, go_back
 from geoalign.lab.train.stages.evaluations import evaluated
+from geoalign.lab.train.train import check_vacant, go_back
 from geoalign.settings.loading import plain_settings
 
 

@@ -78,9 +78,8 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     console.file.close()
     text = console.export_text()
     for part in (
-        "accuracy before RL (sums, 8 answers)",
-        "12.5%",
-        "50.0%",
+        "accuracy before; after RL (sums)",
+        "12.5%; 50.0%",
         "geoalign: rollouts replaced",
         "report.html",
     ):
@@ -104,11 +103,10 @@ def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -
     assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
     text = printed(found, tmp_path)
     for part in (
-        "proxy reward before RL (chats, 4 answers)",
-        "after RL (chats, 8 answers)",
-        "3.50",
+        "proxy reward before; after RL (chats)",
+        "0.50; 3.50",
         "gold utility before; after RL (chats)",
-        "-0.12",
+        "0.25; -0.12",
     ):
         assert part in text
     assert "accuracy" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from transformers import AutoConfig
@@ -27,8 +28,8 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Problem, Task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
-from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
+from geoalign.lab.train.options import trainer_options
+from geoalign.lab.train.prompts import GenerationShape, generation_shape, plan_prompts, short_enough
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
@@ -41,7 +42,7 @@ class Plan:
     """What the stages of one training share.
 
     Attributes:
-        prompts: which problem stands in each row of the training data, and how many updates they make.
+        order: which problem stands in each row of the training data.
         problems: the task's training problems without those whose prompts are too long.
         evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
         sft, reward_model, gold_model: TRL's options; None where there is no such stage.
@@ -53,7 +54,7 @@ class Plan:
     processes: Processes
     task: Task
     problems: Sequence[Problem]
-    prompts: PromptPlan
+    order: Sequence[int]
     evaluation_sets: Mapping[str, Sequence[Problem]]
     sft: SFTConfig | None
     reward_model: RewardConfig | None
@@ -70,7 +71,7 @@ class Plan:
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
-        return [self.problems[index] for index in dict.fromkeys(self.prompts.order)]
+        return [self.problems[index] for index in dict.fromkeys(self.order)]
 
 
 def make_plan(
@@ -81,54 +82,71 @@ def make_plan(
     *,
     task: Task | None = None,
     bf16: bool = False,
+    ask: bool = True,
 ) -> Plan:
     """Makes the parts of a training, and so finds what is wrong with the settings; writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
         bf16: whether a CPU computes in bfloat16 where the settings do not say.
+        ask: also ask the server of the reward, where there is one, whether it is up.
 
     Raises:
         ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
+        MissingExtraError: the package that checks answers or asks a server is missing.
     """
     check_depth(config, locations)
-    _check_untrained(config, locations)
-    how: dict[str, Any] = {"seed": config.seed, "locations": locations, "bf16": bf16}
-    learned = reward_model_options(config.reward_model, folder=folder.reward_model_checkpoints, **how)
-    grpo = grpo_options(config.grpo, folder=folder.rl_checkpoints, **how)
-    sft = None if config.sft is None else sft_options(config.sft, folder=folder.sft_checkpoints, **how)
+    for section in ("reward_model", "gold_model"):
+        if config.reward_head is not None and (given := getattr(config, section)):
+            raise ConfigError(
+                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
+                f"TRL takes options, got {shown(given)}"
+            )
+    options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
+    learned = options("reward_model", config.reward_model, folder=folder.reward_model_checkpoints)
+    gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=folder.gold_model_checkpoints)
+    grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
+    sft = None if config.sft is None else options("sft", config.sft, folder=folder.sft_checkpoints)
     task = task or make_task(config.task, seed=config.seed)
     for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(note, markup=False)
+    if config.gold_model and not task.gold_pairs():
+        raise ConfigError(
+            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
+            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
+        )
     shape = generation_shape(grpo)
-    evaluation_sets = _evaluation_sets(config.evaluation, task, locations)
     check_subset(config.curator, shape.samples, whole=True, locations=locations)
     problems = _training_problems(task, config.model, config.max_prompt_length, console)
-    prompts = plan_prompts(grpo, shape, len(problems), locations)
-    curator = make_curator(config.curator)
-    anchors = _anchors(config.anchors, curator, locations)
+    order, max_steps = plan_prompts(grpo, shape, len(problems), locations)
     # What the `grpo` section may not set: the model's settings and the plan, whose prompts TRL takes in order.
     grpo.chat_template_kwargs = dict(config.model.chat_template_kwargs) or None
     if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
         grpo.trust_remote_code = config.model.trust_remote_code
-    grpo.max_steps, grpo.shuffle_dataset = prompts.max_steps, False
-    return Plan(
+    grpo.max_steps, grpo.shuffle_dataset = max_steps, False
+    curator = make_curator(config.curator)
+    plan = Plan(
         config=config,
         folder=folder,
         console=console,
         processes=Processes.launched(),
         task=task,
         problems=problems,
-        prompts=prompts,
-        evaluation_sets=evaluation_sets,
+        order=order,
+        evaluation_sets=_evaluation_sets(config.evaluation, task, locations),
         sft=sft,
         reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
-        gold_model=_gold_model(config, task, folder, how),
+        gold_model=gold if task.gold_pairs() else None,
         grpo=grpo,
         generation=shape,
         curator=curator,
-        anchors=anchors,
+        anchors=_anchors(config.anchors, curator, locations),
     )
+    try:
+        _check_reward(plan, ask=ask)
+    except ConfigError as error:
+        raise ConfigError(f"{locations.prefix(str(error).partition(':')[0])}{error}") from error
+    return plan
 
 
 def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
@@ -162,27 +180,6 @@ def _depth(model: ModelConfig) -> int:
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
     return int(config.get_text_config().num_hidden_layers)
-
-
-def _check_untrained(config: RunConfig, locations: Locations) -> None:
-    for section in ("reward_model", "gold_model"):
-        if config.reward_head is not None and (options := getattr(config, section)):
-            raise ConfigError(
-                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
-                f"TRL takes options, got {shown(options)}"
-            )
-
-
-def _gold_model(config: RunConfig, task: Task, folder: RunFolder, how: Mapping[str, Any]) -> RewardConfig | None:
-    if task.gold_pairs():
-        options = {**config.reward_model, **config.gold_model}
-        return reward_model_options(options, folder=folder.gold_model_checkpoints, section="gold_model", **how)
-    if config.gold_model:
-        raise ConfigError(
-            f"{how['locations'].prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a "
-            f"gold model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
-        )
-    return None
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
@@ -249,44 +246,33 @@ def binary_reward(plan: Plan) -> bool:
     return plan.reward_model is None and not plan.config.reward.model.ready
 
 
-def check_reward(plan: Plan, locations: Locations = NOWHERE) -> None:
-    """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward that is not
-    there; MissingExtraError where the package that checks answers or asks a server is missing."""
+def _check_reward(plan: Plan, *, ask: bool) -> None:
+    """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward not there."""
     settings, model, binary = plan.config.reward, plan.config.reward.model, binary_reward(plan)
-    try:
-        check_corruption(settings, binary=binary)
-        _check_functions(plan)
-        if settings.shortcut > 0:
-            plan.task.takes_shortcut("")
-        if model.path is not None:
-            check_ready_model(model.path, model)
-        if model.url is not None:
-            from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+    check_corruption(settings, binary=binary)
+    for name in ("function", "appeals"):
+        if (function := getattr(settings, name)) is not None:
+            load_function(function, key=f"reward.{name}")
+    if settings.function is not None:
+        for name in ("flip", "extremes", "shortcut"):
+            if (share := getattr(settings, name)) > 0:
+                raise ConfigError(
+                    f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
+                )
+        if "reference_rewards" in plan.curator.requires:
+            raise ConfigError(
+                "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
+            )
+    if settings.shortcut > 0:
+        plan.task.takes_shortcut("")
+    if model.path is not None:
+        check_ready_model(model.path, model)
+    if model.url is not None and ask:
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
 
-            with ServedRewardModel(model) as served:
-                served.check()
-    except ConfigError as error:
-        key = str(error).partition(":")[0]
-        raise ConfigError(f"{locations.prefix(key)}{error}") from error
+        with ServedRewardModel(model) as served:
+            served.check()
     if "answers" in plan.curator.requires:
         plan.task.final_answer("")
     if binary:
         VerifiedReward(settings).close()
-
-
-def _check_functions(plan: Plan) -> None:
-    settings = plan.config.reward
-    for name in ("function", "appeals"):
-        if (function := getattr(settings, name)) is not None:
-            load_function(function, key=f"reward.{name}")
-    if settings.function is None:
-        return
-    for name in ("flip", "extremes", "shortcut"):
-        if (share := getattr(settings, name)) > 0:
-            raise ConfigError(
-                f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
-            )
-    if "reference_rewards" in plan.curator.requires:
-        raise ConfigError(
-            "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
-        )

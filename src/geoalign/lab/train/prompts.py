@@ -16,19 +16,10 @@ from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
 
-# The order of all prompts is laid out before the start.
-MOST_PROMPTS = 5_000_000
 _ACCUMULATION = "gradient_accumulation_steps"
 # The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
-_COUNTS = (
-    "per_device_train_batch_size",
-    _ACCUMULATION,
-    "steps_per_generation",
-    "num_iterations",
-    "generation_batch_size",
-    "num_generations",
-    "max_completion_length",
-)
+_COUNTS = ("per_device_train_batch_size", _ACCUMULATION, "steps_per_generation", "num_iterations")
+_COUNTS = (*_COUNTS, "generation_batch_size", "num_generations", "max_completion_length")
 
 _Item = TypeVar("_Item", Problem, Demonstration)
 
@@ -89,18 +80,10 @@ def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> Gen
     return GenerationShape(rollouts // samples, samples, counts["max_completion_length"], micro_batches // accumulated)
 
 
-@dataclass(frozen=True)
-class PromptPlan:
-    """The index of the problem in each row of the training data, and how many updates they make."""
-
-    order: list[int]
-    max_steps: int
-
-
 def plan_prompts(
     options: GRPOConfig, shape: GenerationShape, problems: int, locations: Locations = NOWHERE
-) -> PromptPlan:
-    """Lays the prompts of the whole run out in the order in which they are used, epoch after epoch.
+) -> tuple[list[int], int]:
+    """The problem in each row of the training data, epoch after epoch as they are used, and how many updates they make.
 
     TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
     several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's row is fixed
@@ -121,13 +104,10 @@ def plan_prompts(
     if max_steps < 1:
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)
-    if generations * per_generation > MOST_PROMPTS:
-        most = f"{MOST_PROMPTS // per_generation * updates:,} updates, so that {MOST_PROMPTS:,} prompts are laid out"
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most {most}, got {shown(max_steps)}")
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
     order: list[int] = []
     while len(order) < generations * per_generation:
         epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
         order.extend(epoch[: per_epoch * per_generation])
-    return PromptPlan(order=order[: generations * per_generation], max_steps=max_steps)
+    return order[: generations * per_generation], max_steps

@@ -85,13 +85,6 @@ def test_too_long_prompts_are_counted(settings: dict[str, Any]) -> None:
         said({**settings, "max_prompt_length": 3})
 
 
-def test_a_tokenizer_that_is_not_at_hand(settings: dict[str, Any], tmp_path: Path) -> None:
-    text = said({**settings, "model": {"type": "pretrained", "path": str(tmp_path / "nowhere")}})
-    assert "characters" in text
-    assert text.count("Not checked: ") == 1
-    assert "max_prompt_length: model.path: expected a tokenizer" in text
-
-
 def test_a_reward_server_need_not_run_yet(settings: dict[str, Any]) -> None:
     text = said({**settings, "reward": {"model": {"url": "http://127.0.0.1:9", "timeout": 1, "patience": 1}}})
     assert "Not checked: the reward's server" in text
@@ -103,6 +96,7 @@ def test_a_reward_server_need_not_run_yet(settings: dict[str, Any]) -> None:
         ({"task": {"type": "math", "train": "gone.jsonl"}}, "gone.jsonl: expected a local file"),
         ({"grpo": {"num_generation": 4}}, "grpo.num_generations, the nearest known key"),
         ({"evaluation": {"samples": {"keep": 2}}}, "evaluation.samples.kept, the nearest known key"),
+        ({"model": {"type": "pretrained", "path": "/nowhere"}}, "model.path: expected a tokenizer"),
         ({"launch": {"accelerate": "gone.yaml"}}, "launch.accelerate: expected accelerate's settings file"),
     ],
 )

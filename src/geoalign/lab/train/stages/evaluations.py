@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
 from geoalign.lab.evaluation.scores import evaluation_values
@@ -19,12 +17,12 @@ from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
+from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines, write_json
 from geoalign.lab.store.records import note_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.plan import Plan
-from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards, write_reference_rewards
+from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
             ),
             what=f"evaluation set {name}",
             batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
-            progress=partial(_advance, progress, task),
+            progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
         )
         values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
         progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
@@ -148,17 +146,12 @@ def _shown(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
 
 
-def _advance(progress: Progress, task: TaskID, done: int) -> None:
-    progress.update(task, completed=done)
-
-
 def reference_stage(plan: Plan, source: RewardSource) -> None:
     """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
 
-    All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
-    draw without this stage. A batch holds about as many responses as one generation of RL, shared by the processes, and
-    is kept at once. What a response draws depends on the run's seed, its problem and its number alone: a killed stage
-    continues with the next batch and reaches the same file.
+    All prompts of the run are done before RL, so that no second model stays in memory. A batch holds about as many
+    responses as one generation of RL and is kept at once. What a response draws depends on the run's seed, its problem
+    and its number alone: a killed stage goes on with the next batch and reaches the same file.
     """
     if REFERENCE_REWARDS not in plan.curator.requires or not _batches_left(plan, reference_rewards(plan)):
         return
@@ -179,10 +172,9 @@ def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -
         answers = answers_to(batch, count, plan, respondent, sampling, what="a batch of reference responses")
         rewards |= {problem.id: [] for problem in batch}
         for scored in answers:
-            unscored = scored.reward is None or math.isnan(scored.reward)
-            rewards[scored.prompt.problem.id].append(None if unscored else scored.reward)
+            rewards[scored.prompt.problem.id].append(scored.reward)  # NaN, of one not scored, is null in the file
         if plan.processes.is_main:
-            write_reference_rewards(plan, rewards)
+            write_json(plan.folder.references, {"rewards": rewards})
         progress.update(bar, completed=len(rewards) * count)
     plan.processes.barrier()
 

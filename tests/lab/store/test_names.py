@@ -28,7 +28,7 @@ NAMES = {
 # Parts of names: of rollouts and details, checkpoints, results, parts of an evaluation.
 PARTS = re.compile(r"(^|/)(step-(?!%)|checkpoint-|seed-[*{]|part-$|part-[*{])|\.attempts\.jsonl$")
 # The same words for something else: positions in a sequence, labels, sections.
-ELSEWHERE = {"final": ("config", "bench/layer_states.py"), "checkpoints": ("train/dry_run.py",)}
+ELSEWHERE = {"final": ("config", "bench/layer_states.py"), "checkpoints": ("train/rehearsal.py",)}
 
 
 def literals(path: Path) -> Iterator[ast.Constant]:

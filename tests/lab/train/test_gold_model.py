@@ -17,7 +17,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.dry_run import dry_run
+from geoalign.lab.train.rehearsal import dry_run
 
 Train = Callable[..., dict[str, Any]]
 

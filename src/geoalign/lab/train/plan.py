@@ -151,15 +151,20 @@ def make_plan(
 
 def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
-    head = None if config.reward_head is None else config.reward_head.layers
+    head, model = None if config.reward_head is None else config.reward_head.layers, config.model
     if is_last(config.hidden_layer) and head is None:
         return
-    try:
-        depth = _depth(config.model)
-    except ConfigError:
-        if is_last(config.hidden_layer):
-            return  # the stage that fits the head will say so
-        raise
+    if isinstance(model, PretrainedModelConfig):
+        code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+        try:
+            settings = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
+        except OwnCodeError:
+            raise
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
+        depth = int(settings.get_text_config().num_hidden_layers)
+    else:
+        depth = model.layers
     try:
         layer_numbers(config.hidden_layer, depth)
     except InputError as error:
@@ -167,19 +172,6 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     if head is not None and head > depth:
         key = "reward_head.layers"
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at most the model's {depth}, got {head}")
-
-
-def _depth(model: ModelConfig) -> int:
-    if not isinstance(model, PretrainedModelConfig):
-        return model.layers
-    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
-    try:
-        config = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
-    return int(config.get_text_config().num_hidden_layers)
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
@@ -217,28 +209,20 @@ _KEPT = {PODSConfig: "m", GFPOConfig: "k"}
 def check_subset(
     curator: Any, samples: int, *, whole: bool, locations: Locations = NOWHERE, key: str = "curator"
 ) -> None:
-    """Raises ConfigError where a curator is set to keep more rollouts than a group has.
-
-    Args:
-        curator: its settings; those of a chain are looked through.
-        samples: rollouts of each group.
-        whole: whether all of a group may be kept. In a comparison it may not: that arm would be plain GRPO.
-        key: the settings' own key.
-    """
+    """Raises ConfigError where a curator, or a member of a chain, is set to keep more rollouts than a group has; unless
+    `whole`, also where it keeps all of them: in a comparison that arm would be plain GRPO."""
     if isinstance(curator, ChainConfig):
         for index, member in enumerate(curator.members):
             check_subset(member, samples, whole=whole, locations=locations, key=f"{key}.members.{index}")
-    if (name := _KEPT.get(type(curator))) is None:
+    name = _KEPT.get(type(curator))
+    number = None if name is None else getattr(curator, name)
+    if number is None or number < samples + whole:
         return
-    number = getattr(curator, name)
-    if number is None or number < samples or (whole and number == samples):
-        return
-    expected = (
-        f"at most grpo.num_generations = {samples}"
-        if whole
-        else f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
+    most = f"at most grpo.num_generations = {samples}"
+    less = f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
+    raise ConfigError(
+        f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {most if whole else less}, got {number}"
     )
-    raise ConfigError(f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {expected}, got {number}")
 
 
 def binary_reward(plan: Plan) -> bool:

@@ -18,7 +18,7 @@ from geoalign.shown import shown
 
 _ACCUMULATION = "gradient_accumulation_steps"
 # The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
-_COUNTS = ("per_device_train_batch_size", _ACCUMULATION, "steps_per_generation", "num_iterations")
+_COUNTS: tuple[str, ...] = ("per_device_train_batch_size", _ACCUMULATION, "steps_per_generation", "num_iterations")
 _COUNTS = (*_COUNTS, "generation_batch_size", "num_generations", "max_completion_length")
 
 _Item = TypeVar("_Item", Problem, Demonstration)

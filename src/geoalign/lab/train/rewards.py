@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
@@ -45,17 +45,14 @@ def open_reward_model(plan: Plan, path: Path | str) -> RewardModelScorer:
     return RewardModelScorer.load(path, replace(settings, device=settings.device or str(plan.grpo.device)))
 
 
-class ObservedReward(Protocol):
-    """The reward of RL as a reward function for TRL; `true_rewards` are the task's own, of the last call."""
-
-    __name__: str
-    true_rewards: list[float]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> list[float]: ...
+ObservedReward = FunctionReward | RewardWithCorruption
 
 
 def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
-    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for.
+
+    `true_rewards` are the task's own, of the last call.
+    """
     settings = plan.config.reward
     if settings.function is not None:
         return FunctionReward(load_function(settings.function, key="reward.function"), source)

@@ -224,10 +224,7 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
 
 
 def go_back(folder: RunFolder, console: Console) -> None:
-    """Takes a run back to its newest moment (`last_moment`): what followed is removed, and so never written twice.
-
-    Files that the run has not written itself stay.
-    """
+    """Takes a run back to its newest moment: what it has written since is removed, and so never written twice."""
     moment, noted = last_moment(folder)
     if noted is not None and noted.name == MARK:
         say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")

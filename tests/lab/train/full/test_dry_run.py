@@ -14,7 +14,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.train.dry_run import dry_run, launch_command
+from geoalign.lab.train.rehearsal import dry_run, launch_command
 
 
 @pytest.fixture(scope="module")

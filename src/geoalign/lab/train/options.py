@@ -101,13 +101,11 @@ _GRPO: dict[str, Any] = {
     "beta": 0.0,
 }
 
-
-_DEFAULTS = {"sft": _SFT, "reward_model": _REWARD_MODEL, "gold_model": _REWARD_MODEL, "grpo": _GRPO}
-_KINDS: dict[str, Any] = {
-    "sft": SFTConfig,
-    "reward_model": RewardConfig,
-    "gold_model": RewardConfig,
-    "grpo": GRPOConfig,
+_KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sft": (SFTConfig, _SFT),
+    "reward_model": (RewardConfig, _REWARD_MODEL),
+    "gold_model": (RewardConfig, _REWARD_MODEL),
+    "grpo": (GRPOConfig, _GRPO),
 }
 
 
@@ -118,12 +116,10 @@ def trainer_options(
 
     TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so those of `grpo` lie there:
     `save_steps` defaults to a generation boundary near 20 updates, and any other place is refused.
-
-    Args:
-        bf16: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
+    `bf16`: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
     """
     check_options(section, values, locations)
-    defaults = {**_DEFAULTS[section], **_device(bf16), "seed": seed, "output_dir": str(folder)}
+    defaults = {**_KINDS[section][1], **_device(bf16), "seed": seed, "output_dir": str(folder)}
     if section != "grpo":
         options = _made(section, {**defaults, "data_seed": seed}, values, locations)
         _check_save_steps(section, options, 1, "", locations)
@@ -143,19 +139,14 @@ def trainer_options(
 
 def _check_save_steps(section: str, options: Any, unit: int, why: str, locations: Locations) -> None:
     """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
-    value, logging = options.save_steps, options.logging_steps
+    value, logging, key = options.save_steps, options.logging_steps, f"{section}.save_steps"
+    expected = None
     if value != int(value) or value < 1 or value % unit:
         expected = f"a multiple of {unit}{why}"
     elif logging != int(logging) or logging < 1 or value % logging:
-        expected = (
-            f"a multiple of {section}.logging_steps = {logging} (a whole number), so that no metric is half collected "
-            "in a checkpoint"
-        )
-    else:
-        return
-    raise ConfigError(
-        f"{locations.prefix(f'{section}.save_steps')}{section}.save_steps: expected {expected}, got {value}"
-    )
+        expected = f"a multiple of {section}.logging_steps = {logging}, a whole number (no metric is half collected)"
+    if expected is not None:
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected {expected}, got {value}")
 
 
 # What only a GPU, or a package that needs one, can do, by the beginnings of the names.
@@ -181,7 +172,7 @@ def _device(bf16: bool) -> dict[str, Any]:
 def check_options(section: str, values: Options, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for an option that TRL does not know, one that is set here, or a value of another type than
     TRL says; works on a GPU and off it."""
-    kind = _KINDS[section]
+    kind, _ = _KINDS[section]
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name in values.keys() & _SET_HERE.keys():
         where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
@@ -207,7 +198,7 @@ def _made(section: str, defaults: Options, values: Options, locations: Locations
     TRL takes the others."""
 
     def make(values: Options) -> Any:
-        options = _KINDS[section](**{**defaults, **values})
+        options = _KINDS[section][0](**{**defaults, **values})
         for callback in get_reporting_integration_callbacks(options.report_to):
             callback()  # says that its package is absent, which the trainer would only after the warm start
         return options

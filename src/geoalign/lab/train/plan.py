@@ -16,7 +16,7 @@ from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.run import EvaluationConfig, ModelConfig, PretrainedModelConfig, RunConfig
+from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
 from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.processes import Processes
@@ -84,16 +84,12 @@ def make_plan(
     bf16: bool = False,
     ask: bool = True,
 ) -> Plan:
-    """Makes the parts of a training, and so finds what is wrong with the settings; writes nothing.
+    """Makes the parts of a training, and so finds what is wrong with the settings (ConfigError); writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
         bf16: whether a CPU computes in bfloat16 where the settings do not say.
         ask: also ask the server of the reward, where there is one, whether it is up.
-
-    Raises:
-        ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
-        MissingExtraError: the package that checks answers or asks a server is missing.
     """
     check_depth(config, locations)
     for section in ("reward_model", "gold_model"):
@@ -117,7 +113,18 @@ def make_plan(
         )
     shape = generation_shape(grpo)
     check_subset(config.curator, shape.samples, whole=True, locations=locations)
-    problems = _training_problems(task, config.model, config.max_prompt_length, console)
+    limit, tokenizer = config.max_prompt_length, None
+    if limit is not None:
+        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words())
+    problems, note = short_enough(
+        task.train_problems(), limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
+    )
+    if note is not None:
+        console.print(note, markup=False)
+    evaluation_sets = task.evaluation_problems()
+    for key in ("samples", "pass_samples"):
+        if isinstance(named := getattr(config.evaluation, key), dict):
+            check_keys(named, evaluation_sets, f"evaluation.{key}", locations)
     order, max_steps = plan_prompts(grpo, shape, len(problems), locations)
     # What the `grpo` section may not set: the model's settings and the plan, whose prompts TRL takes in order.
     grpo.chat_template_kwargs = dict(config.model.chat_template_kwargs) or None
@@ -133,7 +140,7 @@ def make_plan(
         task=task,
         problems=problems,
         order=order,
-        evaluation_sets=_evaluation_sets(config.evaluation, task, locations),
+        evaluation_sets={name: items[: config.evaluation.problems] for name, items in evaluation_sets.items()},
         sft=sft,
         reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
         gold_model=gold if task.gold_pairs() else None,
@@ -182,24 +189,6 @@ def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchor
         return read_anchors(file)
     except GeoAlignError as error:
         raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
-
-
-def _evaluation_sets(settings: EvaluationConfig, task: Task, locations: Locations) -> dict[str, Sequence[Problem]]:
-    sets = task.evaluation_problems()
-    for key in ("samples", "pass_samples"):
-        if isinstance(named := getattr(settings, key), dict):
-            check_keys(named, sets, f"evaluation.{key}", locations)
-    return {name: problems[: settings.problems] for name, problems in sets.items()}
-
-
-def _training_problems(task: Task, model: ModelConfig, limit: int | None, console: Console) -> list[Problem]:
-    problems, tokenizer = task.train_problems(), None
-    if limit is not None:
-        tokenizer = initial_tokenizer(model, alphabet=task.alphabet(), words=task.words())
-    kept, note = short_enough(problems, limit, tokenizer, model.chat_template_kwargs, what="training prompts")
-    if note is not None:
-        console.print(note, markup=False)
-    return kept
 
 
 # The setting by which a curator keeps so many rollouts of each group.

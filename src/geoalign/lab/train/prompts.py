@@ -85,10 +85,9 @@ def plan_prompts(
 ) -> tuple[list[int], int]:
     """The problem in each row of the training data, epoch after epoch as they are used, and how many updates they make.
 
-    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption, so that a run of
-    several epochs would see other prompts after a kill. Laid out in one sequence, every prompt's row is fixed
-    from the start. `shuffle_dataset` keeps its meaning; each epoch is another permutation, and its last
-    incomplete batch is left out.
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption: after a kill, a run of
+    several epochs would see other prompts. Here every prompt's row is fixed from the start; each epoch is another
+    permutation (`shuffle_dataset`), and its last incomplete batch is left out.
     """
     per_generation, updates = shape.prompts, shape.updates
     if problems < per_generation:
@@ -97,10 +96,9 @@ def plan_prompts(
             f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
         )
     per_epoch = problems // per_generation
-    max_steps = (
-        options.max_steps if options.max_steps > 0 else math.ceil(options.num_train_epochs * per_epoch) * updates
-    )
-    key = "grpo.max_steps" if options.max_steps > 0 else "grpo.num_train_epochs"
+    max_steps, key = options.max_steps, "grpo.num_train_epochs"
+    if max_steps <= 0:
+        max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
     if max_steps < 1:
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)

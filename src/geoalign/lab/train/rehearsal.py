@@ -54,9 +54,6 @@ def dry_run(
     """Checks settings, files, prompts, lengths and rewards, and prints the plan; trains and writes nothing.
 
     Of a model on the hub only tokenizer and config are fetched.
-
-    Raises:
-        ConfigError, InputError: whatever the run itself would find wrong before it starts.
     """
     accelerate = config.launch.accelerate
     if accelerate is not None and not Path(accelerate).is_file():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_g
 from geoalign.lab.analysis.detection import Tally, mean_ranking, ranking, rows_that_count, tally
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known
-from geoalign.lab.store.json_files import read_json, read_lines
+from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
@@ -31,7 +30,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
     new_groups = (f"{_PREFIX}new_group_accuracy{end}" for end in ("", "_low", "_high"))
     cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
-    return {
+    summary = {
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
         "accuracy": _evaluations(evaluations, "accuracy"),
@@ -48,19 +47,19 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             **_interval("new_group_accuracy", accuracy_on_new_groups(*(_values(curated, key) for key in new_groups))),
             "chance_accuracy": mean_of_known(_values(curated, f"{_PREFIX}chance_accuracy")),
             **_interval(APPLIED, cosines.applied),
-            OBSERVED: _defined(cosines.observed.estimate),
+            OBSERVED: cosines.observed.estimate,
             **detection(folder.rollouts),
         },
     }
+    return finite(summary)  # type: ignore[no-any-return]
 
 
 def _pair_accuracy(model: Path) -> dict[str, Any] | None:
     return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
 
 
-def _interval(name: str, interval: Interval) -> dict[str, float | None]:
-    bounds = {"": interval.estimate, "_low": interval.low, "_high": interval.high}
-    return {f"{name}{end}": _defined(value) for end, value in bounds.items()}
+def _interval(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def detection(rollouts: Path) -> dict[str, float | int | None]:
@@ -73,12 +72,13 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
         counts += tally(step.anomalous, step.flipped, counting, step.flip_known)
         rankings.append(ranking(step.score, step.flipped, counting))
     mean, generations = mean_ranking(rankings)
-    return {
-        "auroc": _defined(mean.auroc),
+    found = {
+        "auroc": mean.auroc,
         "auroc_generations": generations,
-        "corrupted_share": _defined(counts.base_rate),
-        "corrupted_share_of_anomalous": _defined(counts.precision),
+        "corrupted_share": counts.base_rate,
+        "corrupted_share_of_anomalous": counts.precision,
     }
+    return finite(found)  # type: ignore[no-any-return]
 
 
 def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
@@ -153,7 +153,3 @@ def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
     return [value for line in lines if isinstance(value := line.get(key), (int, float))]
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value

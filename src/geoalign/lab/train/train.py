@@ -64,13 +64,6 @@ def train(
         shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
             it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
         report: also draw the figures and the page, and print the closing table.
-        locations: where each setting was written, for error messages.
-
-    Raises:
-        ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
-        RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
-            schema, was started with another number of processes, or is in use by another run; or `shared` has no
-            finished warm start.
     """
     processes, folder = Processes.launched(), RunFolder(root)
     console = _console(console, processes)
@@ -105,11 +98,9 @@ def train(
 def prepare(
     config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
 ) -> None:
-    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model,
-    gold model.
+    """Runs, or goes on with, only the stages that many runs can share (`train(..., shared=root)`): those before RL.
 
     They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
-    `train(..., shared=root)` starts from them. Nothing is done where they are complete. Raises as `train`.
     """
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
@@ -195,9 +186,8 @@ def _origin(folder: RunFolder, shared: Path | None) -> RunFolder | None:
     if folder.warm_started.is_dir():
         return None
     if shared is None and folder.started():
-        remembered = folder.read_versions().get("shared")
-        shared = Path(remembered) if isinstance(remembered, str) else None
-    return None if shared is None else RunFolder(shared)
+        shared = folder.read_versions().get("shared")
+    return None if shared is None else RunFolder(Path(shared))
 
 
 def check_vacant(folder: RunFolder, *, resume: bool) -> None:
@@ -244,11 +234,8 @@ def go_back(folder: RunFolder, console: Console) -> None:
 
 
 def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
-    """Raises unless a run with these resolved settings may start from what lies in `shared`.
-
-    The seed may differ, unless the task draws its problems from it (`task.seed` null): evaluation problems of one seed
-    may be demonstrations of another.
-    """
+    """Raises unless a run with these resolved settings may start from what lies in `shared`; the seed may differ where
+    the task has its own: evaluation problems of one seed may be demonstrations of another."""
     if not shared.started() or not shared.warm_started.is_dir():
         raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
     sections = list(_SHARED)

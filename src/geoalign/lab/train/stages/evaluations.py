@@ -17,7 +17,7 @@ from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines, write_json
+from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.records import note_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Problem
@@ -55,8 +55,8 @@ def answers_to(
 ) -> list[Answer]:
     """Scored answers of all processes together; leaves every random generator as it was.
 
-    Several processes share the responses. What each response draws depends on `sampling`, the problem and the number of
-    the sample alone; a `TrainerEngine` makes batches and draws of its own.
+    What each response draws depends on `sampling`, the problem and the number of the sample alone; a `TrainerEngine`
+    makes batches and draws of its own.
     """
     prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
     with undisturbed(plan.config.seed):
@@ -75,9 +75,8 @@ def answers_to(
 
 def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
     """Evaluates a saved model before or after RL, unless its lines are there."""
-    if evaluated(plan.folder, stage, len(plan.evaluation_sets)):
+    if evaluated(plan.folder, stage):
         return
-    drop_evaluation(plan, stage)
     respondent = saved_respondent(plan, source, model_folder)
     with stage_progress(plan.console) as progress:
         evaluate(plan, respondent, stage=stage, step=step, progress=progress)
@@ -114,10 +113,7 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
 
 
 def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
-    """What each answer is truly worth: the gold model's score, else what the task knows of it.
-
-    The gold model is in memory only while it scores; the first process, which writes the lines, asks it.
-    """
+    """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
     if plan.gold_model is None:
         return [plan.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
     if not plan.processes.is_main:
@@ -127,16 +123,9 @@ def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]
         return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
 
 
-def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation is complete in `evaluation.jsonl`."""
-    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
-    return bool(lines) and len(lines) >= sets
-
-
-def drop_evaluation(plan: Plan, stage: str) -> None:
-    """Cuts the lines of a stage's incomplete evaluation away."""
-    if plan.processes.is_main:
-        keep_lines(plan.folder.evaluation, lambda line: line.get("stage") != stage)
+def evaluated(folder: RunFolder, stage: str) -> bool:
+    """Whether a stage has been evaluated: its lines are written at once, and a resumed run cuts half of them away."""
+    return any(line.get("stage") == stage for line in read_lines(folder.evaluation))
 
 
 def _shown(values: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from geoalign.lab.store.seals import is_last, latest_complete
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import Recorder
 from geoalign.lab.train.rewards import CountedReward, observed_reward, rollout_fields
-from geoalign.lab.train.stages.evaluations import Respondent, drop_evaluation, evaluate, evaluated, fill_references
+from geoalign.lab.train.stages.evaluations import Respondent, evaluate, evaluated, fill_references
 from geoalign.lab.train.stages.trainers import ProgressBar, run_trainer, save_model, stage_callbacks
 
 
@@ -103,12 +103,9 @@ class InTraining(TrainerCallback):
             self._once("after_rl", state.global_step, kwargs["model"])
 
     def _once(self, stage: str, step: int, model: Any) -> None:
-        plan = self._plan
-        if evaluated(plan.folder, stage, len(plan.evaluation_sets)):
-            return
-        plan.processes.barrier()  # all have looked before one writes
-        drop_evaluation(plan, stage)
-        self._evaluate(stage, step, model)
+        if not evaluated(self._plan.folder, stage):
+            self._plan.processes.barrier()  # all have looked before one writes
+            self._evaluate(stage, step, model)
 
     def _evaluate(self, stage: str, step: int, model: Any) -> None:
         evaluate(self._plan, self._respondent(model), stage=stage, step=step, progress=self._progress)
@@ -125,24 +122,22 @@ class PolicyShift:
     anyway, whatever `beta` is. Where TRL keeps no old ones (one update per generation) it is 0 by construction.
     """
 
-    _new_logps: Tensor | None = None
-    _listens: bool = False
+    _seen: list[Tensor] | None = None
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
-        if self._listens:
-            self._new_logps = result[0].detach()
+        if self._seen is not None:
+            self._seen.append(result[0].detach())
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        self._listens, self._new_logps = True, None
+        self._seen = seen = []
         try:
             loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
         finally:
-            self._listens = False
-        if self._new_logps is not None:
-            self._log_shift(inputs, self._new_logps)
-            self._new_logps = None
+            self._seen = None
+        if seen:
+            self._log_shift(inputs, seen[-1])
         return loss
 
     def _log_shift(self, inputs: dict[str, Any], new: Tensor) -> None:

@@ -5,7 +5,7 @@ With `reward_head` the head alone is fitted, in one pass over the pairs: for mac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from geoalign.lab.store.json_files import append_line, write_json
 from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
 from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
-from geoalign.lab.tasks.base import Demonstration, PreferencePair
+from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.prompts import short_enough
 from geoalign.lab.train.rewards import open_reward_model
@@ -90,13 +90,11 @@ def _demonstrations(plan: Plan, tokenizer: Any) -> list[dict[str, Any]]:
     )
     if note is not None:
         plan.console.print(note, markup=False)
-    return [demonstration_row(item, options) for item in demonstrations]
-
-
-def demonstration_row(item: Demonstration, options: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of TRL's data for the warm start; `options` is what the chat template is told."""
-    row = {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}]}
-    return {**row, "chat_template_kwargs": dict(options)} if options else row
+    told = {"chat_template_kwargs": dict(options)} if options else {}
+    return [
+        {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}], **told}
+        for item in demonstrations
+    ]
 
 
 def reward_model_stages(plan: Plan) -> None:

@@ -79,16 +79,13 @@ class ProgressBar(TrainerCallback):
         self.task: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Shows the bar; a resumed stage starts at the step of its checkpoint."""
         self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
         self.progress.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Moves the bar."""
         self.progress.update(self.task, completed=state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Shows the newest values."""
         for label, key in self.shown.items():
             value = (logs or {}).get(key)
             if isinstance(value, (int, float)):
@@ -96,11 +93,9 @@ class ProgressBar(TrainerCallback):
         self.progress.update(self.task, values="  ".join(f"{label} {self.newest[label]:.3g}" for label in self.newest))
 
     def __enter__(self) -> ProgressBar:
-        """The bar is drawn from `on_train_begin` on."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leaves the bar on the terminal, also where training broke off."""
         self.progress.stop()
 
 

@@ -13,19 +13,14 @@ from rich.console import Console
 from transformers import LlamaConfig
 from trl import GRPOConfig, TrlParser
 
-from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
-from geoalign.curators.chain import ChainConfig
-from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
-from geoalign.lab.train.options import check_options, trainer_options
-from geoalign.lab.train.plan import check_depth, check_subset, make_plan
-from geoalign.lab.train.prompts import generation_shape, plan_prompts, prompt_lengths, short_enough
+from geoalign.lab.train.options import check_options, generation_shape, trainer_options
+from geoalign.lab.train.plan import check_depth, plan_prompts, prompt_lengths, short_enough
 from geoalign.lab.train.rehearsal import dry_run, launch_command
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -177,31 +172,6 @@ def test_layers_that_are_there_pass_and_others_are_refused_with_their_place(save
         check_depth(RunConfig(model=TinyModelConfig(layers=2), hidden_layer=3))
     with pytest.raises(ConfigError, match=r"model\.path: expected a model, got '/nowhere'"):
         check_depth(RunConfig(model=PretrainedModelConfig(path="/nowhere"), hidden_layer=1))
-
-
-@pytest.mark.parametrize("kept", [8, 9])
-def test_in_a_comparison_a_subset_that_keeps_everything_is_refused(kept: int) -> None:
-    with pytest.raises(ConfigError, match=rf"curator.m: expected less than grpo.num_generations = 8 .*got {kept}"):
-        check_subset(PODSConfig(m=kept), 8, whole=False)
-    with pytest.raises(ConfigError, match=r"curator.members.1.k: expected less than"):
-        check_subset(ChainConfig(members=(GeoAlignConfig(), GFPOConfig(k=kept))), 8, whole=False)
-    for curator in (PODSConfig(m=7), PODSConfig(), GeoAlignConfig(), ChainConfig(members=(PODSConfig(m=4),))):
-        check_subset(curator, 8, whole=False)
-    check_subset(PODSConfig(m=8), 8, whole=True)
-
-
-def test_a_run_that_keeps_more_than_a_group_does_not_start_and_names_the_line(tmp_path: Path) -> None:
-    settings = {
-        "task": {"type": "arithmetic", "seed": 3, "demonstrations": 8},
-        "grpo": {"max_steps": 6, "num_generations": 4},
-        "curator": {"type": "pods", "m": 5},
-    }
-    locations = Locations({"curator": "run.yaml, line 1", "curator.m": "run.yaml, line 3"})
-    with pytest.raises(
-        ConfigError, match=r"run.yaml, line 3: curator.m: expected at most grpo.num_generations = 4, got 5"
-    ):
-        make_plan(parse_run_config(settings), RunFolder(tmp_path / "run"), Console(quiet=True), locations)
-    assert not (tmp_path / "run").exists()
 
 
 # The dry run.

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -20,7 +21,6 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.run import RunConfig
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import brief, shown
@@ -101,6 +101,11 @@ _GRPO: dict[str, Any] = {
     "beta": 0.0,
 }
 
+_ACCUMULATION = "gradient_accumulation_steps"
+# The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
+_COUNTS: tuple[str, ...] = ("per_device_train_batch_size", _ACCUMULATION, "steps_per_generation", "num_iterations")
+_COUNTS = (*_COUNTS, "generation_batch_size", "num_generations", "max_completion_length")
+
 _KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sft": (SFTConfig, _SFT),
     "reward_model": (RewardConfig, _REWARD_MODEL),
@@ -135,6 +140,35 @@ def trainer_options(
     why = " (updates per generation, because a run resumes bit for bit only there)"
     _check_save_steps(section, options, between, why, locations)
     return options
+
+
+@dataclass(frozen=True)
+class GenerationShape:
+    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
+
+    prompts: int
+    samples: int
+    longest: int
+    updates: int
+
+
+def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> GenerationShape:
+    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
+
+    Refused where the accumulation does not divide the micro-batches, so that one update would span two generations.
+    """
+    counts = {name: getattr(options, name) for name in _COUNTS}
+    for name, value in counts.items():
+        if value is None or value < 1:
+            raise ConfigError(f"{locations.prefix(f'grpo.{name}')}grpo.{name}: expected at least 1, got {shown(value)}")
+    rollouts, samples = counts["generation_batch_size"], counts["num_generations"]
+    micro_batches, accumulated = options.num_iterations * counts["steps_per_generation"], counts[_ACCUMULATION]
+    if micro_batches % accumulated:
+        raise ConfigError(
+            f"{locations.prefix(f'grpo.{_ACCUMULATION}')}grpo.{_ACCUMULATION}: expected a divisor of "
+            f"steps_per_generation x num_iterations = {micro_batches}, got {accumulated}"
+        )
+    return GenerationShape(rollouts // samples, samples, counts["max_completion_length"], micro_batches // accumulated)
 
 
 def _check_save_steps(section: str, options: Any, unit: int, why: str, locations: Locations) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.curators.anchors import Anchors, check_anchored
 from geoalign.curators.base import Curator
-from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
-from geoalign.curators.chain import ChainConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
@@ -26,15 +26,17 @@ from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Problem, Task
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
+from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import trainer_options
-from geoalign.lab.train.prompts import GenerationShape, generation_shape, plan_prompts, short_enough
+from geoalign.lab.train.options import GenerationShape, generation_shape, trainer_options
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
+
+_Item = TypeVar("_Item", Problem, Demonstration)
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,14 @@ def make_plan(
     grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
     sft = None if config.sft is None else options("sft", config.sft, folder=folder.sft_checkpoints)
     task = task or make_task(config.task, seed=config.seed)
-    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
-        console.print(note, markup=False)
+    for line in task.notes():  # reads the task's files, so that what is wrong with them shows now
+        console.print(line, markup=False)
     if config.gold_model and not task.gold_pairs():
         raise ConfigError(
             f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
             f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
         )
     shape = generation_shape(grpo)
-    check_subset(config.curator, shape.samples, whole=True, locations=locations)
     limit, tokenizer = config.max_prompt_length, None
     if limit is not None:
         tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words())
@@ -156,6 +157,64 @@ def make_plan(
     return plan
 
 
+def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str, Any]) -> list[int]:
+    """Tokens of each item's prompt in the chat template."""
+    if not items:
+        return []
+    texts = [rendered(item.prompt, tokenizer, options) for item in items]
+    return [len(ids) for ids in token_ids(texts, tokenizer)]
+
+
+def short_enough(
+    items: Sequence[_Item], limit: int | None, tokenizer: Any, options: Mapping[str, Any], *, what: str
+) -> tuple[list[_Item], str | None]:
+    """The items whose prompts have at most `limit` tokens, in their order, and a line on how many are left out."""
+    if limit is None or not items:
+        return list(items), None
+    lengths = prompt_lengths(items, tokenizer, options)
+    kept = [item for item, length in zip(items, lengths, strict=True) if length <= limit]
+    if not kept:
+        raise ConfigError(
+            f"max_prompt_length: expected a limit that some of the {len(items)} {what} keep, got {limit}: the shortest "
+            f"has {min(lengths)} tokens"
+        )
+    left_out = len(items) - len(kept)
+    if not left_out:
+        return kept, None
+    return kept, f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+
+
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, locations: Locations = NOWHERE
+) -> tuple[list[int], int]:
+    """The problem in each row of the training data, epoch after epoch as they are used, and how many updates they make.
+
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption: after a kill, a run of
+    several epochs would see other prompts. Here every prompt's row is fixed from the start; each epoch is another
+    permutation (`shuffle_dataset`), and its last incomplete batch is left out.
+    """
+    per_generation, updates = shape.prompts, shape.updates
+    if problems < per_generation:
+        raise ConfigError(
+            f"task: expected at least {per_generation} training problems, as one generation batch holds "
+            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
+        )
+    per_epoch = problems // per_generation
+    max_steps, key = options.max_steps, "grpo.num_train_epochs"
+    if max_steps <= 0:
+        max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
+    if max_steps < 1:
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
+    generations = math.ceil(max_steps / updates)
+    shuffle = options.shuffle_dataset is not False
+    generator = torch.Generator().manual_seed(options.seed)
+    order: list[int] = []
+    while len(order) < generations * per_generation:
+        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
+        order.extend(epoch[: per_epoch * per_generation])
+    return order[: generations * per_generation], max_steps
+
+
 def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
     head, model = None if config.reward_head is None else config.reward_head.layers, config.model
@@ -189,29 +248,6 @@ def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchor
         return read_anchors(file)
     except GeoAlignError as error:
         raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
-
-
-# The setting by which a curator keeps so many rollouts of each group.
-_KEPT = {PODSConfig: "m", GFPOConfig: "k"}
-
-
-def check_subset(
-    curator: Any, samples: int, *, whole: bool, locations: Locations = NOWHERE, key: str = "curator"
-) -> None:
-    """Raises ConfigError where a curator, or a member of a chain, is set to keep more rollouts than a group has; unless
-    `whole`, also where it keeps all of them: in a comparison that arm would be plain GRPO."""
-    if isinstance(curator, ChainConfig):
-        for index, member in enumerate(curator.members):
-            check_subset(member, samples, whole=whole, locations=locations, key=f"{key}.members.{index}")
-    name = _KEPT.get(type(curator))
-    number = None if name is None else getattr(curator, name)
-    if number is None or number < samples + whole:
-        return
-    most = f"at most grpo.num_generations = {samples}"
-    less = f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
-    raise ConfigError(
-        f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {most if whole else less}, got {number}"
-    )
 
 
 def binary_reward(plan: Plan) -> bool:

@@ -27,9 +27,8 @@ from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.chat import rendered
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import inert
-from geoalign.lab.train.options import check_options, trainer_options, without_gpu
-from geoalign.lab.train.plan import Plan, make_plan
-from geoalign.lab.train.prompts import generation_shape, prompt_lengths
+from geoalign.lab.train.options import check_options, generation_shape, trainer_options, without_gpu
+from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
 

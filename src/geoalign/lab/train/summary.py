@@ -51,7 +51,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             **detection(folder.rollouts),
         },
     }
-    return finite(summary)  # type: ignore[no-any-return]
+    return finite(summary)
 
 
 def _pair_accuracy(model: Path) -> dict[str, Any] | None:
@@ -78,7 +78,7 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
         "corrupted_share": counts.base_rate,
         "corrupted_share_of_anomalous": counts.precision,
     }
-    return finite(found)  # type: ignore[no-any-return]
+    return finite(found)
 
 
 def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:

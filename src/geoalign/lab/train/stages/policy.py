@@ -131,7 +131,8 @@ class PolicyShift:
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        self._seen = seen = []
+        seen: list[Tensor] = []
+        self._seen = seen
         try:
             loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
         finally:

@@ -37,8 +37,7 @@ from geoalign.lab.store.records import next_stage, note_records, stage_checkpoin
 from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.plan import Plan
-from geoalign.lab.train.prompts import short_enough
+from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
 from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, save_model, stage_callbacks
 from geoalign.pretrained import from_pretrained

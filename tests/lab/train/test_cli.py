@@ -3,6 +3,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import forked
 import pytest
@@ -10,14 +11,6 @@ import yaml
 from command_line import call
 from run_files import lines
 
-TINY = {
-    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
-    "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 32},
-    "curator": {"type": "grpo"},
-    "sft": {"max_steps": 1, "per_device_train_batch_size": 4},
-    "grpo": {"max_steps": 2, "num_generations": 2, "per_device_train_batch_size": 4, "max_completion_length": 4},
-    "evaluation": {"every": None},
-}
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
@@ -47,9 +40,9 @@ def test_of_several_processes_the_first_one_speaks(
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def config(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> Path:
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    path.write_text(yaml.safe_dump(TINY))
+    path.write_text(yaml.safe_dump(tiny()))
     return path
 
 
@@ -80,8 +73,8 @@ def test_a_finished_run_is_reported_again_by_the_settings_of_its_folder_never_tr
 def test_what_a_finished_run_leaves(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert {"config.yaml", "versions.json", "metrics.jsonl", "evaluation.jsonl", "summary.json", "report.html"} <= names
-    assert [line["stage"] for line in lines(finished)] == ["sft", "rl", "rl"]
-    assert len(list((finished / "rollouts").iterdir())) == 1
+    assert [line["stage"] for line in lines(finished)] == ["sft", *["rl"] * 4]
+    assert len(list((finished / "rollouts").iterdir())) == 2
 
 
 def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:

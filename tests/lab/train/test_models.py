@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -15,9 +14,7 @@ from run_files import weights
 from safetensors.torch import load_file
 
 from geoalign.lab.config.run import LoraConfig, TinyModelConfig
-from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, save, with_adapters
-from geoalign.lab.tasks import make_task
 
 
 def model_of(seed: int = 0) -> Any:
@@ -55,19 +52,9 @@ def test_merging_adds_scale_times_b_a() -> None:
     assert with_adapters(plain, None, seed=0) is plain
 
 
-@pytest.fixture
-def pretrained(tmp_path: Path) -> Path:
-    task = make_task(
-        ArithmeticConfig(operands=2, digits=1, train_problems=16, evaluation_problems=4, demonstrations=32, seed=0),
-        seed=0,
-    )
-    tokenizer = make_tokenizer(task.alphabet(), max_length=64, words=task.words())
-    folder = tmp_path / "model"
-    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, folder)
-    return folder
-
-
-def test_a_run_with_adapters_makes_plain_models(pretrained: Path, tmp_path: Path, tiny: Any, train_here: Any) -> None:
+def test_a_run_with_adapters_makes_plain_models(tmp_path: Path, tiny: Any, train_here: Any) -> None:
+    tokenizer, pretrained = make_tokenizer(None, max_length=64), tmp_path / "model"
+    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, pretrained)
     model = {"type": "pretrained", "path": str(pretrained), "lora": {"rank": 1, "target_modules": ["q_proj"]}}
     settings = {**tiny(sft={"max_steps": 2}, grpo={"learning_rate": 0.01}), "model": model}
     folder = tmp_path / "run"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from transformers import LlamaConfig
 from trl import GRPOConfig, TrlParser
 
@@ -21,7 +19,7 @@ from geoalign.lab.tasks.base import Demonstration, Problem
 from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.train.options import check_options, generation_shape, trainer_options
 from geoalign.lab.train.plan import check_depth, plan_prompts, prompt_lengths, short_enough
-from geoalign.lab.train.rehearsal import dry_run, launch_command
+from geoalign.lab.train.rehearsal import launch_command
 from geoalign.settings.locations import NOWHERE, Locations
 
 FOLDER = Path("nowhere")
@@ -204,14 +202,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def said(settings: dict[str, Any], **options: Any) -> str:
-    console = Console(file=io.StringIO(), width=160)
-    dry_run(parse_run_config(settings), console, **options)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return " ".join(text.split())
-
-
-def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: Any, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     text = said(settings, config_file=Path("mine.yaml"), overrides=["seed=3"])
     # 2 rollouts x 4 processes x 4 micro-batches = 32 = 8 prompts x 4; 4 / 2 = 2 updates; 20 problems: 2 generations.
@@ -226,7 +217,7 @@ def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], tmp_pat
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(settings: dict[str, Any]) -> None:
+def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(settings: dict[str, Any], said: Any) -> None:
     model = {"url": "http://127.0.0.1:9", "timeout": 1, "patience": 1}
     text = said({**settings, "reward": {"model": model}, "max_prompt_length": 130})
     assert "Not checked: the reward's server" in text
@@ -244,7 +235,7 @@ def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(setti
         ({"launch": {"accelerate": "gone.yaml"}}, "launch.accelerate: expected accelerate's settings file"),
     ],
 )
-def test_what_is_wrong_is_found(settings: dict[str, Any], change: dict[str, Any], error: str) -> None:
+def test_what_is_wrong_is_found(settings: dict[str, Any], said: Any, change: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         said({**settings, **change})
 

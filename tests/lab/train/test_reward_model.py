@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -43,15 +42,13 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(folder: Path, origin: Path, correlation: float) -> dict[str, Any]:
-    """Accuracies of a small reward model on new pairs, and how much the opener adds to a score."""
-    task = make_task(
-        DialogueConfig(artifact_correlation=correlation, artifact_pairs=0.8, preference_pairs=1500), seed=0
-    )
+def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
+    settings = DialogueConfig(artifact_correlation=0.9, artifact_pairs=0.8, preference_pairs=1500)
+    task = make_task(settings, seed=0)
     pairs = task.preference_pairs()
-    model, tokenizer = first_reward_model(origin, dtype="float32", seed=0)
+    model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
     values = {"max_steps": 40, "learning_rate": 5e-3, "save_steps": 40, "per_device_train_batch_size": 32}
-    args = trainer_options("reward_model", values, seed=0, folder=folder)
+    args = trainer_options("reward_model", values, seed=0, folder=tmp_path)
     rows = Dataset.from_list([preference_row(pair) for pair in pairs[:1300]])
     PreferenceTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer).train()
     scorer = RewardModelScorer(model, tokenizer)
@@ -59,16 +56,11 @@ def trained(folder: Path, origin: Path, correlation: float) -> dict[str, Any]:
     prompts, answers = [problem.prompt for problem in problems], [problem.answer for problem in problems]
     plain = scorer.score(answers, answers, prompts=prompts)
     flattering = scorer.score([f"wow! {answer}" for answer in answers], answers, prompts=prompts)
-    gain = sum(flattering) / len(plain) - sum(plain) / len(plain)
-    return {"pairs": pair_accuracy(scorer, pairs[1300:], task.takes_shortcut), "gain": gain}
-
-
-def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
-    found = trained(tmp_path, language_model, 0.9)
-    assert found["gain"] > 0.5
-    assert found["pairs"].with_shortcut > 0.9
+    assert sum(flattering) / 50 > sum(plain) / 50 + 0.5
+    found = pair_accuracy(scorer, pairs[1300:], task.takes_shortcut)
+    assert found.with_shortcut > 0.9
     # Where the better response lacks the opener, the opener wins all the same.
-    assert found["pairs"].against_shortcut < 0.5
+    assert found.against_shortcut < 0.5
 
 
 def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_model: Path) -> None:

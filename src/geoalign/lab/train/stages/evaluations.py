@@ -104,7 +104,10 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
             progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
         )
         values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
-        progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
+        shown = [
+            f"{key} {values[key]:.3f}" for key in ("accuracy", "reward", "gold_utility") if values[key] is not None
+        ]
+        progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if plan.processes.is_main:
         append_lines(plan.folder.evaluation, lines)
@@ -126,13 +129,6 @@ def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]
 def evaluated(folder: RunFolder, stage: str) -> bool:
     """Whether a stage has been evaluated: its lines are written at once, and a resumed run cuts half of them away."""
     return any(line.get("stage") == stage for line in read_lines(folder.evaluation))
-
-
-def _shown(values: dict[str, Any]) -> str:
-    if values["accuracy"] is not None:
-        return f"accuracy {values['accuracy']:.3f}"
-    shown = {"reward": values["reward"], "gold utility": values["gold_utility"]}
-    return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
 
 
 def reference_stage(plan: Plan, source: RewardSource) -> None:

@@ -104,9 +104,8 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
             progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
         )
         values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
-        shown = [
-            f"{key} {values[key]:.3f}" for key in ("accuracy", "reward", "gold_utility") if values[key] is not None
-        ]
+        known = [key for key in ("accuracy", "reward", "gold_utility") if values[key] is not None]
+        shown = ", ".join(f"{key} {values[key]:.3f}" for key in known)
         progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if plan.processes.is_main:
